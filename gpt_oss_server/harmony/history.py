@@ -1,0 +1,44 @@
+"""What a conversation is made of once rendered: segments of token ids that are never rendered again.
+
+A segment is one Harmony message, with its own start and end tokens. Prompts are concatenations of segments;
+Harmony's rule which analysis is dropped is applied to whole segments, here and only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpt_oss_server.harmony.events import Channel
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One message as token ids, from <|start|> to <|end|> or <|call|>."""
+
+    role: Role
+    tokens: tuple[int, ...]
+    channel: Channel | None = None
+    recipient: str | None = None
+    text: str | None = None  # developer messages: their instructions, so that leading ones can be merged
+
+    @property
+    def is_reasoning(self) -> bool:
+        return self.role == "assistant" and self.channel == "analysis" and self.recipient is None
+
+    @property
+    def is_answer(self) -> bool:
+        return self.role == "assistant" and self.channel == "final"
+
+
+def kept(history: Sequence[Segment]) -> list[Segment]:
+    """The segments that the model is shown: reasoning that led to an answer already given is dropped.
+
+    Within a tool loop (no answer since) reasoning stays. The library's own rule keeps all old reasoning when
+    the conversation ends on a tool result, so the rule is applied by turn here.
+    """
+    last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
+    return [s for i, s in enumerate(history) if i > last_answer or not s.is_reasoning]

@@ -1,0 +1,145 @@
+"""The engine contract: token ids in, sampled token ids out.
+
+Every engine (our own model, the scripted one, a user's callable, later a remote server) is an `Engine`.
+The server knows nothing else of inference, and an engine knows nothing of Harmony, HTTP or items: it sees
+token ids and stops at the ids it was told to stop at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+SAMPLING_FIELDS = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "logit_bias",
+        "presence_penalty",
+        "frequency_penalty",
+        "logprobs",
+    }
+)
+"""The fields of `Sampling` that shape the distribution; an engine says in `EngineInfo.honours` which it obeys."""
+
+
+class Finish(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"  # a stop id was sampled (it is the last token), or the engine had nothing more to say
+    LENGTH = "length"  # max_tokens were sampled, or the context is full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to pick tokens. Temperature 0 is greedy; the neutral value of every other field is its default."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop_token_ids: frozenset[int] = frozenset({200002, 200012, 199999})
+    max_tokens: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """The log-probability of a sampled token, and the likeliest alternatives as (id, logprob), best first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an engine has sampled since the last step.
+
+    Usually one token; several when an engine runs ahead of its reader (speculation, a remote server, a
+    script). The stop token is part of `tokens`. The last step, and only that, has `finish`; it may be empty.
+    """
+
+    tokens: tuple[int, ...]
+    finish: Finish | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None  # one per token where asked for
+    cached_tokens: int = 0  # prompt tokens served from a cache; told on the first step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What a server needs to know of an engine, without asking which kind it is."""
+
+    name: str  # the name it is served under by default, e.g. "gpt-oss-20b"
+    context_length: int
+    vocab_size: int = 201_088
+    description: str = ""
+    temperature: float = 1.0  # the checkpoint's own defaults (generation_config.json), used where
+    top_p: float = 1.0  # a request is silent
+    honours: frozenset[str] = SAMPLING_FIELDS
+
+
+class Engine(Protocol):
+    """Generates. One engine serves any number of concurrent generations, from one event loop."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        """Sample a continuation of `tokens`.
+
+        The first `anext` raises `ContextOverflow` when the prompt leaves no room for one token. Closing the
+        generator (`aclose`) cancels: its slot is free within one token. Never blocks the event loop.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free everything. Generations under way end with `EngineClosed`."""
+        ...
+
+
+class InferenceError(Exception):
+    """The root of all that this package raises on purpose.
+
+    InferenceError
+    ├── ModelNotFound       no such model: an unknown name, a missing folder, a repo that cannot be fetched
+    ├── CheckpointError     a checkpoint or script that does not fit; says which file and tensor, and both shapes
+    ├── ContextOverflow     the prompt does not leave room for one token
+    ├── EngineFailed        the engine broke while it generated
+    └── EngineClosed        the engine was closed while it generated
+    """
+
+
+class ModelNotFound(InferenceError):
+    pass
+
+
+class CheckpointError(InferenceError):
+    pass
+
+
+class ContextOverflow(InferenceError):
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens; the model's context is {context_length} tokens, "
+            "and at least one must be left for the answer."
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context_length = context_length
+
+
+class EngineFailed(InferenceError):
+    pass
+
+
+class EngineClosed(InferenceError):
+    pass
