@@ -1,0 +1,210 @@
+"""What a setting can be: how it is written in a flag or a variable, what it must hold, how it is shown.
+
+In: text, from the command line or the environment. Out: checked values, or a sentence that says what is
+wrong and where. This module knows no setting by name; the table of them is `settings.Settings`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field
+from typing import Any, TypeGuard, TypeVar
+
+T = TypeVar("T")
+
+ENV_PREFIX = "GPT_OSS_SERVER_"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used. Its text is a sentence for the person who set it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value. `must` ends the sentence "--flag …", and so does for every way it can be wrong."""
+
+    metavar: str
+    must: str
+    parse: Callable[[str], object]  # raises ValueError when the text is no such value
+    holds: Callable[[object], bool]
+    show: Callable[[Any], str] = str
+    switch: bool = False  # --flag and --no-flag
+    many: bool = False  # the flag may be repeated; the variable is a list with commas
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table: a field of `Settings` and what the command line and the docs say of it."""
+
+    name: str
+    default: object
+    kind: Kind
+    section: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+    @property
+    def shown_default(self) -> str:
+        return self.kind.show(self.default)
+
+    def read(self, text: str, source: str) -> object:
+        """The value that `text` stands for; `source` is what the sentence blames."""
+        try:
+            value = self.kind.parse(text.strip())
+        except ValueError:
+            value = None
+            fits = False
+        else:
+            fits = self.kind.holds(value)
+        if not fits:
+            raise SettingsError(f"{source} {self.kind.must}, not {text!r}.{_hint(self, text)}")
+        return value
+
+    def check(self, value: object) -> None:
+        if not self.kind.holds(value):
+            raise SettingsError(f"{self.name} {self.kind.must}, not {value!r}.")
+
+
+def setting(default: T, kind: Kind, section: str, help: str) -> T:
+    """A field of the table."""
+    return field(default=default, metadata={"kind": kind, "section": section, "help": help})
+
+
+def option_of(row: Field[Any]) -> Option:
+    meta = row.metadata
+    return Option(row.name, row.default, meta["kind"], meta["section"], meta["help"])
+
+
+def _hint(option: Option, text: str) -> str:
+    # A Kubernetes service named gpt-oss-server puts GPT_OSS_SERVER_PORT=tcp://… into every pod beside it.
+    if option.name == "port" and text.startswith("tcp://"):
+        return (
+            " Kubernetes sets this variable for a service named gpt-oss-server: set `enableServiceLinks: "
+            "false`, or name the service otherwise."
+        )
+    return ""
+
+
+# --- the kinds -------------------------------------------------------------------------------------
+
+
+def text(metavar: str = "TEXT") -> Kind:
+    return Kind(metavar, "must be some text", str, lambda v: isinstance(v, str) and bool(v.strip()))
+
+
+def choice(*values: str) -> Kind:
+    listed = ", ".join(values[:-1]) + f" or {values[-1]}"
+    return Kind("|".join(values), f"must be {listed}", str.lower, lambda v: v in values)
+
+
+def whole(metavar: str, low: int, high: int | None = None) -> Kind:
+    bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+    return Kind(
+        metavar,
+        f"must be a whole number {bounds}",
+        _parse_whole,
+        lambda v: _is_int(v) and low <= v and (high is None or v <= high),
+    )
+
+
+def size(metavar: str = "SIZE") -> Kind:
+    return Kind(
+        metavar,
+        "must be a size in bytes such as 1048576, 512KiB, 64MiB or 2GiB",
+        lambda t: _scaled(t, _SIZES),
+        lambda v: _is_int(v) and v > 0,
+        lambda v: _largest_unit(v, _SIZES_SHOWN),
+    )
+
+
+def duration(metavar: str = "TIME", *, zero: bool = False) -> Kind:
+    return Kind(
+        metavar,
+        "must be a time such as 30 (seconds), 90s, 15m, 12h or 30d",
+        lambda t: float(_scaled(t, _TIMES)),
+        lambda v: isinstance(v, int | float) and not isinstance(v, bool) and (v > 0 or (zero and v == 0)),
+        lambda v: _largest_unit(round(v), _TIMES_SHOWN),
+    )
+
+
+def switch() -> Kind:
+    return Kind(
+        "on|off",
+        "must be on or off",
+        _parse_switch,
+        lambda v: isinstance(v, bool),
+        lambda v: "on" if v else "off",
+        switch=True,
+    )
+
+
+def names(metavar: str = "NAME") -> Kind:
+    return Kind(
+        metavar,
+        "must be one or more names",
+        lambda t: tuple(part.strip() for part in t.split(",") if part.strip()),
+        lambda v: isinstance(v, tuple) and all(isinstance(name, str) and name for name in v),
+        lambda v: ", ".join(v) or "none",
+        many=True,
+    )
+
+
+def optional(kind: Kind) -> Kind:
+    """The same, or `none`."""
+    return Kind(
+        kind.metavar,
+        f"{kind.must}, or none",
+        lambda t: None if t.lower() == "none" else kind.parse(t),
+        lambda v: v is None or kind.holds(v),
+        lambda v: "none" if v is None else kind.show(v),
+    )
+
+
+# --- reading numbers -------------------------------------------------------------------------------
+
+_SIZES = {"": 1, "b": 1}
+_SIZES |= {f"{unit}{tail}": 1024**n for n, unit in enumerate("kmgt", 1) for tail in ("", "b", "ib")}
+_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SIZES_SHOWN = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+_TIMES_SHOWN = (("d", 86_400), ("h", 3600), ("m", 60))
+_SWITCHES = {"on": True, "true": True, "yes": True, "1": True}
+_SWITCHES |= {"off": False, "false": False, "no": False, "0": False}
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _parse_whole(text: str) -> int:
+    if not re.fullmatch(r"[+-]?\d[\d_,]*", text):
+        raise ValueError(text)
+    return int(text.replace(",", ""))
+
+
+def _parse_switch(text: str) -> bool:
+    if text.lower() not in _SWITCHES:
+        raise ValueError(text)
+    return _SWITCHES[text.lower()]
+
+
+def _scaled(text: str, units: dict[str, int]) -> int:
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if parts is None or parts[2].lower() not in units:
+        raise ValueError(text)
+    return round(float(parts[1]) * units[parts[2].lower()])
+
+
+def _largest_unit(value: int, units: tuple[tuple[str, int], ...]) -> str:
+    """The shortest exact way to write it: 2592000 is 30d, 90 is 90."""
+    for unit, scale in units:
+        if value and value % scale == 0:
+            return f"{value // scale}{unit}"
+    return str(value)
