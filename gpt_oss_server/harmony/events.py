@@ -48,7 +48,8 @@ class MessageFinished:
     """The open message is done. `text` is the sum of its deltas.
 
     `start:end` are its places in the tokens fed so far. The spans of a decoder's messages follow each other
-    without gaps, so that, once it is closed, every fed token belongs to exactly one message (if there is one).
+    without gaps, so that, once it is closed, every fed token belongs to exactly one message (if there is
+    one).
     """
 
     header: Header

@@ -1,0 +1,130 @@
+"""The Harmony vocabulary: text to token ids and back, and the ids that frame messages.
+
+In go texts and ids, out come ids and texts. The only module that imports `openai_harmony`, whose name two
+distributions share (oss-harmony with the vocabulary inside, openai-harmony that downloads it); what is used
+here works with both. It must not know of conversations' rules, requests or HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import openai_harmony  # type: ignore[import-untyped, unused-ignore]
+
+ENDOFTEXT: Final = 199999
+RETURN: Final = 200002
+CONSTRAIN: Final = 200003
+CHANNEL: Final = 200005
+START: Final = 200006
+END: Final = 200007
+MESSAGE: Final = 200008
+CALL: Final = 200012
+
+# What ends a generation. Asking the library costs 0.1-0.35 ms a call, hence a constant; a test compares.
+STOP_IDS: Final = frozenset({RETURN, CALL, ENDOFTEXT})
+
+FIRST_SPECIAL: Final = 199998  # ids below are ordinary text, ids from here on are special tokens
+VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library knows one id more
+
+UNKNOWN_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+
+AuthorRole = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+def without_lone_surrogates(text: str) -> str:
+    """Each lone surrogate becomes U+FFFD, as the library does when it encodes (when it renders, it fails)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class Encoding:
+    """The library's encoding with total functions: no text and no id makes it raise.
+
+    It holds no state of its own after construction, so threads may share one.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def encode(self, text: str) -> list[int]:
+        """Ordinary text: the spelling of a special token is text like any other."""
+        tokens: list[int] = self._library.encode(
+            without_lone_surrogates(text), allowed_special=set(), disallowed_special=()
+        )
+        return tokens
+
+    def encode_special(self, text: str) -> list[int]:
+        """Text in which `<|start|>` and its like are the special tokens. Never for text of users."""
+        tokens: list[int] = self._library.encode(without_lone_surrogates(text), allowed_special="all")
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text, special tokens as they are spelt; broken UTF-8 and ids without a token become U+FFFD."""
+        return self.token_bytes(tokens).decode("utf-8", errors="replace")
+
+    def token_bytes(self, tokens: Sequence[int]) -> bytes:
+        """The bytes behind some ids, special tokens as they are spelt."""
+        try:
+            return self._bytes(list(tokens))
+        except (openai_harmony.HarmonyError, OverflowError):
+            return b"".join(self._bytes_of_any(token) for token in tokens)
+
+    def render_message(
+        self,
+        role: AuthorRole,
+        text: str,
+        *,
+        name: str | None = None,
+        channel: str | None = None,
+        recipient: str | None = None,
+    ) -> tuple[int, ...]:
+        """One message as the library renders it, from <|start|> to its end token. `name` is the author's."""
+        message = openai_harmony.Message.from_author_and_content(
+            openai_harmony.Author(
+                role=openai_harmony.Role(role), name=None if name is None else without_lone_surrogates(name)
+            ),
+            without_lone_surrogates(text),
+        )
+        message.channel = channel
+        message.recipient = recipient
+        return tuple(self._library.render(message))
+
+    def builtin_namespace(self, name: Literal["browser", "python"]) -> dict[str, Any]:
+        """The library's own declaration of a built-in tool: name, description, tools."""
+        config = getattr(openai_harmony.ToolNamespaceConfig, name)()
+        dumped: dict[str, Any] = config.model_dump()
+        return dumped
+
+    @property
+    def library(self) -> Any:
+        """The library's HarmonyEncoding itself, for comparisons in tests and for building grammars."""
+        return self._library
+
+    def _bytes(self, tokens: list[int]) -> bytes:
+        # surrogateescape makes the library's public decode reversible, so that no private name is needed.
+        text: str = self._library.decode(tokens, errors="surrogateescape")
+        return text.encode("utf-8", "surrogateescape")
+
+    def _bytes_of_any(self, token: int) -> bytes:
+        try:
+            return self._bytes([token])
+        except (openai_harmony.HarmonyError, OverflowError):
+            return UNKNOWN_TEXT.encode()
+
+
+_loading = threading.Lock()
+_loaded: list[Encoding] = []
+
+
+def load_encoding() -> Encoding:
+    """The one encoding of this process; the first call loads it (about 0.3 s)."""
+    with _loading:  # a plain cache would load twice when two threads come first together
+        if not _loaded:
+            name = openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS
+            _loaded.append(Encoding(openai_harmony.load_harmony_encoding(name)))
+        return _loaded[0]
