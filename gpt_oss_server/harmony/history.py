@@ -42,3 +42,13 @@ def kept(history: Sequence[Segment]) -> list[Segment]:
     """
     last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
     return [s for i, s in enumerate(history) if i > last_answer or not s.is_reasoning]
+
+
+def split_leading_instructions(history: Sequence[Segment]) -> tuple[list[str], list[Segment]]:
+    """The texts of the developer messages that open the conversation, and everything after them."""
+    leading: list[str] = []
+    for segment in history:
+        if segment.role != "developer" or segment.text is None:
+            break
+        leading.append(segment.text)
+    return leading, list(history[len(leading) :])

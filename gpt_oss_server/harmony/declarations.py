@@ -1,0 +1,127 @@
+"""What the model is told about itself and its tools: the texts of system and developer messages.
+
+In go settings, tool declarations and response formats; out comes plain text in the wording that the model
+was trained on (Harmony's own renderer is the reference, byte for byte, wherever it is not lossy). Nothing here
+knows of tokens or of the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gpt_oss_server.harmony.schema import to_typescript
+
+Effort = Literal["low", "medium", "high"]
+
+DEFAULT_IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
+DEFAULT_KNOWLEDGE_CUTOFF = "2024-06"
+FUNCTIONS = "functions"
+
+_CHANNELS = "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+_FUNCTIONS_CHANNEL = "Calls to these tools must go to the commentary channel: 'functions'."
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A function the model may call. `strict` binds the decoding, not the text that the model reads."""
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolNamespace:
+    """Functions under one name (`browser`, an MCP server's label), or a tool without functions (`python`)."""
+
+    name: str
+    description: str | None = None
+    tools: tuple[FunctionTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """A JSON schema that the final answer is asked to follow."""
+
+    name: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    description: str | None = None
+
+
+def system_text(
+    *,
+    effort: Effort,
+    date: str | None,
+    identity: str,
+    knowledge_cutoff: str | None,
+    builtin_tools: Sequence[ToolNamespace],
+    function_tools: bool,
+) -> str:
+    """The system message. `function_tools`: the developer message declares functions."""
+    about = [identity]
+    if knowledge_cutoff is not None:
+        about.append(f"Knowledge cutoff: {knowledge_cutoff}")
+    if date is not None:
+        about.append(f"Current date: {date}")
+    sections = ["\n".join(about), f"Reasoning: {effort}"]
+    if builtin_tools:
+        sections.append(tools_section(builtin_tools))
+    sections.append(f"{_CHANNELS}\n{_FUNCTIONS_CHANNEL}" if function_tools else _CHANNELS)
+    return "\n\n".join(sections)
+
+
+def developer_text(
+    *,
+    instructions: str | None,
+    namespaces: Sequence[ToolNamespace] = (),
+    response_formats: Sequence[ResponseFormat] = (),
+) -> str:
+    """The developer message; empty where there is nothing to say."""
+    sections = []
+    if instructions:
+        sections.append(f"# Instructions\n\n{instructions}")
+    if namespaces:
+        sections.append(tools_section(namespaces))
+    if response_formats:
+        sections.append("\n\n".join(["# Response Formats", *map(_response_format, response_formats)]))
+    return "\n\n".join(sections)
+
+
+def tools_section(namespaces: Sequence[ToolNamespace]) -> str:
+    """`# Tools`, in the order of the names as the library has it, so that the prompt's prefix is stable."""
+    by_name = sorted(namespaces, key=lambda namespace: namespace.name)
+    return "\n\n".join(["# Tools", *map(_namespace, by_name)])
+
+
+def _namespace(namespace: ToolNamespace) -> str:
+    described = _lines(namespace.description)
+    if not namespace.tools:
+        return "\n".join([f"## {namespace.name}\n", *described])
+    lines = [f"## {namespace.name}\n", *(f"// {line}" for line in described)]
+    lines.append(f"namespace {namespace.name} {{\n")
+    for tool in namespace.tools:
+        lines += [f"// {line}" for line in _lines(tool.description)]
+        takes = "" if tool.parameters is None else f"_: {to_typescript(tool.parameters)}"
+        lines.append(f"type {tool.name} = ({takes}) => any;\n")
+    lines.append(f"}} // namespace {namespace.name}")
+    return "\n".join(lines)
+
+
+def _response_format(wanted: ResponseFormat) -> str:
+    described = "".join(f"// {line}\n" for line in _lines(wanted.description))
+    schema = json.dumps(wanted.schema, separators=(",", ":"), ensure_ascii=False)
+    return f"## {wanted.name}\n\n{described}{schema}"
+
+
+def _lines(text: str | None) -> list[str]:
+    """Lines end with a line feed only, as in the library; Python's splitlines knows a dozen more ends."""
+    if not text:
+        return []
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

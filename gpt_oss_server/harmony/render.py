@@ -1,0 +1,214 @@
+"""Messages to token ids: everything that a prompt is made of.
+
+In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them. Rendering
+is the library's (`Encoding.render_message`) but for two things: past calls, whose form differs between the
+library's releases, and the texts of system and developer messages, whose schema renderer is lossy (schema.py).
+It must not know of requests, items or engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Literal
+
+from gpt_oss_server.harmony import declarations
+from gpt_oss_server.harmony.declarations import (
+    DEFAULT_IDENTITY,
+    DEFAULT_KNOWLEDGE_CUTOFF,
+    FUNCTIONS,
+    Effort,
+    FunctionTool,
+    ResponseFormat,
+    ToolNamespace,
+)
+from gpt_oss_server.harmony.encoding import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    MESSAGE,
+    START,
+    STOP_IDS,
+    Encoding,
+)
+from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
+from gpt_oss_server.harmony.history import Segment, kept, split_leading_instructions
+
+__all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace", "builtin_namespace"]
+
+
+class CallForm(StrEnum):
+    """How past calls are written: the one switch, as evidence on which the model prefers conflicts."""
+
+    CHANNEL_FIRST = "channel_first"  # <|channel|>commentary to=functions.f …: what the model itself samples
+    RECIPIENT_FIRST = "recipient_first"  # to=functions.f<|channel|>commentary …
+
+
+class Renderer:
+    """Makes segments and prompts; holds nothing but the vocabulary and the switch."""
+
+    def __init__(self, encoding: Encoding, *, call_form: CallForm = CallForm.CHANNEL_FIRST) -> None:
+        self._encoding = encoding
+        self._call_form = call_form
+        self._assistant = (START, *encoding.encode("assistant"))
+
+    # The head of a prompt
+
+    def system(
+        self,
+        *,
+        effort: Effort,
+        date: str | None,
+        identity: str | None = None,
+        knowledge_cutoff: str | None = DEFAULT_KNOWLEDGE_CUTOFF,
+        builtin_tools: Sequence[ToolNamespace] = (),
+        function_tools: bool = False,
+    ) -> Segment:
+        text = declarations.system_text(
+            effort=effort,
+            date=date,
+            identity=DEFAULT_IDENTITY if identity is None else identity,
+            knowledge_cutoff=knowledge_cutoff,
+            builtin_tools=builtin_tools,
+            function_tools=function_tools,
+        )
+        return Segment("system", self._encoding.render_message("system", text))
+
+    def developer(
+        self,
+        *,
+        instructions: str | None,
+        tools: Sequence[FunctionTool] = (),
+        namespaces: Sequence[ToolNamespace] = (),
+        response_formats: Sequence[ResponseFormat] = (),
+    ) -> Segment | None:
+        """The developer message of a request; None when there is nothing to say."""
+        declared = [*namespaces, *([ToolNamespace(FUNCTIONS, tools=tuple(tools))] if tools else [])]
+        text = declarations.developer_text(
+            instructions=instructions, namespaces=declared, response_formats=response_formats
+        )
+        if not text:
+            return None
+        return Segment("developer", self._encoding.render_message("developer", text), text=instructions)
+
+    def opening(
+        self,
+        system: Segment,
+        history: Sequence[Segment],
+        *,
+        instructions: str | None,
+        tools: Sequence[FunctionTool] = (),
+        namespaces: Sequence[ToolNamespace] = (),
+        response_formats: Sequence[ResponseFormat] = (),
+    ) -> tuple[list[Segment], list[Segment]]:
+        """The head of the prompt and the history that is left: leading developer messages go into the head.
+
+        In training the model saw one developer message, instructions and tools together; a conversation that
+        begins with developer items would show it two or three. The request's instructions come first.
+        """
+        leading, rest = split_leading_instructions(history)
+        merged = "\n\n".join(text for text in (instructions, *leading) if text)
+        developer = self.developer(
+            instructions=merged or None,
+            tools=tools,
+            namespaces=namespaces,
+            response_formats=response_formats,
+        )
+        return [system] if developer is None else [system, developer], rest
+
+    # The conversation
+
+    def user(self, text: str, *, name: str | None = None) -> Segment:
+        return Segment("user", self._encoding.render_message("user", text, name=name))
+
+    def developer_message(self, text: str) -> Segment:
+        """A developer or system item within the conversation, in the form instructions had in training."""
+        body = declarations.developer_text(instructions=text)
+        return Segment("developer", self._encoding.render_message("developer", body), text=text)
+
+    def answer(self, text: str) -> Segment:
+        return self._assistant_message("final", text)
+
+    def preamble(self, text: str) -> Segment:
+        return self._assistant_message("commentary", text)
+
+    def reasoning(self, text: str) -> Segment:
+        return self._assistant_message("analysis", text)
+
+    def call(
+        self,
+        recipient: str,
+        arguments: str,
+        *,
+        channel: Channel = "commentary",
+        content_type: str | None = "json",
+    ) -> Segment:
+        """A past call. As the model does, `json` is written with <|constrain|>, `code` and others without."""
+        encode = self._encoding.encode
+        to = encode(f" to={recipient}")
+        in_channel = [CHANNEL, *encode(channel)]
+        address = in_channel + to if self._call_form is CallForm.CHANNEL_FIRST else to + in_channel
+        of_type: list[int] = []
+        if content_type == "json":
+            of_type = [*encode(" "), CONSTRAIN, *encode("json")]
+        elif content_type is not None:
+            of_type = encode(f" {content_type}")
+        tokens = (*self._assistant, *address, *of_type, MESSAGE, *encode(arguments), CALL)
+        return Segment("assistant", tokens, channel, recipient)
+
+    def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
+        """What the tool that was called as `recipient` answered."""
+        tokens = self._encoding.render_message(
+            "tool", text, name=recipient, channel=channel, recipient="assistant"
+        )
+        return Segment("tool", tokens, channel, "assistant")
+
+    def from_completion(self, tokens: Sequence[int], messages: Sequence[MessageFinished]) -> list[Segment]:
+        """What was sampled, as history: the sampled ids, each message with its own start and end.
+
+        Sampling begins after `<|start|>assistant`, so the first message gets it in front, as does one that
+        the model began without it. A final `<|return|>` becomes `<|end|>`, and so do missing and doubled ends.
+        """
+        return [
+            Segment(
+                "assistant",
+                self._sampled(tokens[message.start : message.end], message),
+                message.header.channel,
+                message.header.recipient,
+            )
+            for message in messages
+        ]
+
+    # Prompts
+
+    def prompt(self, head: Sequence[Segment], history: Sequence[Segment]) -> list[int]:
+        """The head, what the model is shown of the history, and the start of its turn."""
+        tokens = [token for segment in (*head, *kept(history)) for token in segment.tokens]
+        tokens.extend(self._assistant)
+        return tokens
+
+    def _assistant_message(self, channel: Literal["analysis", "commentary", "final"], text: str) -> Segment:
+        return Segment(
+            "assistant", self._encoding.render_message("assistant", text, channel=channel), channel
+        )
+
+    def _sampled(self, span: Sequence[int], message: MessageFinished) -> tuple[int, ...]:
+        start = () if span and span[0] == START else self._assistant
+        end = len(span)
+        while end and span[end - 1] in STOP_IDS | {END}:
+            end -= 1
+        ends_call = message.header.recipient is not None and message.closed_by in (
+            ClosedBy.CALL,
+            ClosedBy.RETURN,
+        )
+        return (*start, *span[:end], CALL if ends_call else END)
+
+
+def builtin_namespace(encoding: Encoding, name: Literal["browser", "python"]) -> ToolNamespace:
+    """The built-in tool as the model was trained to see it."""
+    declared = encoding.builtin_namespace(name)
+    tools = tuple(
+        FunctionTool(tool["name"], tool["description"], tool["parameters"]) for tool in declared["tools"]
+    )
+    return ToolNamespace(declared["name"], declared["description"], tools)
