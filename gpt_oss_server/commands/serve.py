@@ -1,0 +1,35 @@
+"""Serve a model over HTTP, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpt_oss_server.settings import Settings, add_flags
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server serve
+  gpt-oss-server serve --model openai/gpt-oss-20b --host 0.0.0.0 --port 9000
+  gpt-oss-server serve --model ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
+  gpt-oss-server serve --model scripted:examples/script.json
+
+The first Ctrl-C lets running responses finish, a second one stops at once."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    # Imported here, not above: torch is behind these, and `--help` should not wait for it.
+    import inference
+    from gpt_oss_server.http_server import listen, serve_until_stopped, set_up_logging
+
+    set_up_logging(settings)
+    # The port is taken before the model is loaded: loading can take minutes, a taken port is told at once.
+    with listen(settings.host, settings.port) as listener:
+        from gpt_oss_server.app import create_app
+
+        engine = inference.load(settings.model, device=settings.device, context=settings.context)
+        serve_until_stopped(create_app(engine, settings), listener, settings, engine.info)
+    return 0

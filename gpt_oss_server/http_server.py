@@ -1,0 +1,133 @@
+"""The HTTP server around the app: the socket, the greeting, and two ways to stop.
+
+In: an app and the settings. It serves until a signal comes; the first lets running requests finish within the
+grace, a second Ctrl-C ends the process at once. What cannot be listened on is a sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from gpt_oss_server import console
+from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.settings import Settings
+from inference.engine import EngineInfo
+
+
+def serve_until_stopped(
+    app: Callable[..., Any], listener: socket.socket, settings: Settings, model: EngineInfo
+) -> None:
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="asyncio" if sys.platform == "win32" else "uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=settings.access_log,
+        server_header=False,
+        timeout_graceful_shutdown=round(settings.shutdown_grace),
+    )
+    # uvicorn raises the Ctrl-C that it was stopped with again, once all is closed.
+    with suppress(KeyboardInterrupt):
+        Server(config, settings, model).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which says where it is when it is there, and how long it takes to go."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings, model: EngineInfo) -> None:
+        super().__init__(config)
+        self._settings = settings
+        self._model = model
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # another process began to listen while the model was loading
+            raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
+        if self.started and sockets:
+            console.out(greeting(self._settings, self._model, sockets[0].getsockname()[1]))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGINT and self.should_exit:
+            # At once: an ordered end would wait for the very streams that the user has lost patience with.
+            console.err("Stopped at once.")
+            os._exit(130)
+        running = len(self.server_state.tasks)
+        if running and not self.should_exit:
+            grace = f"{self._settings.shutdown_grace:g} s"
+            console.err(
+                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops at once."
+            )
+        super().handle_exit(sig, frame)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to the address, or a sentence that says why there is none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CommandLineError(
+            f"There is no address {host!r} to listen on: {error}. Choose another --host."
+        ) from error
+    listener = socket.socket(family, kind, protocol)
+    if sys.platform != "win32":  # there it would let two servers share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise CommandLineError(_port_problem(host, port, error)) from error
+    return listener
+
+
+def _port_problem(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"Port {port} needs rights that this user lacks. Choose one above 1023 with --port."
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use. Choose another with --port, or --port 0 for a free one."
+    return (
+        f"Cannot listen on {host}, port {port}: {error.strerror or error}. Choose another --host or --port."
+    )
+
+
+def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
+    """What is served, where, and a command to try it with."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
+    described = f" · {model.description}" if model.description else ""
+    return f"""
+  Model    {names}{described}
+  Context  {model.context_length:,} tokens
+  API      {url}/v1   (OpenAI Responses API; any API key)
+
+  Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
+             -d '{{"input": "Hello! Who are you?"}}'
+
+  Ctrl-C   lets running responses finish; a second one stops at once.
+"""
+
+
+def set_up_logging(settings: Settings) -> None:
+    level = settings.log_level.upper()
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # uvicorn tells of its own start and end at info; the greeting says it better.
+    logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
+    logging.getLogger("uvicorn.access").setLevel("INFO")
