@@ -1,0 +1,72 @@
+"""The application: wiring, and nothing else.
+
+In: an engine (or any `infer_next_token` of the user's) and settings. Out: an ASGI application. Importing this
+does not import torch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from inference.callable_engine import InferNextToken, as_engine
+from starlette.exceptions import HTTPException
+
+from gpt_oss_server import __version__
+from gpt_oss_server.edge import Edge
+from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.models_api import models_router
+from gpt_oss_server.responses.api import responses_router
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.base import Store
+from inference.engine import Engine
+
+
+def create_app(
+    engine: Engine | InferNextToken,
+    settings: Settings | None = None,
+    *,
+    store: Store | None = None,
+    ids: Ids = random_ids,
+    clock: Callable[[], float] = time.time,
+) -> FastAPI:
+    """A server for `engine`. It closes the engine when it shuts down."""
+    service = ResponsesService(as_engine(engine), settings, store=store, ids=ids, clock=clock)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        yield
+        await service.close()
+
+    app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan)
+    app.state.service = service
+    app.include_router(responses_router(service))
+    app.include_router(models_router(service))
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_middleware(Edge)
+    return app
+
+
+async def _api_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    headers = {"x-should-retry": "false"} if error.status < 500 else {}
+    if error.status == 503:
+        headers["retry-after"] = "1"
+    return JSONResponse(error.body(), status_code=error.status, headers=headers)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    """Starlette's own refusals (no such path, wrong method) in our body."""
+    assert isinstance(error, HTTPException)
+    path, method = request.url.path, request.method
+    if error.status_code == 404:
+        return await _api_error(request, NotFound(f"There is no {path} here; see /docs for what is."))
+    if error.status_code == 405:
+        return await _api_error(request, MethodNotAllowed(f"{path} does not take {method}; see /docs."))
+    return await _api_error(request, InvalidRequest(str(error.detail)))

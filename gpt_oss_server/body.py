@@ -1,0 +1,64 @@
+"""Request bodies: bounded, decoded once, and every way they can be wrong told in a sentence."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+
+from gpt_oss_server.errors import BodyTooLarge, InvalidJson
+
+MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
+
+
+async def read_json(request: Request, max_bytes: int) -> object:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise BodyTooLarge(
+                f"The request body is larger than {max_bytes:,} bytes. Send less, or start the server with a "
+                "larger --max-body-bytes."
+            )
+    return decode_json(bytes(body))
+
+
+def decode_json(body: bytes) -> object:
+    if not body.strip():
+        raise InvalidJson("The request body is empty; it must be a JSON object.")
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InvalidJson(
+            f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
+        ) from None
+    except json.JSONDecodeError as error:
+        raise InvalidJson(
+            f"The request body is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from None
+    except RecursionError:
+        raise InvalidJson("The request body is nested too deeply to be read.") from None
+    except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
+        raise InvalidJson(f"The request body is not valid JSON: {error}") from None
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
+    return value
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON value.")
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,50 @@
+"""The outermost layer: every answer has an `x-request-id`, and a defect of ours is a 500 with our body.
+
+The id is taken from the request or made. A failure that nothing else has caught is logged with its traceback
+and told without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpt_oss_server.errors import ApiError
+
+HEADER = "x-request-id"
+_PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else would break the answer's own header
+_log = logging.getLogger(__name__)
+
+
+class Edge:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
+        request_id = given.decode("ascii") if _PRINTABLE.match(given) else f"req_{uuid.uuid4().hex}"
+        begun = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                MutableHeaders(scope=message)[HEADER] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception:
+            _log.exception("%s %s failed (%s).", scope["method"], scope["path"], request_id)
+            if begun:
+                raise  # the answer cannot be taken back; the server cuts the connection
+            body = ApiError(f"The server failed; its log says why, under {request_id}.").body()
+            await JSONResponse(body, status_code=ApiError.status)(scope, receive, send_with_id)

@@ -1,0 +1,118 @@
+"""Everything that can go wrong for a client, and how it is told.
+
+In: a sentence that helps, and where it applies the request's parameter. Out: an HTTP status and OpenAI's
+error body, whose four keys are always there. Errors of other packages are translated at one place, below.
+
+ApiError                          500  server_error
+├── InvalidRequest                400  invalid_request_error
+│   ├── UnsupportedField          400  code unsupported_parameter: it would change the answer and is not served
+│   ├── InvalidJson               400  code invalid_json
+│   ├── ContextLengthExceeded     400  code context_length_exceeded
+│   └── BodyTooLarge              413  code request_too_large
+├── NotFound                      404  code not_found
+│   ├── ModelNotServed            404  code model_not_found
+│   ├── ResponseNotFound          404  code response_not_found
+│   └── PreviousResponseNotFound  404  code previous_response_not_found
+├── MethodNotAllowed              405  code method_not_allowed
+├── EngineUnavailable             503  code server_is_overloaded: try again later
+└── GenerationFailed              500  code server_error: the engine broke
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from inference.engine import ContextOverflow, EngineClosed, InferenceError
+
+ErrorBody = dict[str, dict[str, str | None]]
+
+
+class ApiError(Exception):
+    """The root: what a client is told."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: ClassVar[str | None] = "server_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+    def body(self) -> ErrorBody:
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+class InvalidRequest(ApiError):
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class UnsupportedField(InvalidRequest):
+    code = "unsupported_parameter"
+
+
+class InvalidJson(InvalidRequest):
+    code = "invalid_json"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    code = "context_length_exceeded"
+
+
+class BodyTooLarge(InvalidRequest):
+    status = 413
+    code = "request_too_large"
+
+
+class NotFound(ApiError):
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+
+
+class ModelNotServed(NotFound):
+    code = "model_not_found"
+
+
+class ResponseNotFound(NotFound):
+    code = "response_not_found"
+
+
+class PreviousResponseNotFound(NotFound):
+    code = "previous_response_not_found"
+
+
+class MethodNotAllowed(ApiError):
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
+
+
+class EngineUnavailable(ApiError):
+    status = 503
+    code = "server_is_overloaded"
+
+
+class GenerationFailed(ApiError):
+    pass
+
+
+def from_inference(error: InferenceError) -> ApiError:
+    """The one place where an engine's errors become a client's."""
+    match error:
+        case ContextOverflow():
+            return ContextLengthExceeded(str(error), param="input")
+        case EngineClosed():
+            return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
+        case _:
+            return GenerationFailed(f"The engine failed while it generated: {error}")
+
+
+def every_error() -> list[type[ApiError]]:
+    """All classes of the tree, root first; the documentation's tests read it."""
+    found: list[type[ApiError]] = [ApiError]
+    for cls in found:
+        found.extend(cls.__subclasses__())
+    return found

@@ -1,0 +1,28 @@
+"""Identifiers, made in one place so that tests can make them predictable."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from typing import Protocol
+
+
+class Ids(Protocol):
+    def __call__(self, prefix: str) -> str:
+        """A new id, e.g. `msg_…` for the prefix "msg"; never the same twice."""
+        ...
+
+
+def random_ids(prefix: str) -> str:
+    return f"{prefix}_{uuid.uuid4().hex}"
+
+
+class CountingIds:
+    """`msg_1`, `msg_2`, …: for snapshots."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, prefix: str) -> str:
+        self._counts[prefix] += 1
+        return f"{prefix}_{self._counts[prefix]}"

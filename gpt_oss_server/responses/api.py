@@ -1,0 +1,85 @@
+"""The routes of the Responses API: HTTP in, the service's answers out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.body import read_json
+from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.paging import page
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.run import Run
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.sse import Event, EventStream, unless_gone
+
+_SCHEMA = "application/json"
+
+
+def _documented(model: type[CreateResponse]) -> dict[str, Any]:
+    """The body's schema for /docs; the body itself is read by hand, so that errors are ours."""
+    return {"requestBody": {"required": True, "content": {_SCHEMA: {"schema": model.model_json_schema()}}}}
+
+
+def responses_router(service: ResponsesService) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/v1/responses", openapi_extra=_documented(CreateResponse))
+    async def create(request: Request) -> Response:
+        run = await service.start(await read_json(request, service.settings.max_body_bytes))
+        if run.request.stream:
+            return EventStream(lambda: _counted(run, service))
+        return await _whole(run, request, service)
+
+    @router.get("/v1/responses/{response_id}")
+    async def retrieve(response_id: str, request: Request) -> Response:
+        if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
+            raise UnsupportedField(
+                "`stream` is not served when a response is retrieved. Leave it out to get the whole response.",
+                param="stream",
+            )
+        return JSONResponse((await service.retrieve(response_id)).response)
+
+    @router.delete("/v1/responses/{response_id}")
+    async def delete(response_id: str) -> Response:
+        return JSONResponse(await service.delete(response_id))
+
+    @router.get("/v1/responses/{response_id}/input_items")
+    async def input_items(response_id: str, request: Request) -> Response:
+        stored = await service.retrieve(response_id)
+        return JSONResponse(page(stored.input_items, request.query_params))
+
+    @router.post("/render", openapi_extra=_documented(CreateResponse))
+    async def render(request: Request) -> Response:
+        rendered = await service.render(await read_json(request, service.settings.max_body_bytes))
+        return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
+
+    return router
+
+
+async def _counted(run: Run, service: ResponsesService) -> AsyncGenerator[list[Event], None]:
+    """The run's events; a client that leaves before the end is counted."""
+    ended = False
+    events = run.events()
+    try:
+        async for batch in events:
+            yield batch
+        ended = True
+    finally:
+        await events.aclose()
+        service.counters.cancelled += not ended
+
+
+async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
+    response = await unless_gone(request.receive, run.wait())
+    if response is None:
+        service.counters.cancelled += 1
+        return Response(status_code=499)  # nobody reads it: the client is gone
+    if run.error is not None:
+        kept = f" What was generated is in the response {response['id']}." if response["store"] else ""
+        raise type(run.error)(run.error.message + kept, param=run.error.param)
+    return JSONResponse(response)

@@ -1,0 +1,156 @@
+"""One builder per kind of output item: text in, the item and its events out.
+
+A builder knows the shape of its item and of its events. It never sees output indices or sequence numbers: the
+stream stamps them on what comes out of here. What a builder has accumulated IS the item of the final response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.ids import Ids
+
+Item = dict[str, Any]
+Event = dict[str, Any]
+
+
+class ItemBuilder(Protocol):
+    """The life of one output item: opened once, any number of deltas, closed once."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def recipient(self) -> tuple[str, str] | None:
+        """(call_id, Harmony recipient) of a call, so that its output can be matched with it."""
+        ...
+
+    def open(self) -> tuple[Item, list[Event]]:
+        """The item as it is added, and the events that follow its addition."""
+        ...
+
+    def delta(self, text: str) -> Event: ...
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        """The events that precede the item's end, and the finished item."""
+        ...
+
+
+class _TextItem:
+    """What messages and reasoning share: one content part that text flows into."""
+
+    delta_type: str
+    done_type: str
+
+    def __init__(self, item_id: str) -> None:
+        self.id = item_id
+        self.recipient: tuple[str, str] | None = None
+
+    def item(self, content: list[Item], status: str) -> Item:
+        raise NotImplementedError
+
+    def part(self, text: str) -> Item:
+        raise NotImplementedError
+
+    def open(self) -> tuple[Item, list[Event]]:
+        added = {"type": "response.content_part.added", "content_index": 0, "part": self.part("")}
+        return self.item([], "in_progress"), [added]
+
+    def delta(self, text: str) -> Event:
+        return {"type": self.delta_type, "content_index": 0, "delta": text}
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        part = self.part(text)
+        events: list[Event] = [
+            {"type": self.done_type, "content_index": 0, "text": text},
+            {"type": "response.content_part.done", "content_index": 0, "part": part},
+        ]
+        return events, self.item([part], "completed" if complete else "incomplete")
+
+
+class MessageBuilder(_TextItem):
+    delta_type = "response.output_text.delta"
+    done_type = "response.output_text.done"
+
+    def __init__(self, item_id: str, phase: str) -> None:
+        super().__init__(item_id)
+        self._phase = phase
+
+    def item(self, content: list[Item], status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": content,
+            "phase": self._phase,
+        }
+
+    def part(self, text: str) -> Item:
+        return {"type": "output_text", "annotations": [], "text": text}
+
+    def delta(self, text: str) -> Event:
+        return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": []}
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        events, item = super().close(text, complete=complete)
+        events[0]["logprobs"] = []
+        return events, item
+
+
+class ReasoningBuilder(_TextItem):
+    delta_type = "response.reasoning_text.delta"
+    done_type = "response.reasoning_text.done"
+
+    def item(self, content: list[Item], status: str) -> Item:
+        return {"id": self.id, "type": "reasoning", "summary": [], "content": content}
+
+    def part(self, text: str) -> Item:
+        return {"type": "reasoning_text", "text": text}
+
+
+class FunctionCallBuilder:
+    """A call that the client runs. Its arguments are what the model wrote, invalid JSON included."""
+
+    def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
+        self.id = item_id
+        self.recipient: tuple[str, str] | None = (call_id, recipient)
+        self._call_id = call_id
+        self._name = recipient.removeprefix("functions.")
+
+    def _item(self, arguments: str, status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "function_call",
+            "status": status,
+            "arguments": arguments,
+            "call_id": self._call_id,
+            "name": self._name,
+        }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("", "in_progress"), []
+
+    def delta(self, text: str) -> Event:
+        return {"type": "response.function_call_arguments.delta", "delta": text}
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        done = {"type": "response.function_call_arguments.done", "name": self._name, "arguments": text}
+        return [done], self._item(text, "completed" if complete else "incomplete")
+
+
+Route = Callable[[Ids], ItemBuilder]
+_TO_USER: dict[str, Route] = {
+    "analysis": lambda ids: ReasoningBuilder(ids("rs")),
+    "commentary": lambda ids: MessageBuilder(ids("msg"), "commentary"),
+    "final": lambda ids: MessageBuilder(ids("msg"), "final_answer"),
+}
+
+
+def route(header: Header, ids: Ids) -> ItemBuilder:
+    """Which item a message becomes; consulted once per message."""
+    if header.recipient is not None:
+        return FunctionCallBuilder(ids("fc"), ids("call"), header.recipient)
+    return _TO_USER[header.channel](ids)

@@ -1,0 +1,231 @@
+"""Input items to Harmony messages: one handler per kind of item, in one table.
+
+In: the request's `input` (text, one item, or a list of them) and the recipients of earlier calls. Out: the
+segments that they add to the conversation, the items as they are listed later, each with an id, and the
+recipients of the calls among them. What a text model cannot take degrades to a note in the prompt; an item
+that would silently change the conversation is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.parts import text_of
+from gpt_oss_server.validation import json_type
+
+Item = dict[str, Any]
+NAMESPACE = "functions"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a list of items adds to the conversation, while it is read in order."""
+
+    renderer: Renderer
+    ids: Ids
+    segments: list[Segment] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
+
+    def add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+
+    def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
+        self.recipients[_text(item, "call_id", where)] = recipient
+        self.add(self.renderer.call(recipient, arguments, content_type=content_type))
+
+    def result(self, where: str, item: Item, text: str) -> None:
+        call_id = item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
+        recipient = self.recipients.get(call_id) if isinstance(call_id, str) else None
+        if recipient is None and isinstance(item.get("name"), str):
+            recipient = function_recipient(item)
+        if recipient is None:
+            raise InvalidRequest(
+                f"`{where}`: no call with call_id {call_id!r} comes before this output. Send the call's item too, "
+                "or the previous_response_id of the response that made it.",
+                param=where,
+            )
+        self.add(self.renderer.tool_result(recipient, text))
+
+
+def function_recipient(item: Mapping[str, Any]) -> str:
+    namespace = item.get("namespace") or NAMESPACE
+    return f"{namespace}.{item['name']}"
+
+
+def read_input(
+    given: str | Item | list[Any] | None, renderer: Renderer, ids: Ids, recipients: Mapping[str, str]
+) -> Conversation:
+    conversation = Conversation(renderer, ids, recipients=dict(recipients))
+    if isinstance(given, str):
+        items: list[Any] = [{"type": "message", "role": "user", "content": given}]
+    elif isinstance(given, dict):
+        items = [given]
+    else:
+        items = given or []
+    for index, item in enumerate(items):
+        _read_item(item, f"input[{index}]", conversation)
+    return conversation
+
+
+def _read_item(item: Any, where: str, conversation: Conversation) -> None:
+    if isinstance(item, str):  # a list of plain strings is what some clients send
+        item = {"type": "message", "role": "user", "content": item}
+    if not isinstance(item, dict):
+        raise InvalidRequest(f"`{where}` must be an item object, but is {json_type(item)}.", param=where)
+    kind = item.get("type") or ("message" if "role" in item else None)
+    handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
+    if handler is None:
+        raise UnsupportedField(
+            f"`{where}.type`: items of type {kind!r} are not served by this server. Leave the item out.",
+            param=f"{where}.type",
+        )
+    handler(item, where, conversation)
+    prefix = _ID_PREFIXES.get(kind or "", "item")
+    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix)}
+    conversation.items.append(_listed_message(listed) if kind == "message" else listed)
+
+
+def _listed_message(item: Item) -> Item:
+    """Messages are listed in their full form, whatever shorthand they were sent in."""
+    content = item["content"]
+    if isinstance(content, str):
+        kind = "output_text" if item["role"] == "assistant" else "input_text"
+        part = {"type": kind, "text": content}
+        content = [{**part, "annotations": []} if kind == "output_text" else part]
+    return {**item, "content": content, "status": item.get("status") or "completed"}
+
+
+def _message(item: Item, where: str, conversation: Conversation) -> None:
+    role = item.get("role")
+    renderer = conversation.renderer
+    if "content" not in item:
+        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+    text = text_of(item["content"], f"{where}.content")
+    match role:
+        case "user":
+            conversation.add(renderer.user(text))
+        case "developer" | "system":
+            conversation.add(renderer.developer_message(text))
+        case "assistant":
+            commentary = item.get("phase") == "commentary"
+            conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
+        case _:
+            raise InvalidRequest(
+                f"`{where}.role` must be 'user', 'assistant', 'developer' or 'system', not {role!r}.",
+                param=f"{where}.role",
+            )
+
+
+def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
+    """Reasoning in the open is replayed; where only a summary or a foreign ciphertext is left, that is."""
+    content = item.get("content") or item.get("summary") or []
+    text = text_of(content, f"{where}.content")
+    if text:
+        conversation.add(conversation.renderer.reasoning(text))
+
+
+def _function_call(item: Item, where: str, conversation: Conversation) -> None:
+    _text(item, "name", where)
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        raise InvalidRequest(f"`{where}.arguments` must be a string of JSON.", param=f"{where}.arguments")
+    conversation.call(where, item, function_recipient(item), arguments, "json")
+
+
+def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
+    _text(item, "name", where)
+    conversation.call(
+        where, item, function_recipient(item), text_of(item.get("input"), f"{where}.input"), None
+    )
+
+
+def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], None]:
+    """A call of a hosted-shape tool that the client ran: its action is what the model wrote, as JSON."""
+
+    def handler(item: Item, where: str, conversation: Conversation) -> None:
+        action = to_json(item.get(key) or {}).decode()
+        conversation.call(where, item, f"{NAMESPACE}.{name}", action, "json")
+
+    return handler
+
+
+def _output(item: Item, where: str, conversation: Conversation) -> None:
+    conversation.result(where, item, text_of(item.get("output"), f"{where}.output"))
+
+
+def _json_output(item: Item, where: str, conversation: Conversation) -> None:
+    output = item.get("output")
+    conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
+
+
+def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call that some server ran, with its result where the item carries one."""
+    renderer = conversation.renderer
+    match item["type"]:
+        case "code_interpreter_call":
+            recipient, arguments, content_type = "python", str(item.get("code") or ""), "code"
+            logs = [o.get("logs", "") for o in item.get("outputs") or [] if isinstance(o, dict)]
+            result = "".join(str(log) for log in logs)
+        case "mcp_call":
+            recipient = f"{item.get('server_label') or 'mcp'}.{_text(item, 'name', where)}"
+            arguments, content_type = str(item.get("arguments") or ""), "json"
+            result = str(item.get("output") or item.get("error") or "")
+        case _:
+            action = item.get("action") if isinstance(item.get("action"), dict) else {}
+            recipient, content_type = "browser.search", "json"
+            arguments, result = to_json(action).decode(), ""
+    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
+    note = result or "(The result was not kept in this conversation.)"
+    conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
+
+
+def _nothing(item: Item, where: str, conversation: Conversation) -> None:
+    """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
+
+
+def _text(item: Item, key: str, where: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
+    return value
+
+
+_HANDLERS: dict[str, Callable[[Item, str, Conversation], None]] = {
+    "message": _message,
+    "reasoning": _reasoning,
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _output,
+    "local_shell_call": _client_call("local_shell", "action"),
+    "local_shell_call_output": _json_output,
+    "shell_call": _client_call("shell", "action"),
+    "shell_call_output": _json_output,
+    "apply_patch_call": _client_call("apply_patch", "operation"),
+    "apply_patch_call_output": _json_output,
+    "code_interpreter_call": _hosted_call,
+    "mcp_call": _hosted_call,
+    "web_search_call": _hosted_call,
+    "mcp_list_tools": _nothing,
+}
+
+_ID_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "code_interpreter_call": "ci",
+    "mcp_call": "mcp",
+    "web_search_call": "ws",
+}

@@ -1,0 +1,76 @@
+"""The Response object: every top-level key is there from the first event on, null where nothing is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.transcript import Transcript
+
+
+def new_response(
+    request: CreateResponse,
+    *,
+    response_id: str,
+    created_at: int,
+    model: str,
+    tools: list[dict[str, Any]],
+    effort: str,
+    temperature: float,
+    top_p: float,
+    store: bool,
+) -> dict[str, Any]:
+    reasoning = request.reasoning
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "prompt_cache_retention": request.prompt_cache_retention,
+        "reasoning": {"effort": effort, "summary": reasoning.summary if reasoning else None},
+        "safety_identifier": request.safety_identifier,
+        "service_tier": request.service_tier or "default",
+        "store": store,
+        "temperature": temperature,
+        "text": _text(request),
+        "tool_choice": request.tool_choice or "auto",
+        "tools": tools,
+        "top_logprobs": 0,
+        "top_p": top_p,
+        "presence_penalty": request.presence_penalty or 0.0,
+        "frequency_penalty": request.frequency_penalty or 0.0,
+        "truncation": request.truncation or "disabled",
+        "usage": None,
+        "user": request.user,
+        "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
+    }
+
+
+def _text(request: CreateResponse) -> dict[str, Any]:
+    text: dict[str, Any] = {"format": {"type": "text"}}
+    if request.verbosity:
+        text["verbosity"] = request.verbosity
+    return text
+
+
+def usage_of(transcript: Transcript) -> dict[str, Any]:
+    given, made = len(transcript.prompt), len(transcript.tokens)
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {"cached_tokens": transcript.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": transcript.reasoning_tokens},
+        "total_tokens": given + made,
+    }

@@ -1,0 +1,148 @@
+"""One run: a prepared request, generated, as batches of events.
+
+In: what `prepare` made. Out: batches of Responses events, the last of which is the one terminal event, and
+`response`, the object as it stands. Whatever breaks, open items are closed and the response ends as failed.
+Closing the iterator cancels the generation.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from gpt_oss_server.counters import Counters
+from gpt_oss_server.errors import ApiError, GenerationFailed, from_inference
+from gpt_oss_server.harmony.decoder import Decoder
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.prepare import Prepared
+from gpt_oss_server.responses.resource import usage_of
+from gpt_oss_server.responses.stream import Event, ResponseStream
+from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.turn import TurnFinished, close_turn, run_turn
+from inference.engine import Engine, Finish, InferenceError
+
+_log = logging.getLogger(__name__)
+
+
+class Run:
+    """Iterate once over `events()`; `response` and `error` then tell how it ended."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        response: dict[str, Any],
+        *,
+        engine: Engine,
+        encoding: Encoding,
+        renderer: Renderer,
+        store: Store | None,
+        counters: Counters,
+        ids: Ids,
+        clock: Callable[[], float],
+        log_text: bool = False,
+    ) -> None:
+        self.request = prepared.request
+        self.error: ApiError | None = None
+        self._prepared = prepared
+        self._engine = engine
+        self._encoding = encoding
+        self._renderer = renderer
+        self._store = store
+        self._counters = counters
+        self._transcript = Transcript(prepared.prompt)
+        self._decoder = Decoder(encoding, prepared.recipients)
+        self._stream = ResponseStream(response, ids, clock)
+        self._log_text = log_text
+
+    @property
+    def response(self) -> dict[str, Any]:
+        return self._stream.response
+
+    async def events(self) -> AsyncGenerator[list[Event], None]:
+        stream = self._stream
+        yield stream.start()
+        finish = Finish.STOP
+        try:
+            async with aclosing(
+                run_turn(self._engine, self._decoder, self._transcript, self._prepared.sampling)
+            ) as turn:
+                async for batch in turn:
+                    if isinstance(batch[-1], TurnFinished):
+                        finish = batch[-1].finish
+                    yield stream.feed(batch)
+        except InferenceError as error:
+            self.error = from_inference(error)
+        except Exception:
+            _log.exception("The response %s failed.", self.response["id"])
+            self.error = GenerationFailed("The server failed while it generated. Its log says why.")
+        yield await self._finish(finish)
+
+    async def wait(self) -> dict[str, Any]:
+        """The response once it has ended; for callers that do not want the events."""
+        async with aclosing(self.events()) as events:
+            async for _ in events:
+                pass
+        return self.response
+
+    async def _finish(self, finish: Finish) -> list[Event]:
+        closing = self._stream.feed(close_turn(self._decoder, self._transcript))  # nothing, if it ended well
+        usage, metadata = usage_of(self._transcript), self._metadata()
+        if self.error is not None:
+            end = self._stream.finish("failed", usage=usage, metadata=metadata, error=self.error)
+        elif finish is Finish.LENGTH:
+            end = self._stream.finish(
+                "incomplete", usage=usage, metadata=metadata, reason="max_output_tokens"
+            )
+        else:
+            end = self._stream.finish("completed", usage=usage, metadata=metadata)
+        self._tell()
+        await self._keep()
+        return closing + end
+
+    def _metadata(self) -> dict[str, Any]:
+        metadata = dict(self.response["metadata"])
+        if self._prepared.request.debug:
+            prompt = self._encoding.decode(self._transcript.prompt)
+            output = self._encoding.decode(self._transcript.tokens)
+            slips = [{"kind": slip.kind, "detail": slip.detail} for slip in self._transcript.slips]
+            metadata |= {
+                "__debug": prompt + output,
+                "__debug_input": prompt,
+                "__debug_output": output,
+                "__debug_warnings": json.dumps(slips, ensure_ascii=False),
+            }
+        return metadata
+
+    def _tell(self) -> None:
+        self._counters.count(self.response["status"], (slip.kind for slip in self._transcript.slips))
+        if self._transcript.slips:
+            kinds = ", ".join(sorted({slip.kind for slip in self._transcript.slips}))
+            _log.info(
+                "%s: the model departed from Harmony (%s); nothing was lost.", self.response["id"], kinds
+            )
+
+        if self._log_text:
+            _log.info("%s prompt: %s", self.response["id"], self._encoding.decode(self._transcript.prompt))
+            _log.info("%s output: %s", self.response["id"], self._encoding.decode(self._transcript.tokens))
+
+    async def _keep(self) -> None:
+        """Stored before the terminal event is sent, so that a client can go on from it at once."""
+        if self._store is None:
+            return
+        made = self._renderer.from_completion(self._transcript.tokens, self._transcript.messages)
+        prepared = self._prepared
+        await self._store.put(
+            StoredResponse(
+                response=self.response,
+                input_items=prepared.items,
+                history=(*prepared.history, *made),
+                own_segments=prepared.added + len(made),
+                recipients={**prepared.call_recipients, **self._stream.recipients},
+            )
+        )

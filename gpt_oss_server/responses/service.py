@@ -1,0 +1,168 @@
+"""The Responses API without HTTP: what the routes, the terminal chat and `render` share.
+
+In: request bodies as decoded JSON. Out: runs, rendered prompts and stored responses, or an `ApiError` before
+anything is generated. It owns which names are served and what is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpt_oss_server.counters import Counters
+from gpt_oss_server.errors import ModelNotServed, PreviousResponseNotFound, ResponseNotFound
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.responses.prepare import Prepared, prepare
+from gpt_oss_server.responses.request import CreateResponse, parse_request
+from gpt_oss_server.responses.resource import new_response
+from gpt_oss_server.responses.run import Run
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.memory import MemoryStore
+from inference.engine import Engine
+
+ANY_MODEL = "*"
+_LARGE_INPUT = 100_000  # characters; encoding more than this would hold up other streams for over 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The exact prompt of a request."""
+
+    tokens: list[int]
+    text: str
+
+
+class ResponsesService:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings | None = None,
+        *,
+        store: Store | None = None,
+        ids: Ids = random_ids,
+        clock: Callable[[], float] = time.time,
+        encoding: Encoding | None = None,
+    ) -> None:
+        self.engine = engine
+        self.settings = settings or Settings()
+        self.counters = Counters()
+        self.encoding = encoding or load_encoding()
+        self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
+        self.store: Store = store or MemoryStore(
+            max_responses=self.settings.store_max_responses,
+            max_bytes=self.settings.store_max_bytes,
+            max_age=self.settings.store_max_age,
+        )
+        self._ids = ids
+        self._clock = clock
+
+    @property
+    def model_names(self) -> list[str]:
+        """The names that are listed: the engine's own first, then the operator's."""
+        names = [self.engine.info.name, *self.settings.served_model_name]
+        return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
+
+    def check_model(self, name: str) -> None:
+        if name not in self.model_names and ANY_MODEL not in self.settings.served_model_name:
+            raise ModelNotServed(
+                f"The model {name!r} is not served here. Served: {', '.join(self.model_names)}. "
+                "Leave `model` out for the default, or start the server with --served-model-name.",
+                param="model",
+            )
+
+    async def start(self, body: object) -> Run:
+        """Everything up to the first token: after this returns, only the engine can fail."""
+        prepared = await self._prepare(parse_request(body))
+        request = prepared.request
+        keep = self.settings.store_default if request.store is None else request.store
+        response = new_response(
+            request,
+            response_id=self._ids("resp"),
+            created_at=int(self._clock()),
+            model=request.model or self.model_names[0],
+            tools=list(prepared.tools.echo),
+            effort=prepared.effort,
+            temperature=prepared.sampling.temperature,
+            top_p=prepared.sampling.top_p,
+            store=keep,
+        )
+        return Run(
+            prepared,
+            response,
+            engine=self.engine,
+            encoding=self.encoding,
+            renderer=self.renderer,
+            store=self.store if keep else None,
+            counters=self.counters,
+            ids=self._ids,
+            clock=self._clock,
+            log_text=self.settings.log_prompts,
+        )
+
+    async def render(self, body: object) -> Rendered:
+        """The prompt that this request would give the model; nothing is generated or stored."""
+        prepared = await self._prepare(parse_request(body))
+        return Rendered(list(prepared.prompt), self.encoding.decode(prepared.prompt))
+
+    async def retrieve(self, response_id: str) -> StoredResponse:
+        stored = await self.store.get(response_id)
+        if stored is None:
+            raise ResponseNotFound(
+                f"No response with id {response_id!r} is stored. It may have expired, been deleted, or been "
+                "created with store=false.",
+                param="response_id",
+            )
+        return stored
+
+    async def delete(self, response_id: str) -> dict[str, Any]:
+        await self.retrieve(response_id)
+        await self.store.delete(response_id)
+        return {"id": response_id, "object": "response", "deleted": True}
+
+    async def close(self) -> None:
+        await self.engine.close()
+        await self.store.close()
+
+    async def _prepare(self, request: CreateResponse) -> Prepared:
+        if request.model is not None:
+            self.check_model(request.model)
+        previous = await self._previous(request.previous_response_id)
+
+        def work() -> Prepared:
+            return prepare(
+                request,
+                previous,
+                info=self.engine.info,
+                settings=self.settings,
+                renderer=self.renderer,
+                ids=self._ids,
+                date=datetime.fromtimestamp(self._clock()).strftime("%Y-%m-%d"),
+            )
+
+        if _size(request) > _LARGE_INPUT:
+            return await asyncio.to_thread(work)
+        return work()
+
+    async def _previous(self, response_id: str | None) -> StoredResponse | None:
+        if response_id is None:
+            return None
+        stored = await self.store.get(response_id)
+        if stored is None:
+            raise PreviousResponseNotFound(
+                f"No response with id {response_id!r} is stored, so it cannot be continued. It may have expired, "
+                "been deleted, or been created with store=false. Send the whole conversation as input instead.",
+                param="previous_response_id",
+            )
+        return stored
+
+
+def _size(request: CreateResponse) -> int:
+    """About how many characters must be encoded."""
+    return len(str(request.input)) + len(request.instructions or "") + len(str(request.tools or ""))

@@ -1,0 +1,153 @@
+"""Turn events to the events of a response: the one place that assigns indices and sequence numbers.
+
+In: turn events, in batches, then exactly one `finish`. Out: batches of event dicts. The final response is what
+the builders accumulated; nothing is parsed or built twice. `finish` always closes what is open and always ends
+in exactly one terminal event, whatever happened before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, assert_never
+
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.builders import ItemBuilder, route
+from gpt_oss_server.turn import TurnEvent, TurnFinished
+
+Event = dict[str, Any]
+Status = Literal["completed", "incomplete", "failed"]
+
+
+class ResponseStream:
+    """The stream of one response. `response` is its object, kept current."""
+
+    def __init__(self, response: dict[str, Any], ids: Ids, clock: Callable[[], float]) -> None:
+        self.response = response
+        self.recipients: dict[str, str] = {}  # call_id → recipient of the calls made here
+        self._ids = ids
+        self._clock = clock
+        self._sequence = 0
+        self._pending: Header | None = None  # started, but without text so far
+        self._open: ItemBuilder | None = None
+        self._text: list[str] = []
+        self._ended = False
+
+    @property
+    def _index(self) -> int:
+        """The open item's output index; finished items are in the output already."""
+        return len(self.response["output"])
+
+    def start(self) -> list[Event]:
+        self.response["status"] = "in_progress"
+        return [self._lifecycle("response.created"), self._lifecycle("response.in_progress")]
+
+    def feed(self, events: Sequence[TurnEvent]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if type(event) is TextDelta:  # by far the most frequent
+                if self._open is None:
+                    self._begin(out)
+                self._delta(event.text, out)
+            elif isinstance(event, MessageStarted):
+                self._pending = event.header
+            elif isinstance(event, MessageFinished):
+                self._end(event, out)
+            elif isinstance(event, TurnFinished):
+                pass  # the run decides what the end means
+            else:
+                assert_never(event)  # type: ignore[arg-type]
+        return out
+
+    def finish(
+        self,
+        status: Status,
+        *,
+        usage: dict[str, Any] | None = None,
+        reason: str | None = None,
+        error: ApiError | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> list[Event]:
+        """Close what is open and end the response."""
+        if self._ended:
+            raise RuntimeError("A response ends once.")
+        self._ended = True
+        out: list[Event] = []
+        if self._open is not None:
+            self._close("".join(self._text), complete=status == "completed", out=out)
+        response = self.response
+        response["status"] = status
+        response["usage"] = usage
+        if metadata is not None:
+            response["metadata"] = metadata
+        if status == "completed":
+            response["completed_at"] = int(self._clock())
+        if reason is not None:
+            response["incomplete_details"] = {"reason": reason}
+        if error is not None:
+            response["error"] = {"code": error.code, "message": error.message}
+        out.append(self._lifecycle(f"response.{status}"))
+        return out
+
+    def _begin(self, out: list[Event]) -> None:
+        """Add the item of the pending message. It waits for its first text: empty reasoning is no item."""
+        header = self._pending or Header("final")
+        self._pending = None
+        self._open = builder = route(header, self._ids)
+        if builder.recipient is not None:
+            call_id, recipient = builder.recipient
+            self.recipients[call_id] = recipient
+        item, events = builder.open()
+        out.append(self._stamp({"type": "response.output_item.added", "item": item}))
+        self._emit(events, out)
+
+    def _delta(self, text: str, out: list[Event]) -> None:
+        builder = self._open
+        assert builder is not None
+        self._text.append(text)
+        event = builder.delta(text)
+        event["sequence_number"] = self._sequence
+        event["item_id"] = builder.id
+        event["output_index"] = len(self.response["output"])
+        self._sequence += 1
+        out.append(event)
+
+    def _end(self, event: MessageFinished, out: list[Event]) -> None:
+        if self._open is None:
+            self._pending = None
+            is_empty_aside = event.header.recipient is None and event.header.channel != "final"
+            if is_empty_aside:
+                return  # an empty analysis or preamble tells nobody anything
+            self._pending = event.header
+            self._begin(out)
+        if event.closed_by is not ClosedBy.TRUNCATED:  # else it is the last, and `finish` knows how it ended
+            self._close(event.text, complete=True, out=out)
+
+    def _close(self, text: str, *, complete: bool, out: list[Event]) -> None:
+        builder = self._open
+        assert builder is not None
+        events, item = builder.close(text, complete=complete)
+        self._emit(events, out)
+        out.append(self._stamp({"type": "response.output_item.done", "item": item}))
+        self.response["output"].append(item)
+        self._open = None
+        self._text = []
+
+    def _emit(self, events: Iterable[Event], out: list[Event]) -> None:
+        for event in events:
+            event["item_id"] = self._open.id if self._open else None
+            out.append(self._stamp(event))
+
+    def _stamp(self, event: Event) -> Event:
+        event["sequence_number"] = self._sequence
+        event["output_index"] = self._index
+        self._sequence += 1
+        return event
+
+    def _lifecycle(self, kind: str) -> Event:
+        # Shallow: items are finished when they enter the output, and no other value is changed in place.
+        snapshot = {**self.response, "output": list(self.response["output"])}
+        event = {"type": kind, "sequence_number": self._sequence, "response": snapshot}
+        self._sequence += 1
+        return event

@@ -1,0 +1,75 @@
+"""Pydantic's findings as one sentence for the person who sent the request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+_JSON_TYPES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "a boolean",
+    "bool_parsing": "a boolean",
+    "list_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+_BOUNDS = {
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+}
+
+
+def json_type(value: object) -> str:
+    return _JSON_TYPES.get(type(value), "something else")
+
+
+def path(location: Sequence[int | str]) -> str:
+    """`tools[0].name` from ("tools", 0, "name"); the names of union members are left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier() and part not in ("str", "dict", "list", "int", "float"):
+            text += f".{part}" if text else part
+    return text
+
+
+def sentence_for(error: ValidationError) -> tuple[str, str | None]:
+    """The first finding as a sentence, and the parameter that it is about."""
+    findings = error.errors(include_url=False)
+    name = path(findings[0]["loc"])
+    same = [f for f in findings if path(f["loc"]) == name]
+    expected = list(dict.fromkeys(_EXPECTED[f["type"]] for f in same if f["type"] in _EXPECTED))
+    if expected and len(same) >= 1 and findings[0]["type"] in _EXPECTED:
+        got = json_type(findings[0]["input"])
+        return f"Invalid type for `{name}`: expected {' or '.join(expected)}, but got {got}.", name or None
+    return _one(findings[0], name), name or None
+
+
+def _one(finding: ErrorDetails, name: str) -> str:
+    bound = _BOUNDS.get(finding["type"])
+    if bound:
+        return f"Invalid value for `{name}`: it must be {bound.format(**finding.get('ctx', {}))}."
+    if finding["type"] == "literal_error":
+        return f"Invalid value for `{name}`: expected one of {finding['ctx']['expected']}."
+    if finding["type"] == "missing":
+        return f"`{name}` is missing."
+    message = finding["msg"].removeprefix("Value error, ")
+    return f"Invalid value for `{name}`: {message}."
