@@ -1,8 +1,8 @@
 """What the model is told about itself and its tools: the texts of system and developer messages.
 
 In go settings, tool declarations and response formats; out comes plain text in the wording that the model
-was trained on (Harmony's own renderer is the reference, byte for byte, wherever it is not lossy). Nothing here
-knows of tokens or of the conversation.
+was trained on (Harmony's own renderer is the reference, byte for byte, wherever it is not lossy). Nothing
+here knows of tokens or of the conversation.
 """
 
 from __future__ import annotations

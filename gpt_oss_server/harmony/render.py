@@ -1,9 +1,9 @@
 """Messages to token ids: everything that a prompt is made of.
 
-In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them. Rendering
-is the library's (`Encoding.render_message`) but for two things: past calls, whose form differs between the
-library's releases, and the texts of system and developer messages, whose schema renderer is lossy (schema.py).
-It must not know of requests, items or engines.
+In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them.
+Rendering is the library's (`Encoding.render_message`) but for two things: past calls, whose form differs
+between the library's releases, and the texts of system and developer messages, whose schema renderer is
+lossy (schema.py). It must not know of requests, items or engines.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class Renderer:
         """What was sampled, as history: the sampled ids, each message with its own start and end.
 
         Sampling begins after `<|start|>assistant`, so the first message gets it in front, as does one that
-        the model began without it. A final `<|return|>` becomes `<|end|>`, and so do missing and doubled ends.
+        the model began without it. A final `<|return|>` becomes `<|end|>`, and so do missing and doubled
+        ends.
         """
         return [
             Segment(

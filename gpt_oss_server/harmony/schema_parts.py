@@ -1,0 +1,118 @@
+"""The parts of a schema's translation that are not types: references, comments, literals.
+
+In go schemas and texts, out come schemas and lines of comment. What comes from the schema can never end a
+comment or a string early. Nothing here knows how types are written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Set
+from typing import Any
+from urllib.parse import unquote
+
+# What expanding references may add to a prompt. Chains of references double at each step; a reference
+# counts at least `_LEAST`, which bounds their number.
+_MOST_TEXT = 400_000
+_LEAST = 400
+_LONGEST_CHAIN = 16
+
+
+class References:
+    """Local references of one schema, expanded until there is too much of it."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = _MOST_TEXT
+
+    def spend(self, length: int) -> None:
+        self._left -= max(length, _LEAST)
+
+    def follow(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What `$ref` points to, with the keywords that stand beside it; None where it leads nowhere."""
+        if self._left <= 0:
+            return None
+        target = self._at(schema["$ref"])
+        if not isinstance(target, Mapping):
+            return None
+        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+    def shown(self, schema: Any) -> Mapping[str, Any]:
+        """The schema with its references followed, for the comments that stand above it."""
+        for _ in range(_LONGEST_CHAIN):
+            if not isinstance(schema, Mapping):
+                return {}
+            if not isinstance(schema.get("$ref"), str):
+                return schema
+            schema = self.follow(schema)
+        return {}
+
+    def _at(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            return None
+        found: Any = self._root
+        for step in unquote(reference[1:]).split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping):
+                found = found.get(key)
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                return None
+        return found
+
+
+def above_property(schema: Mapping[str, Any], indent: str, *, describe: bool = True) -> str:
+    """Title, description and examples, as comments above a property."""
+    lines = []
+    if isinstance(title := schema.get("title"), str):
+        lines.append(f"{with_comment_marks(indent, title)}{indent}//\n")
+    if describe and isinstance(description := schema.get("description"), str):
+        lines.append(with_comment_marks(indent, description))
+    if isinstance(examples := schema.get("examples"), list) and examples:
+        lines.append(f"{indent}// Examples:\n")
+        lines += [f"{indent}// - {compact_json(example)}\n" for example in examples]
+    return "".join(lines)
+
+
+def variant_comments(variant: Any, known: Set[Any] = frozenset(), *, in_property: bool = False) -> str:
+    """What stands behind a variant of a union; descriptions in `known` were already said.
+
+    The library quotes the default of an enum within types, and does not in a property's own variants.
+    """
+    if not isinstance(variant, Mapping):
+        return ""
+    notes = []
+    if isinstance(description := variant.get("description"), str) and description not in known:
+        notes.append(one_line(description))
+    default = default_of(variant) if in_property else compact_json(variant.get("default"))
+    if "default" in variant:
+        notes.append(f"default: {default}")
+    return f" // {' '.join(notes)}" if notes else ""
+
+
+def default_of(schema: Mapping[str, Any]) -> str | None:
+    """The default as the library spells it: a member of an enum goes without quotes."""
+    if "default" not in schema:
+        return None
+    default = schema["default"]
+    if isinstance(default, str) and schema.get("enum"):
+        return one_line(default)
+    return compact_json(default)
+
+
+def with_comment_marks(indent: str, text: str) -> str:
+    lines = text.split("\n")
+    return "".join(f"{indent}// {line}".rstrip("\r") + "\n" for line in lines)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def compact_json(value: Any) -> str:
+    """JSON without spaces; a value too deep for the encoder is left out."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except (RecursionError, ValueError, TypeError):
+        return "…"
