@@ -5,7 +5,7 @@ error body, whose four keys are always there. Errors of other packages are trans
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
-│   ├── UnsupportedField          400  code unsupported_parameter: it would change the answer and is not served
+│   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not served
 │   ├── InvalidJson               400  code invalid_json
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   └── BodyTooLarge              413  code request_too_large

@@ -39,7 +39,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def retrieve(response_id: str, request: Request) -> Response:
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             raise UnsupportedField(
-                "`stream` is not served when a response is retrieved. Leave it out to get the whole response.",
+                "`stream` is not served when a response is retrieved; leave it out to get all of it.",
                 param="stream",
             )
         return JSONResponse((await service.retrieve(response_id)).response)

@@ -1,7 +1,7 @@
 """One builder per kind of output item: text in, the item and its events out.
 
-A builder knows the shape of its item and of its events. It never sees output indices or sequence numbers: the
-stream stamps them on what comes out of here. What a builder has accumulated IS the item of the final response.
+A builder knows the shape of its item and of its events. It never sees output indices or sequence numbers:
+the stream stamps them on what comes out of here. The item it closes with IS the final response's item.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FunctionCallBuilder:
         self.id = item_id
         self.recipient: tuple[str, str] | None = (call_id, recipient)
         self._call_id = call_id
-        self._name = recipient.removeprefix("functions.")
+        self._name = recipient.removeprefix("functions.") or recipient
 
     def _item(self, arguments: str, status: str) -> Item:
         return {

@@ -49,8 +49,8 @@ class Conversation:
             recipient = function_recipient(item)
         if recipient is None:
             raise InvalidRequest(
-                f"`{where}`: no call with call_id {call_id!r} comes before this output. Send the call's item too, "
-                "or the previous_response_id of the response that made it.",
+                f"`{where}`: no call with call_id {call_id!r} comes before this output. "
+                "Send the call's item too, or the previous_response_id of the response that made it.",
                 param=where,
             )
         self.add(self.renderer.tool_result(recipient, text))

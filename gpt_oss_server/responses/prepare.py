@@ -1,8 +1,8 @@
 """A request, made ready to run: the exact prompt, how to sample, and what the response will echo.
 
-In: a validated request, the response it continues (if any), the engine's facts and the settings. Out: a frozen
-`Prepared`, or an error before anything is generated. Rendering for `POST /render` ends here too, so what it
-shows is what the model gets.
+In: a validated request, the response it continues (if any), the engine's facts and the settings. Out: a
+frozen `Prepared`, or an error before anything is generated. Rendering for `POST /render` ends here too, so
+what it shows is what the model gets.
 """
 
 from __future__ import annotations

@@ -83,6 +83,9 @@ class Run:
             self.error = GenerationFailed("The server failed while it generated. Its log says why.")
         yield await self._finish(finish)
 
+    def __aiter__(self) -> AsyncGenerator[list[Event], None]:
+        return self.events()
+
     async def wait(self) -> dict[str, Any]:
         """The response once it has ended; for callers that do not want the events."""
         async with aclosing(self.events()) as events:

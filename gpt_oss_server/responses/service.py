@@ -156,8 +156,8 @@ class ResponsesService:
         stored = await self.store.get(response_id)
         if stored is None:
             raise PreviousResponseNotFound(
-                f"No response with id {response_id!r} is stored, so it cannot be continued. It may have expired, "
-                "been deleted, or been created with store=false. Send the whole conversation as input instead.",
+                f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "
+                "expired, been deleted, or been created with store=false. Send the whole conversation.",
                 param="previous_response_id",
             )
         return stored

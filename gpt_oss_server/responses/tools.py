@@ -24,7 +24,7 @@ class RequestTools:
 
 
 def parse_tools(tools: Sequence[dict[str, Any]], *, offered: bool) -> RequestTools:
-    """`offered` is false for tool_choice "none": the tools are checked and echoed, and the model sees none."""
+    """`offered` is false for tool_choice "none": tools are checked and echoed, and the model sees none."""
     functions = tuple(_function(tool, f"tools[{i}]") for i, tool in enumerate(tools))
     names = [function.name for function in functions]
     for name in names:
@@ -43,7 +43,7 @@ def _function(tool: dict[str, Any], where: str) -> FunctionTool:
         )
     if "name" not in tool and isinstance(tool.get("function"), dict):
         raise InvalidRequest(
-            f"`{where}`: this is the Chat Completions form. Put name, description and parameters beside `type`.",
+            f"`{where}`: this is the Chat Completions form; put name and parameters beside `type`.",
             param=f"{where}.name",
         )
     name = tool.get("name")

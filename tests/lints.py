@@ -1,0 +1,146 @@
+"""What is true of every stream of Responses events, whatever the model said: checked event by event.
+
+Used by the property tests, by the end-to-end tests and by hand on a recorded stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+Event = dict[str, Any]
+TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
+_TEXT_EVENTS = {
+    "response.output_text": "text",
+    "response.reasoning_text": "text",
+    "response.function_call_arguments": "arguments",
+}
+_sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+class StreamLint:
+    """Feed it every event, then `close`; an AssertionError names what is wrong."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.items: dict[int, Event] = {}  # added, by output index
+        self.done: dict[int, Event] = {}
+        self.deltas: dict[int, list[str]] = {}
+        self.text_done: dict[int, str] = {}
+        self.open_parts: set[int] = set()
+        self.ended: Event | None = None
+
+    def feed(self, event: Event) -> None:
+        assert self.ended is None, f"{event['type']} after the terminal event"
+        assert event["sequence_number"] == len(self.events), "sequence numbers are dense from 0"
+        _sdk_event.validate_python(event)
+        kind = event["type"]
+        if not self.events:
+            assert kind == "response.created"
+        if "response" in event:
+            self._response(event)
+        elif kind == "response.output_item.added":
+            self._added(event)
+        elif kind == "response.output_item.done":
+            self._item_done(event)
+        else:
+            self._within(event)
+        self.events.append(event)
+
+    def close(self) -> Event:
+        assert self.ended is not None, "no terminal event"
+        output = self.ended["output"]
+        assert output == [self.done[i] for i in range(len(self.done))], "final output = done items"
+        assert sorted(self.items) == sorted(self.done) == list(range(len(output)))
+        ids = [item["id"] for item in output]
+        assert len(set(ids)) == len(ids), "item ids are unique"
+        Response.model_validate(self.ended)
+        return self.ended
+
+    def _response(self, event: Event) -> None:
+        response = event["response"]
+        if self.events:
+            assert response["id"] == self.events[0]["response"]["id"], "the response keeps its id"
+            assert event["type"] != "response.created"
+        if event["type"] in TERMINAL:
+            assert event["type"] == f"response.{response['status']}"
+            assert response["usage"] is not None
+            self.ended = response
+        else:
+            assert response["status"] == "in_progress"
+            assert response["output"] == []
+
+    def _added(self, event: Event) -> None:
+        index, item = event["output_index"], event["item"]
+        assert index == len(self.items), "output indices are dense, one for each item"
+        assert index == len(self.done), "an item is done before the next is added"
+        assert item["id"]
+        if item["type"] == "message":
+            assert item["content"] == []
+            assert item["role"] == "assistant"
+            assert item["status"] == "in_progress"
+            assert item["phase"] in ("commentary", "final_answer")
+        elif item["type"] == "reasoning":
+            assert item["summary"] == []
+            assert item["content"] == []
+        elif item["type"] == "function_call":
+            assert item["arguments"] == ""
+            assert item["call_id"]
+            assert item["name"]
+            self.open_parts.add(index)  # arguments flow without a content part
+        self.items[index] = item
+        self.deltas[index] = []
+
+    def _within(self, event: Event) -> None:
+        kind, index = event["type"], event["output_index"]
+        assert index in self.items, f"{kind} before its item was added"
+        assert index not in self.done, f"{kind} after its item was done"
+        assert event["item_id"] == self.items[index]["id"], "an id changed within its item"
+        if kind == "response.content_part.added":
+            assert event["content_index"] == 0
+            self.open_parts.add(index)
+            return
+        assert index in self.open_parts, f"{kind} outside of a content part"
+        if kind == "response.content_part.done":
+            assert event["part"]["text"] == self.text_done[index]
+            self.open_parts.discard(index)
+            return
+        stem, _, ending = kind.rpartition(".")
+        if ending == "delta":
+            assert event["delta"], "an empty delta"
+            assert index not in self.text_done, "a delta after the text was done"
+            event["delta"].encode("utf-8")
+            self.deltas[index].append(event["delta"])
+        elif ending == "done":
+            text = event[_TEXT_EVENTS[stem]]
+            assert "".join(self.deltas[index]) == text, "the sum of the deltas is the done text"
+            self.text_done[index] = text
+
+    def _item_done(self, event: Event) -> None:
+        index, item = event["output_index"], event["item"]
+        assert index in self.items
+        assert index not in self.done, "an item is done once"
+        added = self.items[index]
+        assert (item["id"], item["type"]) == (added["id"], added["type"])
+        assert self.text_of(item) == self.text_done[index], "the item holds the text that was streamed"
+        if item["type"] == "function_call":
+            assert (item["name"], item["call_id"]) == (added["name"], added["call_id"])
+        assert item.get("status") != "in_progress"
+        assert None not in item.values(), "absent where absent is due, never null"
+        self.done[index] = item
+
+    @staticmethod
+    def text_of(item: Event) -> str:
+        if item["type"] == "function_call":
+            return str(item["arguments"])
+        return "".join(part["text"] for part in item["content"])
+
+
+def check_stream(events: list[Event]) -> Event:
+    """The final response of a stream in which everything is as it must be."""
+    lint = StreamLint()
+    for event in events:
+        lint.feed(event)
+    return lint.close()
