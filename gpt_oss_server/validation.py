@@ -46,7 +46,7 @@ def path(location: Sequence[int | str]) -> str:
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.isidentifier() and part not in ("str", "dict", "list", "int", "float"):
+        elif "[" not in part and part not in ("str", "dict", "list", "int", "float"):
             text += f".{part}" if text else part
     return text
 

@@ -1,0 +1,89 @@
+"""Bodies that are wrong are told so in a sentence; nothing that would change the answer is passed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.responses.request import parse_request
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"temperature": "1"}, "temperature", "expected a number, but got a string"),
+    ({"temperature": 2.5}, "temperature", "at most 2"),
+    ({"temperature": True}, "temperature", "boolean"),
+    ({"input": 5}, "input", "expected a string"),
+    ({"max_output_tokens": 0}, "max_output_tokens", "at least 1"),
+    ({"max_output_tokens": 1.5}, "max_output_tokens", "expected an integer"),
+    ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "'minimal'"),
+    ({"reasoning": "low"}, "reasoning", "expected an object"),
+    ({"tools": [1]}, "tools[0]", "expected an object"),
+    ({"stream": "yes"}, "stream", "expected a boolean"),
+    ({"metadata": {"a": 1}}, "metadata.a", "must be a string"),
+    ({"include": ["everything"]}, "include", "does not know 'everything'"),
+    ({"logit_bias": {"1": 200}}, "logit_bias.1", "at most 100"),
+    ({"input": None}, "input", "is missing"),
+]
+
+NOT_SERVED: list[tuple[dict[str, Any], str]] = [
+    ({"background": True}, "background"),
+    ({"conversation": "conv_1"}, "conversation"),
+    ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+    ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {}}}}, "text.format"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"context_management": [{"type": "compaction"}]}, "context_management"),
+    ({"include": ["message.output_text.logprobs"]}, "include"),
+    ({"messages": []}, "messages"),
+    ({"stop": "x"}, "stop"),
+]
+
+
+@pytest.mark.parametrize(("change", "param", "part"), WRONG, ids=lambda value: str(value)[:30])
+def test_a_wrong_value_is_named_with_what_was_expected(change: dict[str, Any], param: str, part: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        parse_request({"input": "hi", **change})
+    assert raised.value.status == 400
+    assert raised.value.param == param
+    assert part in raised.value.message
+    assert set(raised.value.body()["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(("change", "param"), NOT_SERVED, ids=lambda value: str(value)[:30])
+def test_a_field_that_would_change_the_answer_is_refused_by_name(change: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        parse_request({"input": "hi", **change})
+    assert (raised.value.status, raised.value.code) == (400, "unsupported_parameter")
+    assert raised.value.param == param
+    assert param.split(".")[-1] in raised.value.message
+
+
+def test_unknown_fields_and_nulls_are_accepted() -> None:
+    body = {"input": "hi", "brand_new": {"x": 1}, "temperature": None, "tools": None, "metadata": None}
+    assert parse_request(body).input == "hi"
+
+
+def test_neutral_values_of_fields_that_are_not_served_are_accepted() -> None:
+    body = {
+        "input": "hi",
+        "background": False,
+        "top_logprobs": 0,
+        "tool_choice": "auto",
+        "text": {"format": {"type": "text"}},
+        "n": 1,
+    }
+    assert parse_request(body).tool_choice == "auto"
+
+
+@pytest.mark.parametrize("truthy", [True, 1, "yes", {"a": 1}])
+def test_any_truthy_debug_flag_turns_debug_on(truthy: object) -> None:
+    assert parse_request({"input": "hi", "metadata": {"__debug": truthy}}).debug
+    assert not parse_request({"input": "hi", "metadata": {"__debug": False}}).debug
+
+
+@pytest.mark.parametrize("body", [None, [], "text", 3])
+def test_a_body_that_is_no_object_is_refused(body: object) -> None:
+    with pytest.raises(ApiError, match="JSON object"):
+        parse_request(body)
