@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server import console
@@ -142,9 +142,10 @@ class Chat:
 
     async def _turn(self, line: str) -> str | None:
         run = await self._service.start(self._request(line))
-        async for batch in run:
-            for event in batch:
-                self._terminal.show(event)
+        async with aclosing(run.events()) as batches:  # closing, also on Ctrl-C, is what stops the model
+            async for batch in batches:
+                for event in batch:
+                    self._terminal.show(event)
         # A failed answer is no part of the conversation: the next turn goes on from the one before.
         return self._previous if run.response["status"] == "failed" else run.response["id"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.responses.service import ResponsesService
 
     service = ResponsesService(PromptsOnly(), replace(settings, served_model_name=("*",)))
-    rendered = service.render(read_request(args.file))
+    rendered = asyncio.run(service.render(read_request(args.file)))
     tokens, text = list(rendered.tokens), rendered.text
     if args.json:
         console.out(json.dumps({"tokens": tokens, "text": text}, ensure_ascii=False))
@@ -69,9 +70,8 @@ class PromptsOnly:
 
     info = EngineInfo(name="render", context_length=131_072)
 
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+    def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         raise InferenceError("`render` makes prompts and does not generate.")
-        yield
 
     async def close(self) -> None:
         """It holds nothing."""

@@ -1,0 +1,102 @@
+# The commands of this project. Needs GNU make and Python 3.11 or later; everything else goes to .venv.
+#
+#   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…"
+#   make test             set up, then run the tests              TESTS=tests/harmony
+#   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
+#   make docs             write the generated docs
+#   make bench            measure the server's overhead beside the reference server's
+#   make wheel-test       install the wheel alone in an empty environment, serve, ask
+#   make harmony-compat   the tests with openai-harmony in place of oss-harmony
+#   make clean            remove what was set up and built
+
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 8000
+MODEL ?= tiny
+ARGS ?=
+TESTS ?= tests
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PACKAGES := gpt_oss_server inference tools
+SOURCES := $(PACKAGES) tests examples docs
+
+# One thread per test process: two OpenMP teams on the same cores run at a tenth of their speed.
+export OMP_NUM_THREADS ?= 1
+
+.DELETE_ON_ERROR:
+.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat bench clean help
+
+help:
+	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+# --- set-up: stamps, so that the second time costs nothing ---
+
+serve: $(VENV)/.installed
+	@unset OMP_NUM_THREADS; exec $(BIN)/gpt-oss-server serve --host $(HOST) --port $(PORT) --model $(MODEL) $(ARGS)
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is missing or older than Python 3.11. Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+		echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+# setuptools first and no build isolation: nothing is built with a version that was not chosen.
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (minutes the first time) …" >&2
+	@$(PIP) setuptools
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
+	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# --- checks ---
+
+test: $(VENV)/.developing
+	@$(BIN)/python -m pytest -n 2 $(TESTS)
+
+# The tests come last, so that the last line is pytest's.
+check: lint types docs-check wheel-test harmony-compat
+	@$(MAKE) --no-print-directory test
+
+lint: $(VENV)/.developing
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/ruff format --quiet --check $(SOURCES)
+
+types: $(VENV)/.developing
+	@$(BIN)/mypy --no-error-summary
+
+docs: $(VENV)/.developing
+	@$(BIN)/python docs/generate.py
+
+docs-check: $(VENV)/.developing
+	@$(BIN)/python docs/generate.py --check
+
+wheel: $(VENV)/.developing
+	@rm -rf build dist
+	@$(BIN)/python -m build --wheel --no-isolation . > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 1; }
+
+wheel-test: wheel
+	@$(BIN)/python tests/meta/wheel.py dist/*.whl
+
+# openai-harmony shares its import name with oss-harmony: put first on the path it takes its place. Its
+# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256.
+$(VENV)/openai-harmony/.installed: $(VENV)/.developing
+	@rm -rf $(@D)
+	@$(PIP) --no-deps --target $(@D) openai-harmony
+	@touch $@
+
+harmony-compat: $(VENV)/openai-harmony/.installed
+	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
+	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
+		$(BIN)/python -m pytest -n 2 --ignore=tests/inference --ignore=tests/meta $(TESTS)
+
+bench: $(VENV)/.developing
+	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
