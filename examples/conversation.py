@@ -1,0 +1,20 @@
+"""Two turns: the server keeps the history, the client sends only what is new."""
+
+import os
+
+from openai import OpenAI
+
+client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+
+first = client.responses.create(input="My name is Ada.", instructions="Be brief.")
+print("1:", first.output_text)
+
+# Instructions are not inherited: what should hold for this turn is sent with it.
+second = client.responses.create(
+    input="What is my name?", instructions="Be brief.", previous_response_id=first.id
+)
+print("2:", second.output_text)
+
+# What is stored can be read again, and forgotten.
+print("Stored:", client.responses.retrieve(second.id).status)
+client.responses.delete(second.id)

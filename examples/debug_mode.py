@@ -1,0 +1,20 @@
+"""See what the model really read and wrote: the Harmony text behind a response."""
+
+import json
+import os
+
+from openai import OpenAI
+
+client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+
+response = client.responses.create(
+    input="Hello! Who are you?",
+    extra_body={"metadata": {"__debug": True, "ticket": "42"}},
+)
+
+metadata = response.metadata or {}
+print("Prompt:", metadata["__debug_input"])
+print("Completion:", metadata["__debug_output"])
+for warning in json.loads(metadata["__debug_warnings"]):
+    print("Slip:", warning["kind"], warning["detail"])
+print("Our own key is kept:", metadata["ticket"])

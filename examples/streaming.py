@@ -1,0 +1,19 @@
+"""Show reasoning and answer while they are being written."""
+
+import os
+
+from openai import OpenAI
+
+client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+
+with client.responses.stream(input="Hello! Who are you?") as stream:
+    for event in stream:
+        if event.type == "response.output_item.added":
+            print(f"\n[{event.item.type}] ", end="")
+        elif event.type in ("response.reasoning_text.delta", "response.output_text.delta"):
+            print(event.delta, end="", flush=True)
+    response = stream.get_final_response()
+
+usage = response.usage
+print(f"\n\n{response.status}: {usage.input_tokens} tokens in, {usage.output_tokens} out,")
+print(f"{usage.output_tokens_details.reasoning_tokens} of them reasoning.")
