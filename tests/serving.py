@@ -1,88 +1,49 @@
-"""A real server in a process of its own, on a free port: for tests that go through HTTP."""
+"""A real server on a free port of 127.0.0.1, in a thread of the test process."""
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
+import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import Empty, Queue
+from typing import Any
 
-START_SECONDS = 90  # generous: the machine may be busy, and a first use may unpack the embedded model
+import uvicorn
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.settings import Settings
+from inference.script_file import parse_script
+from inference.scripted import ScriptedEngine
+
+VOCABULARY = 201_088
 
 
-@dataclass(frozen=True)
-class Served:
-    """A running server. `url` has no path; `api` is what a client calls its base URL."""
-
-    url: str
-    process: subprocess.Popen[str]
-    greeting: str
-
-    @property
-    def api(self) -> str:
-        return f"{self.url}/v1"
+def scripted(*turns: object, **options: object) -> ScriptedEngine:
+    return ScriptedEngine(parse_script({"turns": list(turns), **options}, VOCABULARY))
 
 
 @contextmanager
-def serving(*flags: str, env: dict[str, str] | None = None, command: Sequence[str] = ()) -> Iterator[Served]:
-    """`gpt-oss-server serve` with these flags; it is stopped with SIGINT, and killed if it does not go."""
-    command = command or (sys.executable, "-m", "gpt_oss_server")
-    process = subprocess.Popen(
-        [*command, "serve", "--port", "0", *flags],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
+def serving(engine: Any, settings: Settings | None = None) -> Iterator[str]:
+    """Yields the base URL, e.g. http://127.0.0.1:41234/v1."""
+    app = create_app(engine, settings)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
     try:
-        yield _await_greeting(process)
+        deadline = time.monotonic() + 20
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            assert time.monotonic() < deadline, "the server did not start in 20 s"
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     finally:
-        stop(process)
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
 
 
-def stop(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise AssertionError("The server did not stop within 10 s of Ctrl-C.") from None
-    finally:
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def _await_greeting(process: subprocess.Popen[str]) -> Served:
-    """Reads on a thread, which goes on reading: a full pipe would stop the server."""
-    lines: Queue[str | None] = Queue()
-
-    def read() -> None:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                lines.put(line)
-        except ValueError:
-            return  # closed by `stop` while this thread waited for a line
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    said = ""
-    while True:
-        try:
-            line = lines.get(timeout=START_SECONDS)
-        except Empty:
-            raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{said}") from None
-        if line is None:
-            raise AssertionError(f"The server ended with code {process.wait()}:\n{said}")
-        said += line
-        if "Ctrl-C" in line and (found := re.search(r"API +(http://\S+)/v1", said)):
-            return Served(found[1], process, said)

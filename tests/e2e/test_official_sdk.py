@@ -1,0 +1,211 @@
+"""The official `openai` SDK, unmodified, against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from gpt_oss_server.settings import Settings
+from tests.lints import check_stream
+from tests.serving import scripted, serving
+
+HELLO = "<|channel|>analysis<|message|>A greeting.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
+CALL = (
+    "<|channel|>analysis<|message|>I need the weather.<|end|>"
+    "<|start|>assistant<|channel|>commentary<|message|>Let me look that up.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+    '{"city":"Paris"}<|call|>'
+)
+SUNNY = "<|channel|>final<|message|>It is sunny in Paris.<|return|>"
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+
+
+@contextmanager
+def client_of(*turns: object, settings: Settings | None = None, **options: object) -> Iterator[OpenAI]:
+    with (
+        serving(scripted(*turns, **options), settings) as url,
+        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+def test_create_gives_reasoning_and_an_answer() -> None:
+    with client_of(HELLO) as client:
+        response = client.responses.create(model="scripted", input="Hi")
+    assert response.output_text == "Hello!"
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert response.status == "completed"
+    assert response.usage is not None
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+    assert response.usage.output_tokens_details.reasoning_tokens == 7
+
+
+def test_the_strict_accumulator_agrees_with_the_final_response() -> None:
+    with client_of(CALL) as client, client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert events[0].type == "response.created"
+    assert events[-1].type == "response.completed"
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
+    message = final.output[1]
+    assert message.type == "message"
+    assert message.phase == "commentary"
+    call = final.output[2]
+    assert call.type == "function_call"
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
+
+
+def test_the_raw_stream_is_well_formed() -> None:
+    with client_of(CALL) as client:
+        raw = client.responses.create(model="scripted", input="?", tools=[TOOL], stream=True)
+        response = check_stream([event.to_dict() for event in raw])
+    assert response["status"] == "completed"
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["previous_response_id", "items sent back"])
+def test_a_tool_loop(stored: bool) -> None:
+    with client_of(CALL, SUNNY) as client:
+        first = client.responses.create(model="scripted", input="Weather in Paris?", tools=[TOOL], store=stored)
+        call = first.output[-1]
+        assert call.type == "function_call"
+        output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        if stored:
+            second = client.responses.create(
+                model="scripted", input=[output], previous_response_id=first.id, tools=[TOOL]
+            )
+        else:
+            items: Any = [{"role": "user", "content": "Weather in Paris?"}, *first.output, output]
+            second = client.responses.create(model="scripted", input=items, tools=[TOOL])
+    assert second.output_text == "It is sunny in Paris."
+
+
+def test_replayed_items_and_stored_tokens_make_the_same_prompt() -> None:
+    with client_of(CALL, loop=True) as client:
+        question: Any = {"role": "user", "content": "Weather?"}
+        first = client.responses.create(model="scripted", input=[question], tools=[TOOL])
+        output: Any = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "sunny"}  # type: ignore[union-attr]
+        by_id = {"input": [output], "previous_response_id": first.id, "tools": [TOOL]}
+        by_items = {"input": [question, *[i.to_dict() for i in first.output], output], "tools": [TOOL]}
+        url = str(client.base_url).removesuffix("/v1/") + "/render"
+        prompts = [client.post(url, body=body, cast_to=object) for body in (by_id, by_items)]
+    assert prompts[0] == prompts[1]
+
+
+def test_an_answered_turn_drops_its_reasoning_from_the_next_prompt() -> None:
+    with client_of(HELLO, {"when": "Again", "text": SUNNY}) as client:
+        first = client.responses.create(model="scripted", input="Hi")
+        second = client.responses.create(
+            model="scripted", input="Again", previous_response_id=first.id, metadata={"__debug": "1", "mine": "x"}
+        )
+    assert second.metadata is not None
+    prompt = second.metadata["__debug_input"]
+    assert "A greeting." not in prompt
+    assert "<|start|>assistant<|channel|>final<|message|>Hello!<|end|><|start|>user<|message|>Again" in prompt
+    assert prompt.endswith("<|start|>assistant")
+    assert second.metadata["__debug"] == prompt + second.metadata["__debug_output"]
+    assert second.metadata["mine"] == "x"
+    assert json.loads(second.metadata["__debug_warnings"]) == []
+
+
+def test_what_the_decoder_mended_is_told_in_debug_mode() -> None:
+    with client_of("Sorry, I can't help with that.<|return|>") as client:
+        response = client.responses.create(model="scripted", input="Hi", metadata={"__debug": "1"})
+    assert response.output_text == "Sorry, I can't help with that."
+    assert response.metadata is not None
+    assert json.loads(response.metadata["__debug_warnings"])
+
+
+def test_truncation_at_every_token() -> None:
+    with client_of(CALL, loop=True) as client:
+        whole = client.responses.create(model="scripted", input="?", tools=[TOOL])
+        assert whole.usage is not None
+        for limit in range(1, whole.usage.output_tokens + 1):
+            response = client.responses.create(model="scripted", input="?", tools=[TOOL], max_output_tokens=limit)
+            cut = limit < whole.usage.output_tokens
+            assert response.status == ("incomplete" if cut else "completed")
+            assert response.usage is not None
+            assert response.usage.output_tokens == limit
+            with client.responses.stream(
+                model="scripted", input="?", tools=[TOOL], max_output_tokens=limit
+            ) as stream:
+                kinds = [event.type for event in stream]
+            assert kinds[-1] == ("response.incomplete" if cut else "response.completed")
+
+
+def test_retrieve_delete_and_unknown_ids() -> None:
+    with client_of(HELLO) as client:
+        made = client.responses.create(model="scripted", input="Hi")
+        assert client.responses.retrieve(made.id).to_dict() == made.to_dict()
+        items = client.responses.input_items.list(made.id).data
+        assert [item.type for item in items] == ["message"]
+        client.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError) as missing:
+            client.responses.retrieve(made.id)
+        assert missing.value.code == "response_not_found"
+        with pytest.raises(openai.NotFoundError) as unknown:
+            client.responses.create(model="scripted", input="Hi", previous_response_id=made.id)
+        assert unknown.value.code == "previous_response_not_found"
+
+
+def test_not_stored_is_not_found() -> None:
+    with client_of(HELLO) as client:
+        made = client.responses.create(model="scripted", input="Hi", store=False)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(made.id)
+
+
+def test_models_and_a_name_that_is_not_served() -> None:
+    with client_of(HELLO, settings=Settings(served_model_name=("gpt-oss-20b",))) as client:
+        assert [model.id for model in client.models.list()] == ["scripted", "gpt-oss-20b"]
+        assert client.models.retrieve("gpt-oss-20b").id == "gpt-oss-20b"
+        assert client.responses.create(model="gpt-oss-20b", input="Hi").model == "gpt-oss-20b"
+        with pytest.raises(openai.NotFoundError) as unknown:
+            client.responses.create(model="gpt-5", input="Hi")
+        assert unknown.value.code == "model_not_found"
+        assert "gpt-oss-20b" in unknown.value.message
+
+
+def test_parse_reports_a_schema_that_is_not_served_yet() -> None:
+    from pydantic import BaseModel
+
+    class City(BaseModel):
+        name: str
+
+    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
+        client.responses.parse(model="scripted", input="Hi", text_format=City)
+    assert refused.value.param == "text.format"
+
+
+def test_too_long_an_input_is_told_before_anything_is_generated() -> None:
+    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="scripted", input="hello " * 140_000, stream=True)
+    assert refused.value.code == "context_length_exceeded"
+
+
+def test_truncation_auto_drops_the_oldest_turns() -> None:
+    with client_of(HELLO) as client:
+        items: Any = [
+            {"role": "developer", "content": "Be kind."},
+            {"role": "user", "content": "old " * 140_000},
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "new"},
+        ]
+        made = client.responses.create(
+            model="scripted", input=items, truncation="auto", metadata={"__debug": "1"}
+        )
+    assert made.metadata is not None
+    prompt = made.metadata["__debug_input"]
+    assert "Be kind." in prompt
+    assert "old" not in prompt
+    assert "new" in prompt
