@@ -55,6 +55,8 @@ Each command has its own help: gpt-oss-server serve --help. Every flag is an env
 class Parser(argparse.ArgumentParser):
     """argparse, telling what is wrong as a sentence and where help is."""
 
+    subcommands: dict[str, argparse.ArgumentParser]
+
     def error(self, message: str) -> NoReturn:
         told = message[:1].upper() + message[1:]
         console.err(f"{told}. See `{self.prog} --help`.")
@@ -69,6 +71,7 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.subcommands = {}
     words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     for command in COMMANDS:
         module = importlib.import_module(command.module)
@@ -82,6 +85,7 @@ def build_parser() -> Parser:
         )
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
+        parser.subcommands[command.name] = sub
     return parser
 
 
