@@ -1,0 +1,77 @@
+"""The public reference server, fetched from the package index once and run with a replaying model.
+
+Its metadata demands Python 3.12, which the server itself does not need; nothing of it is kept in the tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PEER = "gpt-oss==0.0.9"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpt-oss-server" / "benchmarks"
+
+
+def fetch_peer() -> Path:
+    """The folder with its package. Raises CalledProcessError where the index is out of reach."""
+    folder = CACHE / PEER.replace("==", "-")
+    if not (folder / "gpt_oss").is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--ignore-requires-python",
+        ]
+        subprocess.run([*command, "--dest", str(folder), PEER], check=True)
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+            wheel.extractall(folder)
+    return folder
+
+
+@contextmanager
+def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[tuple[str, int]]:
+    """Its host and port while it runs."""
+    tokens = scratch / "completion.json"
+    tokens.write_text(json.dumps(list(completion)))
+    port = _free_port()
+    launcher = Path(__file__).with_name("reference_server.py")
+    with (scratch / "peer.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(launcher), str(folder), str(port), str(tokens)], stdout=log, stderr=log
+        )
+        try:
+            _await_port(port, process, scratch / "peer.log")
+            yield "127.0.0.1", port
+        finally:
+            process.kill()  # it has nothing to put in order
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            raise RuntimeError(f"The reference server did not start:\n{log.read_text(errors='replace')}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise RuntimeError("The reference server did not start within a minute.")

@@ -1,0 +1,127 @@
+"""What the server costs without a model: all figures from one run on this machine, through real HTTP.
+
+The scripted engine replays known tokens; the client (`client.py`) runs in a process of its own. Machines
+differ, so only ratios are asserted: to the reference server, and of long answers to short ones.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import RETURN, Encoding
+from tests.benchmarks.peer import PEER, fetch_peer, peer_serving
+from tests.serving import serving
+
+pytestmark = pytest.mark.benchmark
+
+STREAMS, TOKENS = 64, 2_000
+TEXT = " The quick brown fox jumps over the lazy dog, and then it runs home to see what is for dinner."
+REPEATS = 5
+
+Report = dict[str, Any]
+
+
+def completion(encoding: Encoding, text_tokens: int) -> list[int]:
+    """A final answer with exactly this many tokens of text."""
+    words = encoding.encode(TEXT)
+    text = (words * (text_tokens // len(words) + 1))[:text_tokens]
+    return [*encoding.encode_special("<|channel|>final<|message|>"), *text, RETURN]
+
+
+def load(host: str, port: int, streams: int, body: dict[str, Any]) -> Report:
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)],
+        input=json.dumps(body).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=600,
+    )
+    report: Report = json.loads(done.stdout)
+    return report
+
+
+def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[str, int], None]) -> None:
+    script = scratch / "script.json"
+    script.write_text(json.dumps({"turns": turns, "loop": True}))
+    with serving("--model", f"scripted:{script}", "--default-max-output-tokens", "none") as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        load(host, int(port), 1, {"input": "Warm up.", "stream": True})
+        measure(host, int(port))
+
+
+def told(name: str, report: Report) -> float:
+    rate: float = report["deltas"] / report["seconds"]
+    print(
+        f"  {name:<28} {rate:>9,.0f} tokens/s   gap p99 {report['p99_gap'] * 1e3:7.1f} ms"
+        f"   wait between reads p99 {report['p99_wait'] * 1e3:7.1f} ms, longest"
+        f" {report['longest_wait'] * 1e3:7.1f} ms   first delta {report['median_first'] * 1e3:7.1f} ms"
+    )
+    return rate
+
+
+def check_complete(report: Report, streams: int, tokens: int) -> None:
+    assert report["per_stream"] == [tokens], "a delta was lost, or came twice"
+    assert report["completed"] == streams
+
+
+def test_64_streams_are_15_times_as_fast_as_the_reference_server(encoding: Encoding, tmp_path: Path) -> None:
+    tokens = completion(encoding, TOKENS)
+    body = {"input": "Write.", "stream": True}
+    reports: list[Report] = []
+
+    def measure(host: str, port: int) -> None:
+        reports.extend(load(host, port, STREAMS, body) for _ in range(3))
+
+    served(tmp_path, [{"tokens": tokens}], measure)
+    print(f"\n{STREAMS} streams of {TOKENS:,} tokens through HTTP, client in its own process:")
+    for report in reports:
+        check_complete(report, STREAMS, TOKENS)
+    ours = told("gpt-oss-server (median of 3)", sorted(reports, key=lambda r: r["seconds"])[1])
+
+    try:
+        folder = fetch_peer()
+    except subprocess.CalledProcessError:
+        pytest.skip(f"{PEER} cannot be fetched here, so there is nothing to compare with")
+    with peer_serving(folder, tokens, tmp_path) as (host, port):
+        reference = load(host, port, STREAMS, body)
+    check_complete(reference, STREAMS, TOKENS)
+    ratio = ours / told(f"{PEER} (1 run)", reference)
+    print(f"  ratio {ratio:.1f}")
+    assert ratio >= 15
+
+
+def test_a_token_of_a_long_answer_costs_what_one_of_a_short_answer_does(
+    encoding: Encoding, tmp_path: Path
+) -> None:
+    lengths = {"short": 500, "long": 50_000}
+    turns = [{"when": name, "tokens": completion(encoding, length)} for name, length in lengths.items()]
+    best: dict[str, float] = {}
+    slope: list[float] = []
+
+    def measure(host: str, port: int) -> None:
+        for _ in range(REPEATS):
+            for name, length in lengths.items():
+                report = load(host, port, 1, {"input": name, "stream": True})
+                check_complete(report, 1, length)
+                per_token = report["seconds"] / length
+                best[name] = min(best.get(name, per_token), per_token)
+                if name == "long":
+                    slope.append(report["tenths"][-1] / report["tenths"][0])
+
+    served(tmp_path, [*turns, {"tokens": turns[0]["tokens"]}], measure)
+    ratio = best["long"] / best["short"]
+    within = sorted(slope)[len(slope) // 2]
+    print(
+        f"\nOne stream, best of {REPEATS}: {best['short'] * 1e6:.1f} µs a token at 500 tokens,"
+        f" {best['long'] * 1e6:.1f} µs at 50,000: ratio {ratio:.2f};"
+        f" last tenth over first tenth of the long one (median): {within:.2f}"
+    )
+    assert ratio <= 1.2
+    assert within <= 1.2

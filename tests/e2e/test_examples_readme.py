@@ -1,0 +1,45 @@
+"""The README's quick start, as a reader would type it: only the port is another one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from tests.serving import Served, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def curl_command(text: str) -> str:
+    found = re.search(r"```bash\n(curl .*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def ask(command: str, served: Served) -> dict[str, object]:
+    asked = command.replace("http://127.0.0.1:8000", served.url)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    response: dict[str, object] = json.loads(done.stdout)
+    return response
+
+
+def test_the_readme_s_curl_command_is_answered() -> None:
+    with serving("--default-max-output-tokens", "16") as served:
+        response = ask(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
+    assert response["object"] == "response"
+    assert response["status"] in ("completed", "incomplete")
+
+
+def test_the_greeting_s_curl_command_is_answered() -> None:
+    with serving("--model", f"scripted:{ROOT / 'examples' / 'script.json'}") as served:
+        command = served.greeting.partition("Try ")[2].partition("\n\n")[0]
+        response = ask(command, served)
+    assert response["status"] == "completed"
+
+
+def test_the_readme_serves_with_the_command_that_make_has() -> None:
+    assert "```bash\nmake serve\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,0 +1,66 @@
+"""The docs say what the code does: generated pages are fresh, and what users meet is written down."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpt_oss_server
+from gpt_oss_server.errors import every_error
+from gpt_oss_server.settings import OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_generated_docs_are_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_setting_is_documented_and_read(option: object) -> None:
+    name = option.name  # type: ignore[attr-defined]
+    assert option.variable in read("docs/settings.md")  # type: ignore[attr-defined]
+    readers = [path for path in (ROOT / "gpt_oss_server").rglob("*.py") if path.name != "settings.py"]
+    assert any(re.search(rf"\bsettings\.{name}\b", path.read_text(encoding="utf-8")) for path in readers), (
+        f"the setting {name} changes nothing"
+    )
+
+
+@pytest.mark.parametrize("error", every_error(), ids=lambda error: error.__name__)
+def test_every_error_code_is_documented(error: object) -> None:
+    row = f"| `{error.code}` | {error.status} | `{error.type}` |"  # type: ignore[attr-defined]
+    if error.code == "not_found" or error.code != "server_error":  # type: ignore[attr-defined]
+        assert row in read("docs/errors.md")
+    else:
+        assert "| `server_error` | 500 |" in read("docs/errors.md")
+
+
+def test_no_documented_error_code_is_gone() -> None:
+    written = set(re.findall(r"^\| `(\w+)` \|", read("docs/errors.md"), re.MULTILINE))
+    assert written == {error.code for error in every_error()}
+
+
+def test_the_changelog_has_this_version() -> None:
+    assert f"## [{gpt_oss_server.__version__}]" in read("CHANGELOG.md")
+
+
+def test_the_readme_shows_the_quick_start_that_is_tested() -> None:
+    example = read("examples/quickstart.py").partition('"""\n\n')[2]
+    assert f"```python\n{example}```" in read("README.md")
+
+
+def test_links_between_the_docs_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,180 @@
+"""The house keeps its own rules: imports, sizes, names, and nothing of the machine that it was built on."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("gpt_oss_server", "inference", "tools")
+MAY_IMPORT = {
+    "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
+    "inference": {"inference"},
+    "tools": {"tools"},
+}
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where a thing comes from"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def recipe() -> set[Path]:
+    """What makes the embedded model: it renders with the server's code, so it stands outside the rule.
+
+    The files of inference/tiny that import the server, and those there that import these.
+    """
+    tiny = set(sources("inference/tiny"))
+    found = {path for path in tiny if any(name.startswith("gpt_oss_server") for name in imported(path))}
+    while more := {path for path in tiny - found if imports_any(path, found)}:
+        found |= more
+    return found
+
+
+def imports_any(path: Path, modules: set[Path]) -> bool:
+    names = [f"{name}." for name in imported(path)]
+    return any(name.startswith(f"{module_name(module)}.") for module in modules for name in names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_go_one_way(package: str) -> None:
+    for path in set(sources(package)) - recipe():
+        of_ours = {name.partition(".")[0] for name in imported(path)} & set(PACKAGES)
+        allowed = MAY_IMPORT[package]
+        assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
+
+
+def test_nobody_imports_the_recipe_of_the_embedded_model() -> None:
+    made_of = recipe()
+    assert ROOT / "inference" / "tiny" / "__init__.py" not in made_of
+    for package in PACKAGES:
+        for path in set(sources(package)) - made_of:
+            assert not imports_any(path, made_of), f"{path.relative_to(ROOT)} imports the recipe"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nobody_imports_tests_or_examples(package: str) -> None:
+    for path in sources(package):
+        assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
+
+
+@pytest.mark.parametrize("module", ["gpt_oss_server.app", "gpt_oss_server.cli", "gpt_oss_server.settings"])
+def test_importing_it_loads_no_torch(module: str) -> None:
+    check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
+def test_the_settings_need_no_third_party() -> None:
+    check = (
+        "import sys, gpt_oss_server.settings; sys.exit('fastapi' in sys.modules or 'pydantic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["inference", "tools"])
+def test_the_packages_with_common_names_are_ours(name: str) -> None:
+    module = __import__(name)
+    assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_module_opens_with_what_it_is(package: str) -> None:
+    for path in sources(package):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert not tree.body or ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines())
+        for path in tracked_files()
+        if path.suffix in (".py", ".md") or path.name == "Makefile"
+    }
+    assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 400}
+
+
+def test_no_line_names_the_machine_that_it_was_written_on() -> None:
+    homes = r"/(?:root|home/\w+|Users/\w+|work/\w+|opt/(?:wheels|pypi))(?:/|\b)"
+    hosts = r"(?:--(?:extra-)?index-url|find-links|\b(?:10|192\.168|172\.16)\.\d+\.\d+)"
+    found = re.compile(f"{homes}|{hosts}")
+    this_test = Path(__file__).resolve()
+    told = []
+    for path in tracked_files():
+        if (
+            path == this_test
+            or path.suffix not in (".py", ".md", ".toml", ".txt", ".json", "")
+            or _is_binary(path)
+        ):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if (match := found.search(line)) and "test" not in path.parts[len(ROOT.parts)]:
+                told.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
+    assert not told
+
+
+def test_constraints_pin_exact_versions_without_a_build() -> None:
+    pins = [
+        line
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", pin) for pin in pins)
+    assert {"torch==2.13.0", "triton==3.7.1"} <= set(pins)
+    assert pins == sorted(pins, key=str.lower)
+
+
+def test_started_beside_another_tools_folder_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)} if not _installed() else dict(os.environ)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpt_oss_server", "version"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "another package named `tools`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _installed() -> bool:
+    check = "import importlib.util as u, sys; sys.exit(u.find_spec('gpt_oss_server') is None)"
+    return subprocess.run([sys.executable, "-c", check], cwd="/").returncode == 0
+
+
+def _is_binary(path: Path) -> bool:
+    return b"\0" in path.read_bytes()[:4096]
