@@ -49,7 +49,8 @@ class MessageFinished:
 
     `start:end` are its places in the tokens fed so far. The spans of a decoder's messages follow each other
     without gaps, so that, once it is closed, every fed token belongs to exactly one message (if there is
-    one).
+    one). Hence this event comes when the next message starts, or on close: until then stray tokens and a
+    header that is cut short may still follow, and they belong to the message before them.
     """
 
     header: Header
@@ -59,11 +60,40 @@ class MessageFinished:
     end: int
 
 
+class SlipKind(StrEnum):
+    """Every kind of departure that the decoder mends; a closed list, so that counters have few labels."""
+
+    NO_HEADER = "no_header"  # text where a header belongs
+    NO_MESSAGE_TOKEN = "no_message_token"  # a header, then text, without <|message|> between them
+    STOP_IN_HEADER = "stop_in_header"  # the message ended before <|message|>
+    CUT_HEADER = "cut_header"  # the tokens ended in a header
+    NO_CHANNEL = "no_channel"  # no <|channel|>, or nothing after it
+    UNKNOWN_CHANNEL = "unknown_channel"
+    DOUBLED_CHANNEL = "doubled_channel"
+    DOUBLED_START = "doubled_start"
+    MISSING_START = "missing_start"  # a message began without <|start|>
+    MISSING_END = "missing_end"  # a message began in the middle of another
+    FOREIGN_ROLE = "foreign_role"  # a message of another author than the assistant, or of none
+    DOUBLED_RECIPIENT = "doubled_recipient"
+    BARE_RECIPIENT = "bare_recipient"  # `f` for `functions.f`
+    MISPLACED_RECIPIENT = "misplaced_recipient"  # `functions.python` for `python`
+    UNDECLARED_RECIPIENT = "undeclared_recipient"
+    NO_TOOL = "no_tool"  # addressed to the user or another that is no tool
+    CALL_CHANNEL = "call_channel"  # a function called on a channel that is not for it
+    CALL_END = "call_end"  # a call that ended without <|call|>, or <|call|> after what is no call
+    INVALID_JSON = "invalid_json"  # arguments that say they are JSON
+    LEFTOVER_WORDS = "leftover_words"  # words in a header that mean nothing
+    SPELT_TOKEN = "spelt_token"  # <|channel|> as letters in a header
+    STRAY_TOKEN = "stray_token"  # a framing token where it means nothing
+    RESERVED_TOKEN = "reserved_token"  # a special token that Harmony does not use, or an id without a token
+    AFTER_STOP = "after_stop"  # tokens after the one that ends a turn
+
+
 @dataclass(frozen=True, slots=True)
 class Slip:
     """A departure from Harmony that the decoder mended: what kind, and a sentence for a developer."""
 
-    kind: str
+    kind: SlipKind
     detail: str
 
 

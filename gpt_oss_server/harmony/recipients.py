@@ -1,0 +1,57 @@
+"""Whom the model may call, and whom it meant: recipients in their usual form.
+
+In goes the word after `to=`, out comes the recipient that routing tables know, or None where nobody is
+called.
+
+    sampled                      known as                              result
+    functions.f, browser.search  declared                              itself
+    f                            function f is declared                functions.f
+    search                       browser.search is on, no function     browser.search
+    functions.browser.search     browser.search is on, no function     browser.search
+    functions.python             python is on, no function python      python
+    assistant, user, all, …      roles                                 None: a message, not a call
+    anything else                nobody                                itself, for the client to judge
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpt_oss_server.harmony.events import Slip, SlipKind
+
+_FUNCTIONS = "functions."
+_NO_TOOLS = frozenset({"", "assistant", "user", "all", "system", "developer", "tool", "none", "functions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Recipients:
+    """What a request declared: functions by name, and the full names of built-in tools that are on."""
+
+    functions: frozenset[str] = frozenset()
+    builtin: frozenset[str] = frozenset()  # "browser.search", "python", "server_label.tool"
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is a recipient, be it bare or misplaced."""
+        return self._full_name(word) is not None
+
+    def resolve(self, word: str) -> tuple[str | None, tuple[Slip, ...]]:
+        """The recipient in its usual form, and what had to be mended."""
+        if word in _NO_TOOLS:
+            return None, (Slip(SlipKind.NO_TOOL, f"'to={word}' addresses no tool"),)
+        full = self._full_name(word)
+        if full is None:
+            return word, (Slip(SlipKind.UNDECLARED_RECIPIENT, f"'{word}' was not declared"),)
+        if full == word:
+            return full, ()
+        kind = SlipKind.MISPLACED_RECIPIENT if word.startswith(_FUNCTIONS) else SlipKind.BARE_RECIPIENT
+        return full, (Slip(kind, f"'{word}' was taken for '{full}'"),)
+
+    def _full_name(self, word: str) -> str | None:
+        if word in self.builtin or word.removeprefix(_FUNCTIONS) in self.functions:
+            is_full = word in self.builtin or word.startswith(_FUNCTIONS)
+            return word if is_full else _FUNCTIONS + word
+        within = word.removeprefix(_FUNCTIONS)
+        if within in self.builtin:
+            return within
+        named_so = [name for name in self.builtin if name.rpartition(".")[2] == word]
+        return named_so[0] if len(named_so) == 1 else None
