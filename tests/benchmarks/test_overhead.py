@@ -17,7 +17,7 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
 from tests.benchmarks.peer import PEER, fetch_peer, peer_serving
-from tests.serving import serving
+from tests.server_process import serving
 
 pytestmark = pytest.mark.benchmark
 

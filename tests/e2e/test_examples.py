@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import Served, serving
+from tests.server_process import Served, serving
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "own_model.py")

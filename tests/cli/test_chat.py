@@ -1,0 +1,141 @@
+"""The terminal chat: with lines piped in, and with a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpt_oss_server.chat_terminal import Terminal
+from tests.cli.running import ANSWER, COMMAND, run, script
+
+
+def shown(*events: dict[str, object], colour: bool = False, reasoning: bool = True) -> str:
+    written: list[str] = []
+    terminal = Terminal(written.append, colour=colour, reasoning=reasoning)
+    for event in events:
+        terminal.show(event)
+    return "".join(written)
+
+
+def reasoned(text: str) -> dict[str, object]:
+    return {"type": "response.reasoning_text.delta", "delta": text}
+
+
+def said(text: str) -> dict[str, object]:
+    return {"type": "response.output_text.delta", "delta": text}
+
+
+def done(kind: str, **fields: object) -> dict[str, object]:
+    return {"type": "response.output_item.done", "item": {"type": kind, **fields}}
+
+
+def test_reasoning_is_quoted_without_colour_and_dimmed_with_it() -> None:
+    events = [reasoned("One"), reasoned(" two.\nThree."), done("reasoning"), said("Four."), done("message")]
+    assert shown(*events) == "| One two.\n| Three.\nFour.\n"
+    assert shown(*events, colour=True) == ("\x1b[2mOne\x1b[0m\x1b[2m two.\nThree.\x1b[0m\nFour.\n")
+    assert shown(*events, reasoning=False) == "Four.\n"
+
+
+def test_calls_and_ends_are_told() -> None:
+    call = done("function_call", name="f", arguments='{"a": 1}')
+    assert shown(said("Wait."), done("message"), call) == 'Wait.\ncalls f({"a": 1})\n'
+    cut = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}
+    assert shown(said("So"), cut) == "So\n[cut short: max_output_tokens]\n"
+    failed = {
+        "type": "response.failed",
+        "response": {"error": {"code": "server_error", "message": "It broke."}},
+    }
+    assert shown(failed) == "[failed: It broke.]\n"
+
+
+def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
+    remembers = {
+        "when": "first line[\\s\\S]*second line",
+        "text": "<|channel|>final<|message|>I remember.<|return|>",
+    }
+    chat = run("chat", "--model", script(tmp_path, remembers, ANSWER), stdin="first line\nsecond line\n")
+    assert chat.returncode == 0, chat.stderr
+    assert chat.stdout == "| Easy.\nHello!\nI remember.\n"
+
+
+def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
+    remembers = {
+        "when": "first line[\\s\\S]*second line",
+        "text": "<|channel|>final<|message|>I remember.<|return|>",
+    }
+    high = {"when": "Reasoning: high", "text": "<|channel|>final<|message|>High.<|return|>"}
+    lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever said\n"
+    chat = run("chat", "--no-reasoning", "--model", script(tmp_path, remembers, high, ANSWER), stdin=lines)
+    assert chat.returncode == 0, chat.stderr
+    told = chat.stdout
+    assert "I remember." not in told
+    assert told.startswith(
+        "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[no such command: /effort huge"
+    )
+    assert "/quit, Ctrl-D" in told
+
+
+@contextmanager
+def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """The chat on a terminal of its own, whose other end is ours."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "chat", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=_take_terminal,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    try:
+        yield ours, process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def _take_terminal() -> None:
+    """Makes the terminal the controlling one, so that typing Ctrl-C there is a signal."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def await_text(ours: int, pattern: str, seconds: float = 60) -> str:
+    seen, end = "", time.monotonic() + seconds
+    while not re.search(pattern, seen):
+        ready, _, _ = select.select([ours], [], [], max(0, end - time.monotonic()))
+        assert ready, f"no {pattern!r} in {seen!r}"
+        try:
+            seen += os.read(ours, 4096).decode(errors="replace")
+        except OSError:  # the other end is closed
+            raise AssertionError(f"the chat ended without {pattern!r}: {seen!r}") from None
+    return seen
+
+
+def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
+    slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
+    model = script(tmp_path, slow, ANSWER, tokens_per_second=50)
+    with terminal("--model", model) as (ours, process):
+        await_text(ours, "> ")
+        os.write(ours, b"a slow one\n")
+        await_text(ours, "word word")
+        os.write(ours, b"\x03")
+        await_text(ours, r"\[stopped\]")
+        os.write(ours, b"and now\n")
+        assert "\x1b[2mEasy" in await_text(ours, "Hello!")
+        os.write(ours, b"\x03")
+        await_text(ours, "Ctrl-D leaves")
+        os.write(ours, b"\x04")
+        assert process.wait(20) == 0

@@ -1,0 +1,119 @@
+"""The commands as a user meets them: what they print, and what is said when they cannot be done."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from gpt_oss_server.cli import COMMANDS
+from tests.cli.running import ANSWER, run, script
+
+
+def test_version_tells_the_versions_and_which_harmony_library() -> None:
+    done = run("version")
+    assert done.returncode == 0
+    told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert {"gpt-oss-server", "python", "torch", "harmony"} <= set(told)
+    assert "harmony" in told["harmony"]
+    assert "unknown" not in done.stdout
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_every_command_has_help_with_examples(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert (
+        f"examples:\n  gpt-oss-server {command}" in done.stdout
+        or f"| gpt-oss-server {command}" in done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ([], 2, "The following arguments are required: COMMAND. See `gpt-oss-server --help`."),
+        (["swerve"], 2, "See `gpt-oss-server --help`."),
+        (["serve", "--prot", "1"], 2, "Unrecognized arguments: --prot 1."),
+        (["serve", "--port", "x"], 2, "--port must be a whole number from 0 to 65535, not 'x'."),
+        (["serve", "--model", "./no/such/folder", "--port", "0"], 1, "no/such/folder"),
+        (["serve", "--model", "scripted:no-such-file.json", "--port", "0"], 1, "no-such-file.json"),
+        (["serve", "--host", "no.such.host.invalid", "--port", "0"], 1, "no.such.host.invalid"),
+        (["chat", "--model", "scripted:no-such-file.json"], 1, "no-such-file.json"),
+        (["render", "no-such-file.json"], 1, "Cannot read no-such-file.json"),
+        (["bench", "--prompt", "many"], 1, "--prompt must be lengths such as 128"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_cannot_be_done_is_a_sentence(words: list[str], code: int, sentence: str) -> None:
+    done = run(*words)
+    assert done.returncode == code
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_port_in_use_is_named_before_the_model_is_loaded() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("serve", "--port", str(port), "--model", "./never/looked/at")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Port {port} on 127.0.0.1 is in use. Choose another with --port, or --port 0 for a free one.\n"
+    )
+
+
+def test_a_misspelt_variable_is_told() -> None:
+    done = run("version", env={"GPT_OSS_SERVER_MODLE": "x"})
+    assert "GPT_OSS_SERVER_MODLE is no setting. Was GPT_OSS_SERVER_MODEL meant?" in done.stderr
+
+
+def test_render_shows_the_exact_prompt(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "any-name", "input": "Hello", "instructions": "Be brief."}))
+    done = run("render", str(request))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<|start|>system<|message|>")
+    assert "Be brief." in done.stdout
+    assert done.stdout.endswith("<|start|>user<|message|>Hello<|end|><|start|>assistant\n")
+    assert done.stderr.endswith(" tokens\n")
+
+
+def test_render_gives_tokens_and_json_and_reads_standard_input() -> None:
+    body = json.dumps({"input": "Hello"})
+    as_json = json.loads(run("render", "-", "--json", stdin=body).stdout)
+    lines = run("render", "-", "--tokens", stdin=body).stdout.splitlines()
+    assert [int(line.split()[0]) for line in lines] == as_json["tokens"]
+    assert "".join(line[8:] for line in lines).replace("\\n", "\n") == as_json["text"]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [("{", "- is not JSON"), ("[]", "must hold a JSON object"), ('{"input": 5}', "input")],
+)
+def test_render_says_what_is_wrong_with_a_request(body: str, sentence: str) -> None:
+    done = run("render", "-", stdin=body)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bench_prints_a_table_and_json(tmp_path: Path) -> None:
+    model = script(tmp_path, {"tokens": [13] * 64})
+    words = ["bench", "--model", model, "--prompt", "16,64", "--output", "32", "--repeat", "2"]
+    table = run(*words)
+    assert table.returncode == 0, table.stderr
+    assert "prefill" in table.stdout
+    report = json.loads(run(*words, "--json").stdout)
+    assert [row["prompt_tokens"] for row in report["rows"]] == [16, 64]
+    assert all(row["prefill_tokens_per_s"] > 0 for row in report["rows"])
+
+
+def test_bench_refuses_what_does_not_fit_the_context(tmp_path: Path) -> None:
+    done = run("bench", "--model", script(tmp_path, ANSWER), "--prompt", "200000")
+    assert done.returncode == 1
+    assert "do not fit the context of 131072" in done.stderr

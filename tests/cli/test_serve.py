@@ -1,0 +1,86 @@
+"""`serve`: what it says when it is there, and the two ways to stop it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cli.running import ANSWER, script
+from tests.server_process import serving
+
+
+def test_it_says_what_is_served_and_where(tmp_path: Path) -> None:
+    with serving("--model", script(tmp_path, ANSWER), "--served-model-name", "gpt-oss-20b") as served:
+        assert "Model    scripted, gpt-oss-20b" in served.greeting
+        assert "Context  131,072 tokens" in served.greeting
+        assert f"curl {served.api}/responses" in served.greeting
+        with urllib.request.urlopen(f"{served.api}/models") as answer:
+            assert "server" not in {name.lower() for name in answer.headers}
+            assert [model["id"] for model in json.load(answer)["data"]] == ["scripted", "gpt-oss-20b"]
+
+
+def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
+    began = time.monotonic()
+    with serving("--default-max-output-tokens", "4") as served:
+        body = {"input": "Hello", "stream": True}
+        with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("event: response.in_progress"):
+                    break
+    # 5 s on a quiet machine; this bound catches only what went badly wrong on a busy one.
+    assert time.monotonic() - began < 60
+
+
+def long_answer(folder: Path) -> str:
+    return script(folder, "<|channel|>final<|message|>" + "word " * 100 + "<|return|>", tokens_per_second=50)
+
+
+def read_events(served: Any, stop_after: int, signals: int) -> tuple[list[str], float]:
+    """The types of a stream's events; after some of them the server gets its signals."""
+    types: list[str] = []
+    signalled = 0.0
+    with httpx.stream(
+        "POST", f"{served.api}/responses", json={"input": "x", "stream": True}, timeout=60
+    ) as answer:
+        try:
+            for line in answer.iter_lines():
+                if line.startswith("event: "):
+                    types.append(line.removeprefix("event: "))
+                if len(types) == stop_after and not signalled:
+                    signalled = time.monotonic()
+                    for _ in range(signals):
+                        served.process.send_signal(signal.SIGINT)
+                        time.sleep(0.3)
+        except httpx.RemoteProtocolError:
+            types.append("cut")
+    return types, signalled
+
+
+def test_ctrl_c_lets_a_running_stream_finish(tmp_path: Path) -> None:
+    with serving("--model", long_answer(tmp_path)) as served:
+        types, _ = read_events(served, 10, 1)
+        assert types[-1] == "response.completed"
+        assert types.count("response.output_text.delta") == 101
+        assert served.process.wait(10) == 0
+
+
+def test_the_grace_ends_and_the_stream_with_it(tmp_path: Path) -> None:
+    with serving("--model", long_answer(tmp_path), "--shutdown-grace", "0") as served:
+        types, signalled = read_events(served, 10, 1)
+        assert time.monotonic() - signalled < 1.5
+        assert types[-1] in ("response.failed", "cut")
+        assert served.process.wait(10) == 0
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    with serving("--model", long_answer(tmp_path)) as served:
+        types, signalled = read_events(served, 10, 2)
+        assert types[-1] == "cut"
+        assert served.process.wait(10) == 130
+        assert time.monotonic() - signalled < 1.5

@@ -1,0 +1,88 @@
+"""A real server in a process of its own, on a free port: for tests that go through HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, Queue
+
+START_SECONDS = 90  # generous: the machine may be busy, and a first use may unpack the embedded model
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server. `url` has no path; `api` is what a client calls its base URL."""
+
+    url: str
+    process: subprocess.Popen[str]
+    greeting: str
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/v1"
+
+
+@contextmanager
+def serving(*flags: str, env: dict[str, str] | None = None, command: Sequence[str] = ()) -> Iterator[Served]:
+    """`gpt-oss-server serve` with these flags; it is stopped with SIGINT, and killed if it does not go."""
+    command = command or (sys.executable, "-m", "gpt_oss_server")
+    process = subprocess.Popen(
+        [*command, "serve", "--port", "0", *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        yield _await_greeting(process)
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise AssertionError("The server did not stop within 10 s of Ctrl-C.") from None
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _await_greeting(process: subprocess.Popen[str]) -> Served:
+    """Reads on a thread, which goes on reading: a full pipe would stop the server."""
+    lines: Queue[str | None] = Queue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.put(line)
+        except ValueError:
+            return  # closed by `stop` while this thread waited for a line
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    said = ""
+    while True:
+        try:
+            line = lines.get(timeout=START_SECONDS)
+        except Empty:
+            raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{said}") from None
+        if line is None:
+            raise AssertionError(f"The server ended with code {process.wait()}:\n{said}")
+        said += line
+        if "Ctrl-C" in line and (found := re.search(r"API +(http://\S+)/v1", said)):
+            return Served(found[1], process, said)
