@@ -50,7 +50,8 @@ class MessageFinished:
     `start:end` are its places in the tokens fed so far. The spans of a decoder's messages follow each other
     without gaps, so that, once it is closed, every fed token belongs to exactly one message (if there is
     one). Hence this event comes when the next message starts, or on close: until then stray tokens and a
-    header that is cut short may still follow, and they belong to the message before them.
+    header that is cut short may still follow, and they belong to the message before them. `own_end` is where
+    the message itself ends, its end token included; None means at `end`.
     """
 
     header: Header
@@ -58,6 +59,7 @@ class MessageFinished:
     closed_by: ClosedBy
     start: int
     end: int
+    own_end: int | None = None
 
 
 class SlipKind(StrEnum):

@@ -37,6 +37,8 @@ from gpt_oss_server.harmony.history import Segment, kept, split_leading_instruct
 
 __all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace", "builtin_namespace"]
 
+_ENDS = STOP_IDS | {END}
+
 
 class CallForm(StrEnum):
     """How past calls are written: the one switch, as evidence on which the model prefers conflicts."""
@@ -168,13 +170,13 @@ class Renderer:
         """What was sampled, as history: the sampled ids, each message with its own start and end.
 
         Sampling begins after `<|start|>assistant`, so the first message gets it in front, as does one that
-        the model began without it. A final `<|return|>` becomes `<|end|>`, and so do missing and doubled
-        ends.
+        the model began without it. A final `<|return|>` becomes `<|end|>`, a call's becomes `<|call|>`, and
+        messages that were cut off get `<|end|>`. Stray tokens between messages are left out.
         """
         return [
             Segment(
                 "assistant",
-                self._sampled(tokens[message.start : message.end], message),
+                self._sampled(tokens[message.start : message.own_end or message.end], message),
                 message.header.channel,
                 message.header.recipient,
             )
@@ -195,15 +197,17 @@ class Renderer:
         )
 
     def _sampled(self, span: Sequence[int], message: MessageFinished) -> tuple[int, ...]:
-        start = () if span and span[0] == START else self._assistant
-        end = len(span)
-        while end and span[end - 1] in STOP_IDS | {END}:
-            end -= 1
-        ends_call = message.header.recipient is not None and message.closed_by in (
-            ClosedBy.CALL,
-            ClosedBy.RETURN,
-        )
-        return (*start, *span[:end], CALL if ends_call else END)
+        """One message's ids. Stop tokens before its last one, and all before its <|start|>, are strays."""
+        last = len(span)
+        while last and span[last - 1] in _ENDS:
+            last -= 1
+        body = span[:last]
+        strays = max((place for place, token in enumerate(body) if token in _ENDS), default=-1)
+        begun = max((place for place, token in enumerate(body) if token == START), default=-1)
+        start = () if begun > strays else self._assistant
+        is_call = message.header.recipient is not None
+        ends_call = is_call and message.closed_by in (ClosedBy.CALL, ClosedBy.RETURN)
+        return (*start, *body[max(begun, strays + 1) :], CALL if ends_call else END)
 
 
 def builtin_namespace(encoding: Encoding, name: Literal["browser", "python"]) -> ToolNamespace:
