@@ -18,7 +18,7 @@ TESTS ?= tests
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) tests examples docs
 

@@ -1,0 +1,93 @@
+"""Try a built wheel as a stranger would: `python tests/meta/wheel.py dist/*.whl`.
+
+Installs it alone in an empty environment, with the versions of constraints.txt; from an empty folder it serves
+the embedded model and asks it. Fails when something is missing. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"gpt_oss_server", "inference", "tools"}
+MUST_HOLD = {f"{package}/py.typed" for package in PACKAGES}
+LARGEST = 16 * 1024**2
+
+
+def check_contents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == PACKAGES, f"the wheel holds {sorted(tops)}"
+    assert names >= MUST_HOLD, f"the wheel lacks {sorted(MUST_HOLD - names)}"
+    assert any(name.endswith("/licenses/LICENSE") for name in names), "the wheel lacks its licence"
+    assert wheel.stat().st_size <= LARGEST, f"the wheel has {wheel.stat().st_size:,} bytes"
+    tracked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True).stdout
+    missing = set(tracked.split()) - names
+    assert not missing, f"the wheel lacks {sorted(missing)}"
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The folder of the commands of a fresh environment with nothing but the wheel and what it requires."""
+    venv.create(folder, with_pip=True)
+    commands = folder / ("Scripts" if os.name == "nt" else "bin")
+    pip = [str(commands / "python"), "-m", "pip", "--disable-pip-version-check", "-qq"]
+    subprocess.run([*pip, "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True)
+    subprocess.run([*pip, "check"], check=True)
+    return commands
+
+
+def serve_and_ask(commands: Path, folder: Path) -> str:
+    """The status of one answer by the embedded model."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(commands / "gpt-oss-server"), "serve", "--port", "0", "--default-max-output-tokens", "16"]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"API +(http://\S+)/v1", said)
+        assert found, f"the server did not start: {said}"
+        return ask(found[1])
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def ask(url: str) -> str:
+    request = urllib.request.Request(
+        f"{url}/v1/responses", json.dumps({"input": "Hello"}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        status: str = json.load(answer)["status"]
+        return status
+
+
+def main() -> None:
+    wheel = Path(sys.argv[1]).resolve()
+    check_contents(wheel)
+    with tempfile.TemporaryDirectory() as scratch:
+        commands = install(wheel, Path(scratch) / "venv")
+        (Path(scratch) / "empty").mkdir()
+        status = serve_and_ask(commands, Path(scratch) / "empty")
+    assert status in ("completed", "incomplete"), status
+    sys.stdout.write(
+        f"{wheel.name}: {wheel.stat().st_size:,} bytes, installs alone, serves, answers ({status}).\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
