@@ -110,6 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has left (`… | head`); nothing more can be told to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        named = f": {error.filename}" if error.filename else ""
+        console.err(f"The system refused: {error.strerror or error}{named}.")
+        return 1
     except Exception as error:
         if not is_expected(error):
             if settings.log_level == "debug":

@@ -1,6 +1,6 @@
 """Try a built wheel as a stranger would: `python tests/meta/wheel.py dist/*.whl`.
 
-Installs it alone in an empty environment, with the versions of constraints.txt; from an empty folder it serves
+Installs it alone in an empty environment, with the versions of constraints.txt, and in an empty folder serves
 the embedded model and asks it. Fails when something is missing. Standard library only.
 """
 
