@@ -3,11 +3,11 @@
 In go the ids that were sampled after `<|start|>assistant`, one at a time; out come messages that begin,
 their text as it grows, messages that end, and slips. It must not know of requests, items, engines or HTTP.
 
-It does not run on the library's StreamableParser, but is held equal to it on legal streams by tests. Measured,
-that parser
+It does not run on the library's StreamableParser, but tests hold it equal to that on legal streams. Measured,
+the parser
 - hands on special tokens inside a message as text (`<|channel|>`, `<|reserved_200013|>`);
-- keeps text back after broken UTF-8: it gives one U+FFFD a token, whatever the token brought, so that text after
-  a run of broken bytes comes late, or only at the end, at a cost per token that grows with the run;
+- keeps text back after broken UTF-8: it gives one U+FFFD a token, whatever the token brought, so that text
+  after a run of broken bytes comes late, or only at the end, at a cost per token that grows with the run;
 - gives the end of a text cut in mid-character only in `messages`, which serialises everything so far;
 - loses text without a header, and raises on most slips, after which it cannot go on.
 
@@ -304,7 +304,7 @@ class Decoder:
         if words and not may_be_header:
             self._slip_without_message(reading)
             self._open(header, reading)
-        elif header.parts:
+        elif header.parts or header.begun:
             self._slip(SlipKind.CUT_HEADER, f"the tokens ended in a header: '{header.spelt.strip()}'")
         self._header = None
 

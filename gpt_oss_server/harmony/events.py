@@ -85,6 +85,7 @@ class SlipKind(StrEnum):
     CALL_END = "call_end"  # a call that ended without <|call|>, or <|call|> after what is no call
     INVALID_JSON = "invalid_json"  # arguments that say they are JSON
     LEFTOVER_WORDS = "leftover_words"  # words in a header that mean nothing
+    ODD_SPACING = "odd_spacing"  # glued or torn words in a header
     SPELT_TOKEN = "spelt_token"  # <|channel|> as letters in a header
     STRAY_TOKEN = "stray_token"  # a framing token where it means nothing
     RESERVED_TOKEN = "reserved_token"  # a special token that Harmony does not use, or an id without a token

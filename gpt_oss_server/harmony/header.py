@@ -20,6 +20,7 @@ in a slip's detail. It must not know of tokens, spans or state.
     user, functions.f, …       the author's role: text to the user     foreign_role
     <|channel|> as letters     the mark                                spelt_token
     call on final              commentary                              call_channel
+    _to_=_f, channelto=f       to f                                    odd_spacing
 
 Without `<|message|>` the header is its longest prefix that is understood strictly; the rest is text.
 """
@@ -51,7 +52,7 @@ _BEGINNINGS = {"anal": "analysis", "think": "analysis", "thought": "analysis", "
 }
 _TYPES = frozenset({"json", "code", "text", "markdown", "python", "xml", "yaml"})
 _SPELT = re.compile("(" + "|".join(re.escape(mark.value) for mark in Mark) + ")")
-_SPACED_TO = re.compile(r"\bto\s*=\s*")
+_SPACED_TO = re.compile(r"(?<!\S)to\s*=\s*")
 
 # Where there is no <|message|>: what is a header beyond doubt.
 _STRICT = {
@@ -60,7 +61,7 @@ _STRICT = {
 }
 _STRICT_ROLE = re.compile(r"\s*(assistant|(?:user|system|developer|tool)(?=[\s:]|$))")
 _REPEATED_ROLE = re.compile(r"\s*(assistant)(?=\s*$|\s+to=)")
-_STRICT_TO = re.compile(r"\s*(to=[\w.\-]+)")
+_STRICT_TO = re.compile(r"\s*(to\s*=\s*(?:to=)*[\w.\-]+)")
 _STRICT_TYPE = re.compile(r"\s*(json|code)(?=[\s{\[(\"'<]|$)")
 
 
@@ -124,14 +125,18 @@ class _Words:
         if word.startswith("to="):
             if self.expects_role:
                 self._no_role()
-            self.addressed.append(re.sub("^(to=)+", "", word))
+            *doubled, recipient = word.split("to=")
+            self.addressed.append(recipient)
+            if len(doubled) > 1:
+                self._slip(SlipKind.DOUBLED_RECIPIENT, f"a doubled 'to=': '{word}'")
         elif self.expects_role:
             self._role(word)
-        elif self.awaiting is Mark.CHANNEL:
+        elif self.awaiting is Mark.CHANNEL and word not in _TYPES:
             name, to, recipient = word.partition("to=")
             self.awaiting = None
             self.channels.append(name)
             if to:
+                self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
                 self.addressed.append(recipient)
         elif self.awaiting is Mark.CONSTRAIN:
             self.awaiting = None
@@ -149,7 +154,7 @@ class _Words:
         if self.others:
             self._slip(SlipKind.LEFTOVER_WORDS, f"words without meaning in a header: {' '.join(self.others)}")
         header = Header(channel, recipient, self.types[0] if self.types else None)
-        return Reading(header, bool(self.channels or self.addressed), "", tuple(self.slips))
+        return Reading(header, any(self.channels) or bool(self.addressed), "", tuple(self.slips))
 
     def _role(self, word: str) -> None:
         self.expects_role = False
@@ -158,6 +163,7 @@ class _Words:
         elif not word.startswith("assistant"):
             self.foreign_role = word
         elif rest := word.removeprefix("assistant"):
+            self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
             self.word(rest)
 
     def _no_role(self) -> None:
@@ -237,7 +243,14 @@ def _with_marks(parts: Sequence[Part], slips: list[Slip]) -> Iterator[Part]:
                 slips.append(Slip(SlipKind.SPELT_TOKEN, f"{piece} was spelt out"))
                 yield Mark(piece)
             else:
-                yield from _SPACED_TO.sub("to=", piece).split()
+                yield from _without_space(piece, slips).split()
+
+
+def _without_space(text: str, slips: list[Slip]) -> str:
+    closed = _SPACED_TO.sub("to=", text)
+    if closed != text:
+        slips.append(Slip(SlipKind.ODD_SPACING, f"white space in '{text.strip()}'"))
+    return closed
 
 
 def _split(parts: Sequence[Part], *, begun: bool) -> tuple[list[Part], str]:
@@ -251,7 +264,7 @@ def _split(parts: Sequence[Part], *, begun: bool) -> tuple[list[Part], str]:
             continue
         at = 0
         while found := _strict_word(part, at, awaiting, head, begun=begun, in_text=bool(text.strip())):
-            head.append(found[1])
+            head.append(_without_space(found[1], []))
             at, awaiting = found.end(), None
         text += part[at:]
         awaiting = None
