@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 from starlette.requests import Request
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
 
 
@@ -27,7 +29,7 @@ def decode_json(body: bytes) -> object:
     if not body.strip():
         raise InvalidJson("The request body is empty; it must be a JSON object.")
     try:
-        value = json.loads(body, parse_constant=_no_constant)
+        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
@@ -42,7 +44,13 @@ def decode_json(body: bytes) -> object:
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
-    return value
+    return without_lone_surrogates(value) if _SURROGATE.search(body) else value
+
+
+def without_lone_surrogates(value: object) -> object:
+    """JSON can escape half a character, which nothing can write back; each becomes U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _no_constant(name: str) -> object:

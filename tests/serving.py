@@ -45,5 +45,3 @@ def serving(engine: Any, settings: Settings | None = None) -> Iterator[str]:
         thread.join(20)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
-
-

@@ -52,7 +52,10 @@ def test_create_gives_reasoning_and_an_answer() -> None:
 
 
 def test_the_strict_accumulator_agrees_with_the_final_response() -> None:
-    with client_of(CALL) as client, client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream:
+    with (
+        client_of(CALL) as client,
+        client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream,
+    ):
         events = list(stream)
         final = stream.get_final_response()
     assert events[0].type == "response.created"
@@ -76,7 +79,9 @@ def test_the_raw_stream_is_well_formed() -> None:
 @pytest.mark.parametrize("stored", [True, False], ids=["previous_response_id", "items sent back"])
 def test_a_tool_loop(stored: bool) -> None:
     with client_of(CALL, SUNNY) as client:
-        first = client.responses.create(model="scripted", input="Weather in Paris?", tools=[TOOL], store=stored)
+        first = client.responses.create(
+            model="scripted", input="Weather in Paris?", tools=[TOOL], store=stored
+        )
         call = first.output[-1]
         assert call.type == "function_call"
         output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
@@ -106,7 +111,10 @@ def test_an_answered_turn_drops_its_reasoning_from_the_next_prompt() -> None:
     with client_of(HELLO, {"when": "Again", "text": SUNNY}) as client:
         first = client.responses.create(model="scripted", input="Hi")
         second = client.responses.create(
-            model="scripted", input="Again", previous_response_id=first.id, metadata={"__debug": "1", "mine": "x"}
+            model="scripted",
+            input="Again",
+            previous_response_id=first.id,
+            metadata={"__debug": "1", "mine": "x"},
         )
     assert second.metadata is not None
     prompt = second.metadata["__debug_input"]
@@ -131,7 +139,9 @@ def test_truncation_at_every_token() -> None:
         whole = client.responses.create(model="scripted", input="?", tools=[TOOL])
         assert whole.usage is not None
         for limit in range(1, whole.usage.output_tokens + 1):
-            response = client.responses.create(model="scripted", input="?", tools=[TOOL], max_output_tokens=limit)
+            response = client.responses.create(
+                model="scripted", input="?", tools=[TOOL], max_output_tokens=limit
+            )
             cut = limit < whole.usage.output_tokens
             assert response.status == ("incomplete" if cut else "completed")
             assert response.usage is not None
