@@ -1,0 +1,46 @@
+"""Token ids in, sampled token ids out: the gpt-oss models, and what else can stand in for them.
+
+    engine = inference.load("tiny")                       # or a folder, a Hugging Face repo, scripted:FILE
+    async for step in engine.generate(tokens, Sampling()): …
+
+    inference.infer_next_token(tokens, temperature=0.0, new_request=True)
+
+Importing this package imports no framework: torch and the like come with the first model that needs them.
+"""
+
+from __future__ import annotations
+
+from inference.engine import (
+    CheckpointError,
+    ContextOverflow,
+    Engine,
+    EngineClosed,
+    EngineFailed,
+    EngineInfo,
+    Finish,
+    InferenceError,
+    ModelNotFound,
+    Sampling,
+    Step,
+    TokenLogprob,
+)
+from inference.next_token import infer_next_token, setup_model
+from inference.registry import load
+
+__all__ = [
+    "CheckpointError",
+    "ContextOverflow",
+    "Engine",
+    "EngineClosed",
+    "EngineFailed",
+    "EngineInfo",
+    "Finish",
+    "InferenceError",
+    "ModelNotFound",
+    "Sampling",
+    "Step",
+    "TokenLogprob",
+    "infer_next_token",
+    "load",
+    "setup_model",
+]

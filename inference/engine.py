@@ -25,7 +25,7 @@ SAMPLING_FIELDS = frozenset(
         "logprobs",
     }
 )
-"""The fields of `Sampling` that shape the distribution; an engine says in `EngineInfo.honours` which it obeys."""
+"""The fields of `Sampling` that shape the distribution; `EngineInfo.honours` says which an engine obeys."""
 
 
 class Finish(StrEnum):
@@ -112,7 +112,7 @@ class InferenceError(Exception):
 
     InferenceError
     ├── ModelNotFound       no such model: an unknown name, a missing folder, a repo that cannot be fetched
-    ├── CheckpointError     a checkpoint or script that does not fit; says which file and tensor, and both shapes
+    ├── CheckpointError     a checkpoint or script that does not fit; says which tensor or turn, and how
     ├── ContextOverflow     the prompt does not leave room for one token
     ├── EngineFailed        the engine broke while it generated
     └── EngineClosed        the engine was closed while it generated

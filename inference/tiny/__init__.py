@@ -1,0 +1,128 @@
+"""The embedded model: an ordinary checkpoint folder in the user's cache, made at first use.
+
+`checkpoint()` is all that others call: out comes a folder in the Hugging Face layout that any loader reads.
+What is in it comes from `_write`, the one function to replace when the model changes; for now it has random
+weights from a fixed seed, so its text means nothing. `RECIPE` names the content: when it changes, older
+folders are left alone and a new one is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from inference.engine import CheckpointError
+
+RECIPE = "random-1"
+MANIFEST = "made.json"
+SHAPE = {
+    "layers": 6,
+    "hidden": 128,
+    "intermediate": 128,
+    "vocab_size": 201_088,
+    "heads": 8,
+    "kv_heads": 2,
+    "head_dim": 32,
+    "experts": 8,
+    "experts_per_token": 2,
+    "sliding_window": 128,
+    "context_length": 32_768,
+}
+
+
+def cache_folder() -> Path:
+    """$GPT_OSS_SERVER_CACHE, else gpt-oss-server in the user's cache folder."""
+    chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
+
+
+def checkpoint() -> Path:
+    """The folder of the embedded model; made first if it is not there or not whole."""
+    folder = cache_folder() / f"tiny-{_key()}"
+    if not _is_whole(folder):
+        _make(folder)
+    return folder
+
+
+def _write(folder: Path) -> None:
+    """Writes the checkpoint's files into an empty folder."""
+    from inference.models.config import ModelConfig, RopeConfig
+    from inference.tiny.make_random import write_random_checkpoint
+
+    shape: dict[str, Any] = dict(SHAPE)
+    config = ModelConfig(
+        sliding_layers=tuple(layer % 2 == 0 for layer in range(shape["layers"])), rope=RopeConfig(), **shape
+    )
+    write_random_checkpoint(folder, config, seed=1)
+
+
+def _key() -> str:
+    return hashlib.sha256(json.dumps([RECIPE, SHAPE], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _make(folder: Path) -> None:
+    """In a folder beside it first, then renamed: who finds the folder finds it whole."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise CheckpointError(
+            f"The embedded model's files cannot be written to {folder.parent}: {error}. "
+            "Set GPT_OSS_SERVER_CACHE to a folder that can be written to."
+        ) from error
+    try:
+        _write(made)
+        (made / MANIFEST).write_text(json.dumps({"recipe": RECIPE, "files": _facts(made)}), encoding="utf-8")
+        _put(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _put(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        # Another process was quicker, or the folder there is broken.
+        if not _is_whole(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Files are those that were written: by size and time; where these differ, by their hashes."""
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return all(_is_unchanged(folder / name, fact) for name, fact in files.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _is_unchanged(path: Path, fact: dict[str, Any]) -> bool:
+    stat = path.stat()
+    if stat.st_size != fact["size"]:
+        return False
+    return bool(stat.st_mtime_ns == fact["mtime_ns"] or _sha256(path) == fact["sha256"])
+
+
+def _facts(folder: Path) -> dict[str, dict[str, Any]]:
+    return {
+        path.name: {
+            "size": path.stat().st_size,
+            "mtime_ns": path.stat().st_mtime_ns,
+            "sha256": _sha256(path),
+        }
+        for path in sorted(folder.iterdir())
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

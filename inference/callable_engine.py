@@ -1,0 +1,135 @@
+"""Serves any function of the user's that continues tokens by one.
+
+In goes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter),
+out comes an `Engine`. The function runs on a thread of its own, for one generation after the other: such
+functions keep one conversation's cache, which turns of another would throw away at every token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from inference.engine import (
+    ContextOverflow,
+    EngineFailed,
+    EngineInfo,
+    Finish,
+    Sampling,
+    Step,
+)
+from inference.local.outbox import Outbox
+from inference.local.worker import Worker
+
+DEFAULT_CONTEXT = 131_072
+PARAMETERS = 3
+
+
+class CallableEngine:
+    def __init__(
+        self,
+        infer_next_token: Callable[..., int],
+        *,
+        name: str = "custom",
+        context_length: int = DEFAULT_CONTEXT,
+        vocab_size: int = 201_088,
+    ) -> None:
+        self._next = infer_next_token
+        self._passes_new_request = takes_new_request(infer_next_token)
+        self._worker = Worker(f"inference {name}", one_at_a_time=True)
+        self._info = EngineInfo(
+            name=name,
+            context_length=context_length,
+            vocab_size=vocab_size,
+            description="A function of the user's that samples the next token.",
+            honours=frozenset({"temperature"}),
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    @property
+    def active(self) -> int:
+        return self._worker.active
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        if len(tokens) >= self._info.context_length:
+            raise ContextOverflow(len(tokens), self._info.context_length)
+        room = self._info.context_length - len(tokens)
+        limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        # Room for all: a slow reader must not hold up those who wait behind it.
+        outbox = Outbox(self._worker.wake, capacity=limit + 1)
+        self._worker.submit(_Call(self._infer, list(tokens), sampling, limit, outbox))
+        try:
+            async with aclosing(outbox.steps()) as steps:
+                async for step in steps:
+                    yield step
+        finally:
+            outbox.abandoned = True
+            self._worker.wake()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._worker.close)
+
+    def _infer(self, tokens: list[int], temperature: float, new_request: bool) -> int:
+        if self._passes_new_request:
+            return self._next(tokens, temperature, new_request)
+        return self._next(tokens, temperature)
+
+
+class _Call:
+    """One generation: a job that calls the function once a turn."""
+
+    def __init__(
+        self,
+        infer: Callable[[list[int], float, bool], int],
+        tokens: list[int],
+        sampling: Sampling,
+        limit: int,
+        outbox: Outbox,
+    ) -> None:
+        self.outbox = outbox
+        self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
+        self._is_first = True
+
+    def advance(self) -> bool:
+        if self._left <= 0:
+            self.outbox.end(Finish.LENGTH)
+            return False
+        # A copy: a function that keeps or changes its argument must not change the conversation.
+        token = _as_token(self._infer(list(self._tokens), self._sampling.temperature, self._is_first))
+        self._is_first = False
+        self._tokens.append(token)
+        self._left -= 1
+        finish = self._finish(token)
+        self.outbox.put(token, finish=finish)
+        return finish is None
+
+    def _finish(self, token: int) -> Finish | None:
+        if token in self._sampling.stop_token_ids:
+            return Finish.STOP
+        return Finish.LENGTH if self._left == 0 else None
+
+
+def _as_token(value: Any) -> int:
+    """An int, or what says of itself that it is one (numpy's and torch's scalars do)."""
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError, ValueError) as error:
+        raise EngineFailed(f"The function returned {value!r}; it must return one token id.") from error
+
+
+def takes_new_request(function: Callable[..., Any]) -> bool:
+    """Whether a third positional argument may be passed; a function that hides its parameters takes all."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
+        return True
+    return sum(parameter.kind in positional for parameter in parameters) >= PARAMETERS

@@ -1,0 +1,95 @@
+"""What a generation has sampled on its thread, on the way to its reader in the event loop.
+
+In go tokens from the engine's thread, out come steps: whatever is waiting when the reader comes is one step.
+The loop is woken once for each time that the reader waits, not once a token. The outbox is bounded: an
+engine that finds it full leaves the generation alone until the reader has emptied it. It samples nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+
+from inference.engine import Finish, InferenceError, Step, TokenLogprob
+
+CAPACITY = 256
+
+
+class Outbox:
+    def __init__(self, on_room: Callable[[], None], capacity: int = CAPACITY) -> None:
+        """Made in the reader's event loop; `on_room` is called there when a full outbox has been emptied."""
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._lock = threading.Lock()
+        self._on_room, self._capacity = on_room, capacity
+        self._tokens: list[int] = []
+        self._logprobs: list[TokenLogprob] = []
+        self._cached_tokens = 0
+        self._end: Finish | InferenceError | None = None
+        self._reader_waits = False
+        self.abandoned = False  # the reader has gone: read by the engine's thread between two tokens
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._tokens) >= self._capacity
+
+    # The engine's thread ------------------------------------------------------------------------------
+
+    def put(self, token: int, logprob: TokenLogprob | None = None, finish: Finish | None = None) -> None:
+        with self._lock:
+            self._tokens.append(token)
+            if logprob is not None:
+                self._logprobs.append(logprob)
+            self._end = finish
+            self._notify()
+
+    def tell_cached(self, tokens: int) -> None:
+        self._cached_tokens = tokens
+
+    def end(self, end: Finish | InferenceError) -> None:
+        """Without a token: nothing was left to sample, or it failed. What waits is still read first."""
+        with self._lock:
+            if self._end is None:
+                self._end = end
+            self._notify()
+
+    def _notify(self) -> None:
+        if not self._reader_waits:
+            return
+        self._reader_waits = False
+        try:
+            self._loop.call_soon_threadsafe(self._wake.set)
+        except RuntimeError:
+            self.abandoned = True  # the loop is closed, so nobody will read
+
+    # The reader ---------------------------------------------------------------------------------------
+
+    async def steps(self) -> AsyncGenerator[Step, None]:
+        """Until the end; raises the error if it is one."""
+        while True:
+            step, end = self._take()
+            if step is not None:
+                yield step
+            if isinstance(end, InferenceError):
+                raise end
+            if end is not None:
+                return
+            await self._wake.wait()
+
+    def _take(self) -> tuple[Step | None, Finish | InferenceError | None]:
+        with self._lock:
+            was_full = self.is_full
+            tokens, logprobs, end = tuple(self._tokens), tuple(self._logprobs), self._end
+            self._tokens.clear()
+            self._logprobs.clear()
+            finish = end if isinstance(end, Finish) else None
+            if not tokens and finish is None:
+                # Cleared before the flag is seen, so that no wake-up is lost.
+                self._wake.clear()
+                self._reader_waits = end is None
+                return None, end
+            cached, self._cached_tokens = self._cached_tokens, 0
+        if was_full:
+            self._on_room()
+        return Step(tokens, finish, logprobs or None, cached), end

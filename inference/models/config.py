@@ -1,0 +1,250 @@
+"""The shape of a gpt-oss model, read from either kind of config.json.
+
+In goes the parsed JSON of original/config.json or of a Hugging Face config.json, out comes one frozen
+`ModelConfig`. Keys that it does not know are logged and passed over: checkpoints gain keys all the time, and
+none of them has yet changed the arithmetic. It knows nothing of tensors and files of weights.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from inference.engine import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeConfig:
+    """Rotary embedding; factor 1 is the plain kind, above 1 it is YaRN."""
+
+    theta: float = 150_000.0
+    factor: float = 32.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    original_context: int = 4096
+    truncate: bool = False
+    concentration: float | None = None  # None: YaRN's own 0.1·ln(factor) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    layers: int
+    hidden: int
+    intermediate: int
+    vocab_size: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    experts: int
+    experts_per_token: int
+    sliding_window: int
+    sliding_layers: tuple[bool, ...]
+    context_length: int
+    rope: RopeConfig
+    swiglu_limit: float = 7.0
+    swiglu_alpha: float = 1.702
+    norm_eps: float = 1e-5
+    attention_bias: bool = True
+    tied_head: bool = False
+
+    def window_of(self, layer: int) -> int | None:
+        """How many keys a query of this layer sees, its own included; None: all."""
+        return self.sliding_window if self.sliding_layers[layer] else None
+
+    def __post_init__(self) -> None:
+        checks = {
+            "num_attention_heads must be a multiple of num_key_value_heads": self.heads % self.kv_heads == 0,
+            "head_dim must be even": self.head_dim % 2 == 0,
+            "experts per token must not exceed the experts": 0 < self.experts_per_token <= self.experts,
+            "there must be one layer type per layer": len(self.sliding_layers) == self.layers,
+            "sliding_window must be at least 1": self.sliding_window >= 1,
+        }
+        for rule, holds in checks.items():
+            if not holds:
+                raise CheckpointError(f"config.json does not fit: {rule}.")
+
+
+def read_config(path: Path) -> ModelConfig:
+    try:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing: it says what shape the weights have.") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(parsed, Mapping):
+        raise CheckpointError(f"{path} must hold a JSON object.")
+    try:
+        return parse_config(parsed)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
+    """Either kind: the original one alone has `num_experts` without the Hugging Face names."""
+    fields = _Fields(raw)
+    config = _from_original(fields) if "initial_context_length" in raw else _from_hugging_face(fields)
+    for key in fields.unread():
+        logger.warning("config.json has the key %r, which is not known here; it is passed over.", key)
+    return config
+
+
+def _from_original(fields: _Fields) -> ModelConfig:
+    rope = RopeConfig(
+        theta=fields.number("rope_theta", 150_000.0),
+        factor=fields.number("rope_scaling_factor", 32.0),
+        beta_slow=fields.number("rope_ntk_alpha", 1.0),
+        beta_fast=fields.number("rope_ntk_beta", 32.0),
+        original_context=fields.whole("initial_context_length", 4096),
+    )
+    layers = fields.whole("num_hidden_layers")
+    return ModelConfig(
+        layers=layers,
+        experts=fields.whole("num_experts"),
+        experts_per_token=fields.whole("experts_per_token", 4),
+        sliding_layers=_alternating(layers),
+        context_length=fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
+        rope=rope,
+        **_common(fields),
+    )
+
+
+def _from_hugging_face(fields: _Fields) -> ModelConfig:
+    layers = fields.whole("num_hidden_layers")
+    rope, trained_context = _hugging_face_rope(fields)
+    fields.ignore(*_HUGGING_FACE_BOOKKEEPING)
+    return ModelConfig(
+        layers=layers,
+        experts=fields.whole("num_local_experts", fields.whole("num_experts", 0)),
+        experts_per_token=fields.whole("num_experts_per_tok", fields.whole("experts_per_token", 4)),
+        sliding_layers=_layer_types(fields, layers),
+        context_length=fields.whole("max_position_embeddings", trained_context),
+        rope=rope,
+        swiglu_alpha=fields.number("swiglu_alpha", 1.702),
+        attention_bias=bool(fields.get("attention_bias", True)),
+        tied_head=bool(fields.get("tie_word_embeddings", False)),
+        **_common(fields),
+    )
+
+
+def _common(fields: _Fields) -> dict[str, Any]:
+    """What both kinds call by the same names."""
+    heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
+    return {
+        "hidden": hidden,
+        "heads": heads,
+        "intermediate": fields.whole("intermediate_size"),
+        "vocab_size": fields.whole("vocab_size"),
+        "kv_heads": fields.whole("num_key_value_heads", heads),
+        "head_dim": fields.whole("head_dim", hidden // heads),
+        "sliding_window": fields.whole("sliding_window", 128),
+        "swiglu_limit": fields.number("swiglu_limit", 7.0),
+        "norm_eps": fields.number("rms_norm_eps", 1e-5),
+    }
+
+
+def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
+    """The rope, and the context that it was stretched to.
+
+    Older files say `rope_scaling` with `rope_theta` beside it, newer ones `rope_parameters`.
+    """
+    older, newer = fields.get("rope_scaling"), fields.get("rope_parameters")
+    raw = {**(newer or {}), **(older or {})}
+    theta = raw.get("rope_theta", fields.number("rope_theta", 150_000.0))
+    kind = raw.get("rope_type", raw.get("type", "default"))
+    if kind == "default":
+        return RopeConfig(theta=float(theta), factor=1.0), 4096
+    if kind != "yarn":
+        raise CheckpointError(f'the rope type is {kind!r}; gpt-oss models have "yarn" or "default".')
+    initial = fields.whole("initial_context_length", 4096)
+    scaled = _Fields(raw)
+    rope = RopeConfig(
+        theta=float(theta),
+        factor=scaled.number("factor", 32.0),
+        beta_fast=scaled.number("beta_fast", 32.0),
+        beta_slow=scaled.number("beta_slow", 1.0),
+        original_context=scaled.whole("original_max_position_embeddings", initial),
+        truncate=bool(scaled.get("truncate", True)),
+        concentration=scaled.get("attention_factor"),
+    )
+    return rope, int(rope.original_context * rope.factor)
+
+
+def _layer_types(fields: _Fields, layers: int) -> tuple[bool, ...]:
+    types = fields.get("layer_types")
+    if types is None:
+        return _alternating(layers)
+    known = {"sliding_attention": True, "full_attention": False}
+    for kind in types:
+        if kind not in known:
+            raise CheckpointError(f"layer_types has {kind!r}; known are {', '.join(known)}.")
+    return tuple(known[kind] for kind in types)
+
+
+def _alternating(layers: int) -> tuple[bool, ...]:
+    return tuple(layer % 2 == 0 for layer in range(layers))
+
+
+class _Fields:
+    """A config's fields, which remembers those that were asked for."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self._asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._asked.add(key)
+        value = self._raw.get(key)
+        return default if value is None else value
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        return self._converted(key, default, int, "a whole number")
+
+    def number(self, key: str, default: float | None = None) -> float:
+        return self._converted(key, default, float, "a number")
+
+    def ignore(self, *keys: str) -> None:
+        self._asked.update(keys)
+
+    def unread(self) -> list[str]:
+        return sorted(set(self._raw) - self._asked)
+
+    def _converted(self, key: str, default: Value | None, kind: Callable[[Any], Value], what: str) -> Value:
+        value = self.get(key, default)
+        if value is None:
+            raise CheckpointError(f"the key {key!r} is missing.")
+        try:
+            return kind(value)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
+
+
+# Keys of Hugging Face's config.json that say nothing about the arithmetic of a forward pass.
+_HUGGING_FACE_BOOKKEEPING = (
+    "architectures",
+    "attention_dropout",
+    "bos_token_id",
+    "dtype",
+    "eos_token_id",
+    "experts_per_token",
+    "hidden_act",
+    "initial_context_length",
+    "initializer_range",
+    "model_type",
+    "num_experts",
+    "output_router_logits",
+    "pad_token_id",
+    "quantization_config",
+    "router_aux_loss_coef",
+    "rope_theta",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+)

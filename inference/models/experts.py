@@ -1,0 +1,109 @@
+"""One layer's experts: which rows a token needs, as floats, at the moment it needs them.
+
+In go tokens and their experts, out come the weighted sums. The weights stay as stored (MXFP4 or bf16); an
+expert becomes floats when it is used. Where the floats of all layers together are small (the embedded
+model), they are kept from the first use on, since unpacking them would cost more than the product.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from inference.engine import CheckpointError
+from inference.models.config import ModelConfig
+from inference.ops import reference as ops
+
+# All experts of a model as floats may take this much before none are kept: keeping some of a larger model's
+# would be evicted before they are used again.
+KEPT_FLOAT_BYTES = 256 << 20
+MXFP4_BLOCK = 32
+
+Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
+Packed = tuple[Tensor, Tensor]  # blocks, scales
+
+
+class Experts(ABC):
+    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+        self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
+        per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
+        self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
+        self._kept: dict[int, Rows] = {}
+
+    @abstractmethod
+    def _as_floats(self, expert: int) -> Rows:
+        """One expert's rows in the compute type."""
+
+    def rows(self, expert: int) -> Rows:
+        found = self._kept.get(expert)
+        if found is None:
+            found = self._as_floats(expert)
+            if self._keeps:
+                self._kept[expert] = found
+        return found
+
+    def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """x T×H, chosen and shares T×k; out T×H."""
+        return self._one_token(x, chosen, shares) if len(x) == 1 else self._many(x, chosen, shares)
+
+    def _one_token(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        rows = [self.rows(expert) for expert in chosen[0].tolist()]
+        inner = ops.swiglu(
+            torch.cat([functional.linear(x, w1, b1) for w1, b1, _, _ in rows]), self._limit, self._alpha
+        )
+        outs = [functional.linear(inner[at], w2, b2) for at, (_, _, w2, b2) in enumerate(rows)]
+        return torch.mm(shares, torch.stack(outs))
+
+    def _many(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """Tokens sorted by expert, so that each expert becomes floats once and multiplies all its tokens."""
+        flat = chosen.flatten()
+        order = flat.argsort()
+        owners, weights = order // chosen.shape[1], shares.flatten()[order].unsqueeze(1)
+        out, end = torch.zeros_like(x), 0
+        for expert, count in enumerate(torch.bincount(flat).tolist()):
+            if count:
+                mine = slice(end, end + count)
+                tokens = owners[mine]
+                result = ops.expert(x[tokens], *self.rows(expert), self._limit, self._alpha)
+                out.index_add_(0, tokens, result * weights[mine])
+                end += count
+        return out
+
+
+class PackedExperts(Experts):
+    """MXFP4: 17 bytes for 32 weights."""
+
+    def __init__(
+        self, config: ModelConfig, dtype: torch.dtype, w1: Packed, b1: Tensor, w2: Packed, b2: Tensor
+    ) -> None:
+        super().__init__(config, dtype)
+        for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
+            if size % MXFP4_BLOCK:
+                raise CheckpointError(
+                    f"MXFP4 experts come in blocks of {MXFP4_BLOCK}, and {name} is {size}: not a multiple."
+                )
+        self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
+
+    def _as_floats(self, expert: int) -> Rows:
+        w1, w2 = (
+            ops.dequantise_mxfp4(blocks[expert], scales[expert], self._dtype)
+            for blocks, scales in (self._w1, self._w2)
+        )
+        return w1, self._b1[expert], w2, self._b2[expert]
+
+
+class PlainExperts(Experts):
+    """Weights stored as floats, E × rows × columns (views of any strides)."""
+
+    def __init__(
+        self, config: ModelConfig, dtype: torch.dtype, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor
+    ) -> None:
+        super().__init__(config, dtype)
+        self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
+
+    def _as_floats(self, expert: int) -> Rows:
+        w1, w2 = (weights[expert].to(self._dtype).contiguous() for weights in (self._w1, self._w2))
+        return w1, self._b1[expert], w2, self._b2[expert]

@@ -1,0 +1,106 @@
+"""Tensors by name out of a folder of safetensors files, memory-mapped.
+
+In goes a folder, out come tensors that have the shape the caller says they must have. It knows how files are
+found and indexed, and not what any tensor means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from torch import Tensor
+
+from inference.engine import CheckpointError
+
+INDEX = "model.safetensors.index.json"
+DTYPES = {
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "U8": torch.uint8,
+}
+
+
+class TensorFiles:
+    """One model's tensors. What `take` returns lies in the mapped file until it is copied or converted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file_of = _indexed(folder) if (folder / INDEX).is_file() else _scanned(folder)
+        self._open: dict[Path, Any] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file_of
+
+    def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
+        """The tensor, which must have this shape and be of bytes (`bytes_only`) or of floats."""
+        if name not in self._file_of:
+            raise CheckpointError(
+                f"{self.folder}: the tensor {name!r} is missing. Either config.json asks for more than the "
+                "files hold, or a file is missing: compare the folder with its source, and download it again."
+            )
+        path = self._file_of[name]
+        try:
+            part = self._opened(path).get_slice(name)
+            found, kind = tuple(part.get_shape()), str(part.get_dtype())
+        except (safetensors.SafetensorError, OSError) as error:
+            raise CheckpointError(f"{path}: the tensor {name!r} cannot be read: {error}") from error
+        if found != tuple(shape):
+            raise CheckpointError(
+                f"{path}: the tensor {name!r} has shape {_spelt(found)}, and config.json asks for "
+                f"{_spelt(shape)}. The config.json and the weights are of different models."
+            )
+        wanted = ("U8",) if bytes_only else tuple(kind for kind in DTYPES if kind != "U8")
+        if kind not in wanted:
+            raise CheckpointError(
+                f"{path}: the tensor {name!r} is of {kind}; it must be {' or '.join(wanted)}."
+            )
+        tensor: Tensor = self._opened(path).get_tensor(name)
+        return tensor
+
+    def _opened(self, path: Path) -> Any:
+        if path not in self._open:
+            self._open[path] = _opened(path)
+        return self._open[path]
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safetensors.safe_open(str(path), framework="pt")  # type: ignore[no-untyped-call, unused-ignore]
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{path} is missing, though {INDEX} names it. Download the checkpoint again."
+        ) from error
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is not a readable safetensors file ({error}). A download that was cut short leaves "
+            "such a file: delete it and download it again."
+        ) from error
+
+
+def _indexed(folder: Path) -> dict[str, Path]:
+    path = folder / INDEX
+    try:
+        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        return {name: folder / file for name, file in weight_map.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f'{path} is not an index of safetensors files (an object with "weight_map"): {error!r}'
+        ) from error
+
+
+def _scanned(folder: Path) -> dict[str, Path]:
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
+        raise CheckpointError(f"{folder} has no .safetensors file. Weights in other formats are not read.")
+    return {name: path for path in paths for name in _opened(path).keys()}  # noqa: SIM118 (not a mapping)
+
+
+def _spelt(shape: Sequence[int]) -> str:
+    return "×".join(str(size) for size in shape) or "()"

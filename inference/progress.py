@@ -1,0 +1,50 @@
+"""A progress bar on stderr for what takes a while at start.
+
+In go how much there is and how much is done, out come characters on stderr, if it is a terminal or the
+caller asked. It does not know what is being done.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+WIDTH = 30
+SECONDS_BETWEEN_DRAWINGS = 0.1
+
+
+class ProgressBar:
+    """`with ProgressBar("Loading", 24) as bar: … bar.advance()`."""
+
+    def __init__(
+        self, title: str, total: int, *, show: bool | None = None, stream: TextIO | None = None
+    ) -> None:
+        self._title = title
+        self._total = max(total, 1)
+        self._stream = sys.stderr if stream is None else stream
+        self._show = self._stream.isatty() if show is None else show
+        self._done = 0
+        self._began = self._drawn = time.monotonic()
+
+    def __enter__(self) -> ProgressBar:
+        self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._draw(ending="\n")
+
+    def advance(self, amount: int = 1) -> None:
+        self._done = min(self._done + amount, self._total)
+        if time.monotonic() - self._drawn >= SECONDS_BETWEEN_DRAWINGS:
+            self._draw()
+
+    def _draw(self, ending: str = "") -> None:
+        if not self._show:
+            return
+        self._drawn = time.monotonic()
+        share = self._done / self._total
+        bar = "#" * round(WIDTH * share)
+        seconds = self._drawn - self._began
+        self._stream.write(f"\r{self._title} [{bar:<{WIDTH}}] {share:4.0%} {seconds:.1f} s{ending}")
+        self._stream.flush()

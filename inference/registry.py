@@ -1,0 +1,91 @@
+"""From a model's name to its engine.
+
+In goes what the user wrote after `--model`, out comes an `Engine`. A table says which kind of name is whose;
+each factory imports what it needs when it is called, so that a script needs no torch and a folder no hub.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.engine import Engine, ModelNotFound
+
+KINDS = "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), or scripted:FILE"
+REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to load, and how."""
+
+    model: str
+    rest: str  # what follows the prefix
+    device: str | None
+    context: int | None
+    progress: bool | None
+
+
+def load(
+    model: str, *, device: str | None = None, context: int | None = None, progress: bool | None = None
+) -> Engine:
+    """The engine of a model; `progress` None shows a bar if stderr is a terminal."""
+    for prefix, factory in PREFIXES.items():
+        if model.startswith(prefix):
+            return factory(Request(model, model.removeprefix(prefix), device, context, progress))
+    return _local(Request(model, model, device, context, progress))
+
+
+def checkpoint_folder(model: str) -> Path:
+    """The folder of a model that runs here; downloaded or made if need be."""
+    if model == "tiny":
+        from inference import tiny
+
+        return tiny.checkpoint()
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise ModelNotFound(
+            f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
+        )
+    if REPO_ID.fullmatch(model):
+        from inference.hub import download
+
+        return download(model)
+    raise ModelNotFound(
+        f"There is no model {model!r}: no such folder, and no other kind of name. Known: {KINDS}."
+    )
+
+
+def _scripted(request: Request) -> Engine:
+    from inference.scripted import load_scripted
+
+    return load_scripted(request.rest, context=request.context)
+
+
+def _local(request: Request) -> Engine:
+    folder = checkpoint_folder(request.model)
+    from inference.local.engine import load_local
+
+    return load_local(
+        folder,
+        name=_served_name(request.model),
+        device=request.device,
+        context=request.context,
+        progress=request.progress,
+    )
+
+
+def _served_name(model: str) -> str:
+    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`."""
+    name = Path(model).expanduser().resolve().name
+    return name or model
+
+
+# A prefix ends in a colon, which neither a repo id nor a usual folder has.
+PREFIXES: dict[str, Callable[[Request], Engine]] = {
+    "scripted:": _scripted,
+}

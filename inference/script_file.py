@@ -1,0 +1,135 @@
+"""Reads a script: the JSON file that tells the scripted engine what to answer.
+
+In goes the file, out comes a `Script` of turns, checked in full, so that every mistake is told at start and
+names its turn. It encodes nothing and generates nothing: text stays text.
+
+    {"turns": ["<harmony completion text>" | {"when": "<regex>", "text": "…"} | {"tokens": [ids]}],
+     "loop": true, "tokens_per_second": 0}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inference.engine import CheckpointError, ModelNotFound
+
+SCRIPT_KEYS = ("turns", "loop", "tokens_per_second")
+TURN_KEYS = ("when", "text", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer, as text or as ids (exactly one of them), for prompts that match `when`, or for any."""
+
+    text: str | None = None
+    tokens: tuple[int, ...] | None = None
+    when: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    turns: tuple[Turn, ...]
+    loop: bool = True
+    tokens_per_second: float = 0.0
+
+
+def read_script(path: Path, vocab_size: int) -> Script:
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ModelNotFound(
+            f"There is no script at {path}. Give the path of a JSON file after 'scripted:'."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"The script {path} cannot be read as UTF-8 text: {error}") from error
+    try:
+        parsed = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise CheckpointError(
+            f"The script {path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    try:
+        return parse_script(parsed, vocab_size)
+    except CheckpointError as error:
+        raise CheckpointError(f"The script {path} does not fit: {error}") from error
+
+
+def parse_script(parsed: Any, vocab_size: int) -> Script:
+    """The script in a parsed JSON value; `read_script` adds the file's name to what this raises."""
+    if not isinstance(parsed, Mapping):
+        raise CheckpointError('the top level must be an object with "turns".')
+    _no_others(parsed, SCRIPT_KEYS, "the script")
+    turns = parsed.get("turns")
+    if not isinstance(turns, list) or not turns:
+        raise CheckpointError('"turns" must be a list with at least one turn.')
+    loop = parsed.get("loop", True)
+    if not isinstance(loop, bool):
+        raise CheckpointError(f'"loop" must be true or false, not {loop!r}.')
+    rate = parsed.get("tokens_per_second", 0)
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < float("inf"):
+        raise CheckpointError(f'"tokens_per_second" must be a number, 0 or more (0: no limit), not {rate!r}.')
+    return Script(
+        turns=tuple(_turn(turn, f"turn {at} (counted from 0)", vocab_size) for at, turn in enumerate(turns)),
+        loop=loop,
+        tokens_per_second=float(rate),
+    )
+
+
+def _turn(turn: Any, where: str, vocab_size: int) -> Turn:
+    if isinstance(turn, str):
+        return Turn(text=turn)
+    if not isinstance(turn, Mapping):
+        raise CheckpointError(
+            f'{where} must be a string or an object with "text" or "tokens", not {_kind(turn)}.'
+        )
+    _no_others(turn, TURN_KEYS, where)
+    if ("text" in turn) == ("tokens" in turn):
+        raise CheckpointError(f'{where} must have either "text" or "tokens", and not both.')
+    when = _pattern(turn["when"], where) if "when" in turn else None
+    if "tokens" in turn:
+        return Turn(tokens=_token_ids(turn["tokens"], where, vocab_size), when=when)
+    if not isinstance(turn["text"], str):
+        raise CheckpointError(f'{where}: "text" must be a string, not {_kind(turn["text"])}.')
+    return Turn(text=turn["text"], when=when)
+
+
+def _pattern(when: Any, where: str) -> re.Pattern[str]:
+    if not isinstance(when, str):
+        raise CheckpointError(f'{where}: "when" must be a regular expression in a string, not {_kind(when)}.')
+    try:
+        # A prompt has many lines, and "." should reach across them.
+        return re.compile(when, re.DOTALL)
+    except re.error as error:
+        raise CheckpointError(
+            f'{where}: "when" is not a valid regular expression: {error} (in {when!r}).'
+        ) from error
+
+
+def _token_ids(tokens: Any, where: str, vocab_size: int) -> tuple[int, ...]:
+    if not isinstance(tokens, list):
+        raise CheckpointError(f'{where}: "tokens" must be a list of token ids, not {_kind(tokens)}.')
+    for at, token in enumerate(tokens):
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
+            raise CheckpointError(
+                f'{where}: "tokens" must be whole numbers from 0 to {vocab_size - 1}; '
+                f"number {at} of them is {token!r}."
+            )
+    return tuple(tokens)
+
+
+def _no_others(found: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    others = [key for key in found if key not in known]
+    if others:
+        raise CheckpointError(
+            f"{where} has the unknown key {others[0]!r}; known are {', '.join(repr(key) for key in known)}."
+        )
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,188 @@
+"""The scripted engine: replays the turns of a script, for demos, tests and bug reports.
+
+In go prompts, out come the tokens of the script's turns, held to the limits of the sampling like those of a
+model. A turn's text starts right after `<|start|>assistant`; special tokens in it are special. A script's
+distribution is one token with all the probability, so every log-probability is 0 and no sampling field
+changes the answer. It runs in the event loop itself: it never computes. Needs `openai_harmony` for turns of
+text and for `when`, imported when first needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from inference.engine import (
+    ContextOverflow,
+    EngineClosed,
+    EngineFailed,
+    EngineInfo,
+    Finish,
+    Sampling,
+    Step,
+    TokenLogprob,
+)
+from inference.script_file import Script, Turn, read_script
+
+CONTEXT_LENGTH = 131_072
+VOCAB_SIZE = 201_088
+TOKENS_PER_STEP = 16  # enough that the engine costs nothing per token, few enough that streams stay smooth
+
+
+class ScriptedEngine:
+    """An `Engine` that answers from a script. All generations share the order of its turns."""
+
+    def __init__(self, script: Script, *, name: str = "scripted", context: int = CONTEXT_LENGTH) -> None:
+        self._turns = tuple(_PreparedTurn(turn) for turn in script.turns)
+        self._in_order = tuple(turn for turn in self._turns if turn.source.when is None)
+        self._conditional = tuple(turn for turn in self._turns if turn.source.when is not None)
+        self._script = script
+        self._served = 0
+        self._closed = asyncio.Event()
+        self.active = 0
+        self._info = EngineInfo(
+            name=name,
+            context_length=context,
+            vocab_size=VOCAB_SIZE,
+            description=f"Replays a script of {len(script.turns)} turn(s).",
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    async def close(self) -> None:
+        self._closed.set()
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        if len(tokens) >= self._info.context_length:
+            raise ContextOverflow(len(tokens), self._info.context_length)
+        self._check_open()
+        room = self._info.context_length - len(tokens)
+        limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        answer, finish = _cut(self._choose(tokens), limit, sampling.stop_token_ids)
+        self.active += 1
+        try:
+            began, sent, count = asyncio.get_running_loop().time(), 0, len(answer)
+            while True:
+                end = await self._due(began, sent, count)
+                part = answer[sent:end]
+                yield Step(part, finish if end == count else None, _logprobs(part, sampling))
+                if end == count:
+                    return
+                sent = end
+                await asyncio.sleep(0)  # the other streams' turn
+                self._check_open()
+        finally:
+            self.active -= 1
+
+    def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
+        if self._conditional:
+            text = _decode(prompt)
+            for turn in self._conditional:
+                if turn.source.when is not None and turn.source.when.search(text):
+                    return turn
+        if not self._in_order:
+            raise EngineFailed(
+                'No "when" of the script matches this prompt, and the script has no turn without "when". '
+                "Add one as the answer to every other prompt."
+            )
+        count = len(self._in_order)
+        at = self._served % count if self._script.loop else min(self._served, count - 1)
+        self._served += 1
+        return self._in_order[at]
+
+    async def _due(self, began: float, sent: int, count: int) -> int:
+        """Where the next step ends; at the script's rate, waits until at least one more token is due."""
+        rate = self._script.tokens_per_second
+        if rate == 0 or count == 0:
+            return min(sent + TOKENS_PER_STEP, count)
+        clock = asyncio.get_running_loop().time
+        await self._wait(began + (sent + 1) / rate - clock())
+        # At least one: the wait may end a clock tick early.
+        due = max(int((clock() - began) * rate), sent + 1)
+        return min(sent + TOKENS_PER_STEP, due, count)
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            try:
+                await asyncio.wait_for(self._closed.wait(), seconds)
+            except TimeoutError:
+                return
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise EngineClosed("The scripted engine was closed.")
+
+
+@dataclass(frozen=True)
+class _PreparedTurn:
+    source: Turn
+
+    @cached_property
+    def tokens(self) -> tuple[int, ...]:
+        """Encoded once, when first played: a script may be long and be loaded only to be checked."""
+        if self.source.tokens is not None:
+            return self.source.tokens
+        return tuple(_encoding().encode(self.source.text, allowed_special="all"))
+
+    @cached_property
+    def distinct(self) -> frozenset[int]:
+        return frozenset(self.tokens)
+
+
+def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
+    script = read_script(Path(path).expanduser(), VOCAB_SIZE)
+    return ScriptedEngine(script, context=min(context or CONTEXT_LENGTH, CONTEXT_LENGTH))
+
+
+def _cut(turn: _PreparedTurn, limit: int, stop_ids: frozenset[int]) -> tuple[tuple[int, ...], Finish]:
+    """What of a turn is generated: up to its first stop id, or to the limit, or all of it."""
+    tokens = turn.tokens
+    if not turn.distinct.isdisjoint(stop_ids):
+        stop = next(at for at, token in enumerate(tokens) if token in stop_ids)
+        if stop < limit:
+            return tokens[: stop + 1], Finish.STOP
+    # Exactly at the limit the model has not said that it is done, as with any engine.
+    if limit <= len(tokens):
+        return tokens[:limit], Finish.LENGTH
+    return tokens, Finish.STOP
+
+
+def _logprobs(tokens: tuple[int, ...], sampling: Sampling) -> tuple[TokenLogprob, ...] | None:
+    if sampling.logprobs is None:
+        return None
+    if sampling.logprobs == 0:
+        return tuple(TokenLogprob(token, 0.0) for token in tokens)
+    return tuple(TokenLogprob(token, 0.0, ((token, 0.0),)) for token in tokens)
+
+
+def _encoding() -> Any:
+    import openai_harmony  # type: ignore[import-untyped, unused-ignore]
+
+    return openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
+
+
+def _decode(tokens: Sequence[int]) -> str:
+    """The prompt as text, special tokens as they are spelt; an id without text becomes U+FFFD."""
+    import openai_harmony
+
+    encoding = _encoding()
+    try:
+        return str(encoding.decode(list(tokens), errors="replace"))
+    except (openai_harmony.HarmonyError, OverflowError):
+        return "".join(_decode_one(encoding, token) for token in tokens)
+
+
+def _decode_one(encoding: Any, token: int) -> str:
+    import openai_harmony
+
+    try:
+        return str(encoding.decode([token], errors="replace"))
+    except (openai_harmony.HarmonyError, OverflowError):
+        return "\N{REPLACEMENT CHARACTER}"
