@@ -25,7 +25,7 @@ from .shapes import DECLARED, LEGAL, SHAPES
 ENCODING = load_encoding()
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)
 SPELT = (
-    "assistant¦final¦analysis¦commentary¦ to=functions.f¦ to=¦to¦=f¦json¦user¦ ¦Hello there, my friend¦東京 🧠¦"
+    "assistant¦final¦analysis¦commentary¦ to=functions.f¦ to=¦to¦=f¦json¦user¦ ¦Hello there, my friend¦"
     'python¦functions.f¦{"a": [1, 2]}¦\n\n¦<|end|>¦I\'m sorry'
 )
 WORDS = [ENCODING.encode(text) for text in SPELT.split("¦")]

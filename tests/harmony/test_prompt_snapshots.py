@@ -1,0 +1,145 @@
+"""Whole prompts as readable text, in snapshots/. After a change that is meant, refresh and read the diff:
+
+UPDATE_SNAPSHOTS=1 python -m pytest tests/harmony/test_prompt_snapshots.py
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import (
+    CallForm,
+    FunctionTool,
+    Renderer,
+    ResponseFormat,
+    ToolNamespace,
+    builtin_namespace,
+)
+
+from .decoding import decode, messages_of
+from .shapes import DECLARED
+
+ENCODING = load_encoding()
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+Prompt = tuple[list[Segment], list[Segment]]
+
+WEATHER = FunctionTool(
+    "get_weather",
+    "The weather at a place.\nNever guess it.",
+    {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "City and country", "examples": ["Oslo, Norway"]},
+            "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14, "default": 1},
+            "at": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}], "title": "Day"},
+            "where": {"$ref": "#/$defs/place"},
+            "tags": {"type": "array", "items": {"enum": ["rain", "wind", 3]}},
+        },
+        "required": ["city"],
+        "$defs": {
+            "place": {
+                "type": "object",
+                "description": "A place",
+                "properties": {"lat": {"type": "number"}, "near": {"$ref": "#/$defs/place"}},
+                "required": ["lat"],
+            }
+        },
+    },
+)
+
+
+def hello(renderer: Renderer) -> Prompt:
+    return [renderer.system(effort="medium", date="2025-06-28")], [renderer.user("What is 2 + 2?")]
+
+
+def functions(renderer: Renderer) -> Prompt:
+    system = renderer.system(effort="high", date="2025-06-28", function_tools=True)
+    return renderer.opening(
+        system,
+        [renderer.developer_message("Answer in Norwegian."), renderer.user("Weather in Oslo?")],
+        instructions="You are a weather service.",
+        tools=[WEATHER, FunctionTool("now")],
+    )
+
+
+def tool_loop(renderer: Renderer) -> Prompt:
+    head, opening = functions(renderer)
+    return head, [
+        *opening,
+        renderer.reasoning("Old reasoning, dropped."),
+        renderer.call("functions.now", "{}"),
+        renderer.tool_result("functions.now", "12:00"),
+        renderer.answer("It is noon."),
+        renderer.developer_message("Be brief."),
+        renderer.user("And the weather?"),
+        renderer.reasoning("I need the weather."),
+        renderer.preamble("Let me look."),
+        renderer.call("functions.get_weather", '{"city": "Oslo, Norway"}'),
+        renderer.tool_result("functions.get_weather", '{"sky": "<|end|> blue"}'),
+    ]
+
+
+def builtin_tools(renderer: Renderer) -> Prompt:
+    tools = [builtin_namespace(ENCODING, "browser"), builtin_namespace(ENCODING, "python")]
+    mcp = ToolNamespace("deepwiki", "Docs of projects.", (FunctionTool("ask", "Asks.", {"type": "object"}),))
+    head, _ = renderer.opening(
+        renderer.system(effort="low", date=None, builtin_tools=tools, identity="You are Bo."),
+        [],
+        instructions=None,
+        namespaces=[mcp],
+        response_formats=[ResponseFormat("answer", {"type": "object"}, "The answer as JSON.")],
+    )
+    return head, [
+        renderer.user("Plot it.", name="ada"),
+        renderer.call("python", "print(1)", channel="analysis", content_type="code"),
+        renderer.tool_result("python", "1", channel="analysis"),
+    ]
+
+
+def sampled_turn(renderer: Renderer) -> Prompt:
+    """A turn as it was sampled, recipient first, then the next request."""
+    head, history = hello(renderer)
+    tokens = ENCODING.encode_special(
+        "<|channel|>analysis<|message|>Dropped: answered below.<|end|>"
+        "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"
+    )
+    answer = ENCODING.encode_special("<|channel|>final<|message|>4, and that is fi")
+    turn = renderer.from_completion(tokens, messages_of(decode(ENCODING, tokens, DECLARED)))
+    cut = renderer.from_completion(answer, messages_of(decode(ENCODING, answer, DECLARED)))
+    result = renderer.tool_result("functions.f", "4")
+    return head, [*history, *turn, result, *cut, renderer.user("Go on.")]
+
+
+CASES: dict[str, tuple[Callable[[Renderer], Prompt], dict[str, Any]]] = {
+    "hello": (hello, {}),
+    "functions": (functions, {}),
+    "tool_loop": (tool_loop, {}),
+    "tool_loop_recipient_first": (tool_loop, {"call_form": CallForm.RECIPIENT_FIRST}),
+    "builtin_tools": (builtin_tools, {}),
+    "sampled_turn": (sampled_turn, {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_prompt_is_as_the_snapshot_has_it(name: str) -> None:
+    build, settings = CASES[name]
+    renderer = Renderer(ENCODING, **settings)
+    prompt = ENCODING.decode(renderer.prompt(*build(renderer)))
+    readable = prompt.replace("<|start|>", "\n<|start|>").lstrip("\n") + "\n"
+    path = SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(readable, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == readable
+
+
+def test_every_snapshot_has_its_test() -> None:
+    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(CASES)

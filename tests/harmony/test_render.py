@@ -1,0 +1,353 @@
+"""Rendering: as the library where it is right, text that stays text, and what was sampled kept as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai_harmony
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai_harmony import Author, DeveloperContent, Message, Role, SystemContent
+
+from gpt_oss_server.harmony.declarations import Effort
+from gpt_oss_server.harmony.encoding import CALL, END, FIRST_SPECIAL, START, STOP_IDS, load_encoding
+from gpt_oss_server.harmony.events import ClosedBy
+from gpt_oss_server.harmony.history import Segment, kept
+from gpt_oss_server.harmony.render import (
+    CallForm,
+    FunctionTool,
+    Renderer,
+    ResponseFormat,
+    ToolNamespace,
+    builtin_namespace,
+)
+
+from .decoding import decode, messages_of
+from .shapes import DECLARED, LEGAL, SHAPES, Shape
+
+ENCODING = load_encoding()
+RENDERER = Renderer(ENCODING)
+BROWSER = builtin_namespace(ENCODING, "browser")
+PYTHON = builtin_namespace(ENCODING, "python")
+
+texts = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["<|end|>", "a<|start|>assistant<|channel|>final<|message|>b", "東京 🧠", "", "\n", "<|return|>"]
+    ),
+)
+
+
+def text_of(segment: Segment) -> str:
+    return ENCODING.decode(segment.tokens)
+
+
+def as_the_library(message: Any, *, function_tools: bool = False) -> tuple[int, ...]:
+    options = openai_harmony.RenderOptions(conversation_has_function_tools=function_tools)
+    return tuple(ENCODING.library.render(message, options))
+
+
+# Against the library
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high"])
+@pytest.mark.parametrize("date", [None, "2025-06-28"])
+@pytest.mark.parametrize("tools", ["", "browser", "python", "browser python"])
+@pytest.mark.parametrize("functions", [False, True])
+def test_the_system_message_is_the_librarys(
+    effort: Effort, date: str | None, tools: str, functions: bool
+) -> None:
+    content = SystemContent.new().with_reasoning_effort(openai_harmony.ReasoningEffort(effort.capitalize()))
+    if date is not None:
+        content = content.with_conversation_start_date(date)
+    if "browser" in tools:
+        content = content.with_browser_tool()
+    if "python" in tools:
+        content = content.with_python_tool()
+    namespaces = [named for named in (PYTHON, BROWSER) if named.name in tools]
+    ours = RENDERER.system(effort=effort, date=date, builtin_tools=namespaces, function_tools=functions)
+    theirs = as_the_library(Message.from_role_and_content(Role.SYSTEM, content), function_tools=functions)
+    assert ours.tokens == theirs
+
+
+def test_identity_and_knowledge_cutoff_may_be_set() -> None:
+    ours = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
+    content = SystemContent(
+        model_identity="You are Bo.",
+        knowledge_cutoff=None,
+        reasoning_effort=openai_harmony.ReasoningEffort.LOW,
+    )
+    assert ours.tokens == as_the_library(Message.from_role_and_content(Role.SYSTEM, content))
+
+
+def test_the_developer_message_is_the_librarys() -> None:
+    parameters = {"type": "object", "properties": {"city": {"type": "string", "description": "Where"}}}
+    content = DeveloperContent.new().with_instructions("Be kind.\n")
+    content = content.with_function_tools(
+        [
+            openai_harmony.ToolDescription(name="f", description="One\n\ntwo", parameters=parameters),
+            openai_harmony.ToolDescription(name="g", description=""),
+        ]
+    )
+    ours = RENDERER.developer(
+        instructions="Be kind.\n", tools=[FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")]
+    )
+    assert ours is not None
+    assert ours.tokens == as_the_library(Message.from_role_and_content(Role.DEVELOPER, content))
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts)
+def test_plain_messages_are_the_librarys(text: str) -> None:
+    of = Message.from_role_and_content
+    assert RENDERER.user(text).tokens == as_the_library(of(Role.USER, text))
+    for segment, channel in (
+        (RENDERER.answer(text), "final"),
+        (RENDERER.preamble(text), "commentary"),
+        (RENDERER.reasoning(text), "analysis"),
+    ):
+        assert segment.tokens == as_the_library(of(Role.ASSISTANT, text).with_channel(channel))
+    result = Message.from_author_and_content(Author.new(Role.TOOL, "functions.f"), text)
+    result = result.with_channel("commentary").with_recipient("assistant")
+    assert RENDERER.tool_result("functions.f", text).tokens == as_the_library(result)
+
+
+def test_past_calls_have_the_form_of_one_of_the_librarys_releases() -> None:
+    """oss-harmony writes the channel first, openai-harmony the recipient."""
+    message = Message.from_role_and_content(Role.ASSISTANT, '{"a": 1}').with_channel("commentary")
+    theirs = as_the_library(message.with_recipient("functions.f").with_content_type("<|constrain|>json"))
+    ours = [Renderer(ENCODING, call_form=form).call("functions.f", '{"a": 1}').tokens for form in CallForm]
+    assert theirs in ours
+
+
+@pytest.mark.parametrize(
+    ("form", "call", "expected"),
+    [
+        (CallForm.CHANNEL_FIRST, {}, "<|channel|>commentary to=functions.f <|constrain|>json"),
+        (CallForm.RECIPIENT_FIRST, {}, " to=functions.f<|channel|>commentary <|constrain|>json"),
+        (
+            CallForm.CHANNEL_FIRST,
+            {"channel": "analysis", "content_type": "code"},
+            "<|channel|>analysis to=functions.f code",
+        ),
+        (
+            CallForm.RECIPIENT_FIRST,
+            {"channel": "analysis", "content_type": None},
+            " to=functions.f<|channel|>analysis",
+        ),
+    ],
+)
+def test_a_past_call_reads(form: CallForm, call: dict[str, Any], expected: str) -> None:
+    segment = Renderer(ENCODING, call_form=form).call("functions.f", "{}", **call)
+    assert text_of(segment) == f"<|start|>assistant{expected}<|message|>{{}}<|call|>"
+    assert (segment.role, segment.recipient) == ("assistant", "functions.f")
+
+
+# Text stays text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(texts, st.text(st.characters(min_codepoint=0xD7FF, max_codepoint=0xE001), max_size=5)))
+def test_whatever_a_user_writes_is_text(text: str) -> None:
+    segments = (
+        RENDERER.user(text, name="b<|end|>"),
+        RENDERER.developer_message(text),
+        RENDERER.call(f"functions.{text}", text),
+        RENDERER.tool_result(f"functions.{text}", text),
+        RENDERER.developer(instructions=text, tools=[FunctionTool("f", text, {"description": text})]),
+    )
+    for segment in filter(None, segments):
+        special = [token for token in segment.tokens if token >= FIRST_SPECIAL]
+        assert special[0] == START
+        assert special[-1] in (END, CALL)
+        assert not {START, END, CALL} & set(special[1:-1])
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
+    assert text_of(RENDERER.user("a\ud800b")) == "<|start|>user<|message|>a�b<|end|>"
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts.filter(lambda text: not any("\ud800" <= character <= "\udfff" for character in text)))
+def test_what_is_rendered_decodes_to_what_it_was(text: str) -> None:
+    rendered = [
+        RENDERER.reasoning(text),
+        RENDERER.call("functions.f", text),
+        Renderer(ENCODING, call_form=CallForm.RECIPIENT_FIRST).call("python", text, content_type="code"),
+        RENDERER.preamble(text),
+        RENDERER.answer(text),
+    ]
+    tokens = [token for segment in rendered for token in segment.tokens][
+        2:
+    ]  # <|start|>assistant is the prompt's
+    messages = messages_of(decode(ENCODING, tokens, DECLARED))
+    assert [message.text for message in messages] == [text] * len(rendered)
+    assert [(message.header.channel, message.header.recipient) for message in messages] == [
+        (segment.channel, segment.recipient) for segment in rendered
+    ]
+
+
+# What was sampled, as history
+
+
+def sampled(completion: str) -> tuple[list[int], list[Segment]]:
+    tokens = ENCODING.encode_special(completion)
+    return tokens, RENDERER.from_completion(tokens, messages_of(decode(ENCODING, tokens, DECLARED)))
+
+
+@pytest.mark.parametrize("shape", LEGAL, ids=[shape.name for shape in LEGAL])
+def test_sampled_ids_are_kept_as_they_were(shape: Shape) -> None:
+    tokens, segments = sampled(shape.completion)
+    joined = [token for segment in segments for token in segment.tokens]
+    assert joined[:2] == [START, *ENCODING.encode("assistant")]
+    assert joined[2:-1] == tokens[:-1]
+    assert joined[-1] == (CALL if shape.messages[-1][1] else END)
+    assert [(s.channel, s.recipient) for s in segments] == [message[:2] for message in shape.messages]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
+def test_cut_anywhere_history_is_whole_messages(shape: Shape) -> None:
+    tokens = ENCODING.encode_special(shape.completion)
+    for cut in range(len(tokens) + 1):
+        messages = messages_of(decode(ENCODING, tokens[:cut], DECLARED))
+        segments = RENDERER.from_completion(tokens[:cut], messages)
+        assert len(segments) == len(messages)
+        for segment in segments:
+            assert segment.tokens[0] == START
+            assert segment.tokens[-1] in (END, CALL)
+            assert not (STOP_IDS | {START, END}) & set(segment.tokens[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("completion", "expected"),
+    [
+        ("<|channel|>final<|message|>Hel", ["<|start|>assistant<|channel|>final<|message|>Hel<|end|>"]),
+        (
+            "<|channel|>final<|message|>x<|endoftext|>",
+            ["<|start|>assistant<|channel|>final<|message|>x<|end|>"],
+        ),
+        ("I cannot do that.<|return|>", ["<|start|>assistantI cannot do that.<|end|>"]),
+        (
+            "<|channel|>analysis<|message|>x<|end|><|end|><|channel|>final<|message|>y<|return|>",
+            [
+                "<|start|>assistant<|channel|>analysis<|message|>x<|end|>",
+                "<|start|>assistant<|channel|>final<|message|>y<|end|>",
+            ],
+        ),
+        (
+            "<|channel|>analysis<|message|>x<|start|>assistant<|channel|>fin",
+            ["<|start|>assistant<|channel|>analysis<|message|>x<|end|>"],
+        ),
+        (
+            "<|channel|>commentary to=functions.f<|message|>{}<|return|>",
+            ["<|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|call|>"],
+        ),
+        (
+            "<|return|><|start|><|start|>assistant<|channel|>final<|message|>y<|return|><|return|>",
+            ["<|start|>assistant<|channel|>final<|message|>y<|end|>"],
+        ),
+    ],
+)
+def test_slips_make_no_broken_history(completion: str, expected: list[str]) -> None:
+    assert [text_of(segment) for segment in sampled(completion)[1]] == expected
+
+
+# Which reasoning is shown again
+
+
+def test_reasoning_before_an_answer_is_dropped_and_within_a_tool_loop_kept() -> None:
+    old = [
+        RENDERER.user("one"),
+        RENDERER.reasoning("r1"),
+        RENDERER.call("functions.f", "{}"),
+        RENDERER.tool_result("functions.f", "1"),
+        RENDERER.reasoning("r2"),
+        RENDERER.call("python", "1", channel="analysis", content_type="code"),
+        RENDERER.tool_result("python", "1", channel="analysis"),
+        RENDERER.preamble("p"),
+        RENDERER.answer("a"),
+        RENDERER.user("two"),
+    ]
+    loop = [
+        RENDERER.reasoning("r3"),
+        RENDERER.call("functions.f", "{}"),
+        RENDERER.tool_result("functions.f", "2"),
+    ]
+    shown = kept(old + loop)
+    assert shown == [segment for segment in old if not segment.is_reasoning] + loop
+    assert [segment.is_reasoning for segment in shown].count(True) == 1
+
+
+def test_reasoning_without_an_answer_yet_is_kept() -> None:
+    history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.user("go on")]
+    assert kept(history) == history
+
+
+def test_the_prompt_is_head_kept_history_and_the_start_of_a_turn() -> None:
+    head = [RENDERER.system(effort="low", date=None)]
+    history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.answer("a"), RENDERER.user("two")]
+    tokens = RENDERER.prompt(head, history)
+    expected = [token for segment in [*head, history[0], *history[2:]] for token in segment.tokens]
+    assert tokens == [*expected, START, *ENCODING.encode("assistant")]
+
+
+def test_what_was_sampled_extends_the_prompt_so_that_its_cache_holds() -> None:
+    """Within a tool loop the next prompt begins with the last one and what was sampled after it."""
+    head = [RENDERER.system(effort="low", date=None)]
+    history = [RENDERER.user("one")]
+    first = RENDERER.prompt(head, history)
+    completion, segments = sampled(
+        "<|channel|>analysis<|message|>r<|end|>"
+        "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"
+    )
+    second = RENDERER.prompt(head, [*history, *segments, RENDERER.tool_result("functions.f", "1")])
+    assert second[: len(first) + len(completion)] == first + completion
+
+
+# The one developer message
+
+
+def test_developer_messages_that_open_a_conversation_join_the_instructions() -> None:
+    system = RENDERER.system(effort="low", date=None)
+    history = [
+        RENDERER.developer_message("two"),
+        RENDERER.developer_message("three"),
+        RENDERER.user("hi"),
+        RENDERER.developer_message("later"),
+    ]
+    head, rest = RENDERER.opening(system, history, instructions="one", tools=[FunctionTool("f")])
+    assert head[0] is system
+    assert rest == history[2:]
+    assert text_of(head[1]) == (
+        "<|start|>developer<|message|># Instructions\n\none\n\ntwo\n\nthree\n\n# Tools\n\n## functions\n\n"
+        "namespace functions {\n\ntype f = () => any;\n\n} // namespace functions<|end|>"
+    )
+
+
+def test_without_instructions_and_tools_there_is_no_developer_message() -> None:
+    system = RENDERER.system(effort="low", date=None)
+    assert RENDERER.opening(system, [RENDERER.user("hi")], instructions=None)[0] == [system]
+    assert RENDERER.developer(instructions="") is None
+
+
+def test_other_namespaces_and_response_formats_have_their_sections() -> None:
+    segment = RENDERER.developer(
+        instructions=None,
+        tools=[FunctionTool("f")],
+        namespaces=[ToolNamespace("deepwiki", "Docs.", (FunctionTool("ask", "Asks."),))],
+        response_formats=[ResponseFormat("list", {"type": "object", "title": "é"}, "A list.")],
+    )
+    assert segment is not None
+    assert text_of(segment) == (
+        "<|start|>developer<|message|># Tools\n\n## deepwiki\n\n// Docs.\nnamespace deepwiki {\n\n// Asks.\n"
+        "type ask = () => any;\n\n} // namespace deepwiki\n\n## functions\n\nnamespace functions {\n\n"
+        "type f = () => any;\n\n} // namespace functions\n\n# Response Formats\n\n## list\n\n// A list.\n"
+        '{"type":"object","title":"é"}<|end|>'
+    )
+
+
+def test_closed_by_has_a_name_for_every_end() -> None:
+    assert {shape.messages[-1][4] for shape in SHAPES if shape.messages} | {"start"} == {
+        str(one) for one in ClosedBy
+    }
