@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from inference.callable_engine import InferNextToken, as_engine
 from starlette.exceptions import HTTPException
 
 from gpt_oss_server import __version__
@@ -24,7 +24,10 @@ from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
+from inference.callable_engine import CallableEngine
 from inference.engine import Engine
+
+InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as the reference has it
 
 
 def create_app(
@@ -36,7 +39,7 @@ def create_app(
     clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """A server for `engine`. It closes the engine when it shuts down."""
-    service = ResponsesService(as_engine(engine), settings, store=store, ids=ids, clock=clock)
+    service = ResponsesService(_as_engine(engine), settings, store=store, ids=ids, clock=clock)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -51,6 +54,11 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Edge)
     return app
+
+
+def _as_engine(given: Engine | InferNextToken) -> Engine:
+    """An engine is known by its `generate`; anything else is a function that continues by one token."""
+    return cast(Engine, given) if hasattr(given, "generate") else CallableEngine(cast(InferNextToken, given))
 
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:

@@ -9,7 +9,7 @@ from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step
 
 
 class ReplayEngine:
-    """Replays `tokens` for every generation, `per_step` at a time; it may break after `fails_after` tokens."""
+    """Replays `tokens` for every generation, `per_step` at a time; may break after `fails_after` tokens."""
 
     def __init__(
         self,

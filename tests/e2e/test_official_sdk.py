@@ -15,7 +15,10 @@ from gpt_oss_server.settings import Settings
 from tests.lints import check_stream
 from tests.serving import scripted, serving
 
-HELLO = "<|channel|>analysis<|message|>A greeting.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
+HELLO = (
+    "<|channel|>analysis<|message|>A greeting.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
+)
 CALL = (
     "<|channel|>analysis<|message|>I need the weather.<|end|>"
     "<|start|>assistant<|channel|>commentary<|message|>Let me look that up.<|end|>"
