@@ -58,7 +58,7 @@ def create_app(
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:
     """An engine is known by its `generate`; anything else is a function that continues by one token."""
-    return cast(Engine, given) if hasattr(given, "generate") else CallableEngine(cast(InferNextToken, given))
+    return cast(Engine, given) if hasattr(given, "generate") else CallableEngine(given)
 
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
