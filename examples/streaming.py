@@ -5,14 +5,16 @@ import os
 from openai import OpenAI
 
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+model = client.models.list().data[0].id  # this helper of the SDK wants a name; `create` does without
 
-with client.responses.stream(input="Hello! Who are you?") as stream:
+with client.responses.stream(model=model, input="Hello! Who are you?") as stream:
     for event in stream:
         if event.type == "response.output_item.added":
             print(f"\n[{event.item.type}] ", end="")
         elif event.type in ("response.reasoning_text.delta", "response.output_text.delta"):
             print(event.delta, end="", flush=True)
-    response = stream.get_final_response()
+        elif event.type in ("response.completed", "response.incomplete", "response.failed"):
+            response = event.response
 
 usage = response.usage
 print(f"\n\n{response.status}: {usage.input_tokens} tokens in, {usage.output_tokens} out,")

@@ -21,6 +21,7 @@ from typing import Any
 
 from gpt_oss_server import console
 from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
 from inference.engine import Engine, Sampling
 
@@ -55,10 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    import inference
-
     prompts = _lengths(args)
-    engine = inference.load(settings.model, device=settings.device, context=settings.context)
+    engine = load_engine(settings)
     longest = max(prompts) + args.output
     if longest > engine.info.context_length:
         raise CommandLineError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server import console
 from gpt_oss_server.chat_terminal import Terminal
+from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
 
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    import inference
     from gpt_oss_server.responses.service import ResponsesService
 
-    engine = inference.load(settings.model, device=settings.device, context=settings.context)
+    engine = load_engine(settings)
     effort = args.effort or settings.default_reasoning_effort
     # One runner, so that every turn has the same event loop; and on Ctrl-C it cancels the turn, not the chat.
     with asyncio.Runner() as runner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
 
 EXAMPLES = """\
@@ -22,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     # Imported here, not above: torch is behind these, and `--help` should not wait for it.
-    import inference
     from gpt_oss_server.http_server import listen, serve_until_stopped, set_up_logging
 
     set_up_logging(settings)
@@ -30,6 +30,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     with listen(settings.host, settings.port) as listener:
         from gpt_oss_server.app import create_app
 
-        engine = inference.load(settings.model, device=settings.device, context=settings.context)
+        engine = load_engine(settings)
         serve_until_stopped(create_app(engine, settings), listener, settings, engine.info)
     return 0

@@ -42,8 +42,8 @@ class Stream(asyncio.Protocol):
             self.deltas += found
         if END in data:
             self.completed = True
-        # Shorter than what is searched for, so nothing is counted twice.
-        self.tail = data[-(len(END) - 1) :]
+        # One byte shorter than what is counted: nothing is missed, and nothing is counted twice.
+        self.tail = data[-(len(DELTA) - 1) :]
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended = time.perf_counter()

@@ -100,27 +100,26 @@ def test_64_streams_are_15_times_as_fast_as_the_reference_server(encoding: Encod
 def test_a_token_of_a_long_answer_costs_what_one_of_a_short_answer_does(
     encoding: Encoding, tmp_path: Path
 ) -> None:
-    lengths = {"short": 500, "long": 50_000}
-    turns = [{"when": name, "tokens": completion(encoding, length)} for name, length in lengths.items()]
-    best: dict[str, float] = {}
+    lengths = (50_000, 500)
+    turns = [{"tokens": completion(encoding, length)} for length in (500, *lengths)]
+    best: dict[int, float] = {}
     slope: list[float] = []
 
     def measure(host: str, port: int) -> None:
-        for _ in range(REPEATS):
-            for name, length in lengths.items():
-                report = load(host, port, 1, {"input": name, "stream": True})
-                check_complete(report, 1, length)
-                per_token = report["seconds"] / length
-                best[name] = min(best.get(name, per_token), per_token)
-                if name == "long":
-                    slope.append(report["tenths"][-1] / report["tenths"][0])
+        # The first turn warmed up; from here they come in order, over and over, so the first comes again.
+        for length in (*lengths, *((500, *lengths) * REPEATS)):
+            report = load(host, port, 1, {"input": "Write.", "stream": True})
+            check_complete(report, 1, length)
+            best[length] = min(best.get(length, 1.0), report["seconds"] / length)
+            if length == max(lengths):
+                slope.append(report["tenths"][-1] / report["tenths"][0])
 
-    served(tmp_path, [*turns, {"tokens": turns[0]["tokens"]}], measure)
-    ratio = best["long"] / best["short"]
+    served(tmp_path, turns, measure)
+    ratio = best[50_000] / best[500]
     within = sorted(slope)[len(slope) // 2]
     print(
-        f"\nOne stream, best of {REPEATS}: {best['short'] * 1e6:.1f} µs a token at 500 tokens,"
-        f" {best['long'] * 1e6:.1f} µs at 50,000: ratio {ratio:.2f};"
+        f"\nOne stream, best of {REPEATS}: {best[500] * 1e6:.1f} µs a token at 500 tokens,"
+        f" {best[50_000] * 1e6:.1f} µs at 50,000: ratio {ratio:.2f};"
         f" last tenth over first tenth of the long one (median): {within:.2f}"
     )
     assert ratio <= 1.2
