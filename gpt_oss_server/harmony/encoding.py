@@ -94,7 +94,6 @@ class Encoding:
         *,
         name: str | None = None,
         channel: str | None = None,
-        recipient: str | None = None,
     ) -> tuple[int, ...]:
         """One message as the library renders it, from <|start|> to its end token. `name` is the author's."""
         message = openai_harmony.Message.from_author_and_content(
@@ -104,7 +103,6 @@ class Encoding:
             without_lone_surrogates(text),
         )
         message.channel = channel
-        message.recipient = recipient
         return tuple(self._library.render(message))
 
     def builtin_namespace(self, name: Literal["browser", "python"]) -> dict[str, Any]:

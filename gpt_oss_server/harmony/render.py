@@ -1,9 +1,9 @@
 """Messages to token ids: everything that a prompt is made of.
 
 In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them.
-Rendering is the library's (`Encoding.render_message`) but for two things: past calls, whose form differs
-between the library's releases, and the texts of system and developer messages, whose schema renderer is
-lossy (schema.py). It must not know of requests, items or engines.
+Rendering is the library's (`Encoding.render_message`) but for two things: past calls and their results,
+whose form differs between the library's releases, and the texts of system and developer messages, where the
+library's schema renderer is lossy (schema.py). It must not know of requests, items or engines.
 """
 
 from __future__ import annotations
@@ -161,9 +161,9 @@ class Renderer:
 
     def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
         """What the tool that was called as `recipient` answered."""
-        tokens = self._encoding.render_message(
-            "tool", text, name=recipient, channel=channel, recipient="assistant"
-        )
+        encode = self._encoding.encode
+        author = encode(recipient) + encode(" to=assistant")
+        tokens = (START, *author, CHANNEL, *encode(channel), MESSAGE, *encode(text), END)
         return Segment("tool", tokens, channel, "assistant")
 
     def from_completion(self, tokens: Sequence[int], messages: Sequence[MessageFinished]) -> list[Segment]:

@@ -247,7 +247,13 @@ def _limits(schema: Any) -> list[str]:
     """What a type cannot say, as notes; those of an array's items are marked."""
     if not isinstance(schema, Mapping):
         return []
-    own = [f"{word}: {compact_json(schema[word])}" for word in _LIMITS if schema.get(word) is not None]
+    sources = [schema, *(one for one in _variants(schema, "anyOf") if isinstance(one, Mapping))]
+    own = [
+        f"{word}: {compact_json(one[word])}"
+        for one in sources
+        for word in _LIMITS
+        if one.get(word) is not None
+    ]
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return own

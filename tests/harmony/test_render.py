@@ -108,9 +108,16 @@ def test_plain_messages_are_the_librarys(text: str) -> None:
         (RENDERER.reasoning(text), "analysis"),
     ):
         assert segment.tokens == as_the_library(of(Role.ASSISTANT, text).with_channel(channel))
-    result = Message.from_author_and_content(Author.new(Role.TOOL, "functions.f"), text)
-    result = result.with_channel("commentary").with_recipient("assistant")
-    assert RENDERER.tool_result("functions.f", text).tokens == as_the_library(result)
+
+
+def test_results_of_tools_have_the_form_of_the_librarys() -> None:
+    """The channel is analysis: on commentary oss-harmony writes the recipient behind it."""
+    result = Message.from_author_and_content(Author.new(Role.TOOL, "python"), "<|end|> 1")
+    result = result.with_channel("analysis").with_recipient("assistant")
+    assert RENDERER.tool_result("python", "<|end|> 1", channel="analysis").tokens == as_the_library(result)
+    assert text_of(RENDERER.tool_result("functions.f", "1")) == (
+        "<|start|>functions.f to=assistant<|channel|>commentary<|message|>1<|end|>"
+    )
 
 
 def test_past_calls_have_the_form_of_one_of_the_librarys_releases() -> None:

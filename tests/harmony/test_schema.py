@@ -140,6 +140,14 @@ BETTER: list[tuple[str, Any, str]] = [
         "{\nn?: number, // default: 3, minimum: 1, maximum: 9\n}",
     ),
     (
+        "bounds of variants",
+        {
+            "type": "object",
+            "properties": {"n": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}},
+        },
+        '{\nn?: string | null, // format: "date"\n}',
+    ),
+    (
         "bounds of items",
         {
             "type": "object",
