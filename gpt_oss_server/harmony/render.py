@@ -53,7 +53,12 @@ class Renderer:
     def __init__(self, encoding: Encoding, *, call_form: CallForm = CallForm.CHANNEL_FIRST) -> None:
         self._encoding = encoding
         self._call_form = call_form
-        self._assistant = (START, *encoding.encode("assistant"))
+        self._cue = (START, *encoding.encode("assistant"))
+
+    @property
+    def cue(self) -> tuple[int, ...]:
+        """`<|start|>assistant`: what a prompt ends with, and what every sampled message begins with."""
+        return self._cue
 
     # The head of a prompt
 
@@ -156,7 +161,7 @@ class Renderer:
             of_type = [*encode(" "), CONSTRAIN, *encode("json")]
         elif content_type is not None:
             of_type = encode(f" {content_type}")
-        tokens = (*self._assistant, *address, *of_type, MESSAGE, *encode(arguments), CALL)
+        tokens = (*self._cue, *address, *of_type, MESSAGE, *encode(arguments), CALL)
         return Segment("assistant", tokens, channel, recipient)
 
     def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
@@ -187,8 +192,10 @@ class Renderer:
 
     def prompt(self, head: Sequence[Segment], history: Sequence[Segment]) -> list[int]:
         """The head, what the model is shown of the history, and the start of its turn."""
-        tokens = [token for segment in (*head, *kept(history)) for token in segment.tokens]
-        tokens.extend(self._assistant)
+        tokens: list[int] = []
+        for segment in (*head, *kept(history)):
+            tokens += segment.tokens
+        tokens += self._cue
         return tokens
 
     def _assistant_message(self, channel: Literal["analysis", "commentary", "final"], text: str) -> Segment:
@@ -204,7 +211,7 @@ class Renderer:
         body = span[:last]
         strays = max((place for place, token in enumerate(body) if token in _ENDS), default=-1)
         begun = max((place for place, token in enumerate(body) if token == START), default=-1)
-        start = () if begun > strays else self._assistant
+        start = () if begun > strays else self._cue
         is_call = message.header.recipient is not None
         ends_call = is_call and message.closed_by in (ClosedBy.CALL, ClosedBy.RETURN)
         return (*start, *body[max(begun, strays + 1) :], CALL if ends_call else END)

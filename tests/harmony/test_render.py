@@ -296,7 +296,8 @@ def test_the_prompt_is_head_kept_history_and_the_start_of_a_turn() -> None:
     history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.answer("a"), RENDERER.user("two")]
     tokens = RENDERER.prompt(head, history)
     expected = [token for segment in [*head, history[0], *history[2:]] for token in segment.tokens]
-    assert tokens == [*expected, START, *ENCODING.encode("assistant")]
+    assert tokens == [*expected, *RENDERER.cue]
+    assert ENCODING.decode(RENDERER.cue) == "<|start|>assistant"
 
 
 def test_what_was_sampled_extends_the_prompt_so_that_its_cache_holds() -> None:
