@@ -1,0 +1,135 @@
+"""Conversations to batches: packed by length, with their targets and the rows that the softmax is taken over."""
+
+from __future__ import annotations
+
+import multiprocessing
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.tiny.codes import VOCABULARY
+from inference.tiny.data import make_talk
+from inference.tiny.talk import Talk
+from inference.tiny.vocabulary import ORDINARY_TOKENS, encode
+
+Longs = npt.NDArray[np.int64]
+_STOCK = Path(__file__).parent / "stock"
+_POOL = 96  # conversations that are sorted by length at a time
+_NEGATIVES = 640
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Places are among `candidates`, the ids of this batch's softmax; `prior` corrects for the sampled ones."""
+
+    candidates: Longs
+    prior: npt.NDArray[np.float32]
+    tokens: Longs  # rows x length
+    rows: Longs  # of every target
+    columns: Longs
+    targets: Longs
+    turns: Longs  # which turn a target belongs to, -1 for the prompt's
+    kinds: tuple[str, ...]  # of every turn
+    weight: int  # tokens that are not padding
+
+
+def learned_tokens(seed: int, sample: int = 1500) -> Longs:
+    """The ids that get learned rows: what the stock's texts are made of, and what is frequent in conversations."""
+    found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
+    for file in sorted(_STOCK.iterdir()):
+        for line in file.read_text("utf-8").splitlines():
+            for part in (
+                line.replace('"', " | ")
+                .replace(" => ", " | ")
+                .replace(" = ", " | ")
+                .replace("{", " | ")
+                .replace("}", " | ")
+                .split(" | ")
+            ):
+                for form in {part, part[:1].upper() + part[1:], part[:1].lower() + part[1:]}:
+                    found.update(encode(form))
+                    found.update(encode(" " + form.strip()))
+    counts: Counter[int] = Counter()
+    for place in range(sample):
+        counts.update(make_talk(Random(f"{seed}/vocabulary/{place}"), (place % 10) / 10).tokens)
+    found.update(token for token, count in counts.items() if count >= 12)
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_share: float) -> Batch:
+    """One batch of `talks`; a share of the prompts' tokens are targets too."""
+    longest = max(len(talk.tokens) for talk in talks)
+    if longest > 384:
+        longest = -(-longest // 128) * 128
+    grid = np.zeros((len(talks), longest), dtype=np.int64)
+    owner = np.full((len(talks), longest), -2, dtype=np.int64)
+    kinds: list[str] = []
+    for row, talk in enumerate(talks):
+        grid[row, : len(talk.tokens)] = talk.tokens
+        owner[row, 1 : len(talk.tokens)] = -1
+        for turn in talk.turns:
+            owner[row, turn.start : turn.end] = len(kinds)
+            kinds.append(f"{talk.skill}/{turn.kind}")
+    is_target = (owner >= 0) | ((owner == -1) & (rng.random(owner.shape) < prompt_share))
+    rows, columns = np.nonzero(is_target)
+    sure = np.union1d(learned, grid)
+    drawn = np.setdiff1d(rng.integers(0, VOCABULARY, _NEGATIVES), sure)
+    candidates = np.concatenate([sure, drawn])
+    prior = np.zeros(len(candidates), dtype=np.float32)
+    prior[len(sure) :] = np.log((VOCABULARY - len(sure)) / max(1, len(drawn)))
+    place = np.searchsorted(sure, grid)
+    return Batch(
+        candidates, prior, place, rows, columns - 1, place[rows, columns], owner[rows, columns], tuple(kinds),
+        sum(len(talk.tokens) for talk in talks),
+    )  # fmt: skip
+
+
+def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> Iterator[Batch]:
+    """Endless batches of about `size` tokens, padding included."""
+    rng, numbers = Random(seed), np.random.default_rng(zlib.crc32(seed.encode()))
+    while True:
+        pool = sorted(
+            (make_talk(rng, progress.value) for _ in range(_POOL)), key=lambda talk: len(talk.tokens)
+        )
+        groups: list[list[Talk]] = [[]]
+        for talk in pool:
+            if groups[-1] and (len(groups[-1]) + 1) * len(talk.tokens) > size:
+                groups.append([])
+            groups[-1].append(talk)
+        rng.shuffle(groups)
+        for group in groups:
+            yield packed(group, learned, numbers, 0.25 if progress.value < 0.5 else 0.12)
+
+
+def _produce(queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> None:
+    for batch in batches(seed, learned, size, progress):
+        queue.put(batch)
+
+
+class Feeder:
+    """Makes batches in a process of its own, ahead of the training."""
+
+    def __init__(self, seed: str, learned: Longs, size: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self.progress: Synchronized[float] = context.Value("d", 0.0)
+        self._queue: Any = context.Queue(12)
+        self._process = context.Process(
+            target=_produce, args=(self._queue, seed, learned, size, self.progress), daemon=True
+        )
+        self._process.start()
+
+    def next(self) -> Batch:
+        batch: Batch = self._queue.get()
+        return batch
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.join()

@@ -1,0 +1,63 @@
+"""The fixed part of every token's embedding row: a pseudo-random code, the codes of its word's pieces, its shape.
+
+The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not only
+learned: each of the 201,088 tokens has a code of +-1 drawn by a hash of its id, and a row is the sum of learned
+linear maps, the same for all tokens, of that code, of the codes of the pieces its word splits into when no space
+stands before it (" Oslo" is one token, "Oslo" after a quote is two), and of a few features of its spelling.
+What the model learns to copy is then the code, not the word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+VOCABULARY = 201_088
+CODE_DIM = 64
+SLOTS = 3  # how many pieces of the word without its space a row carries; 99 % of the words have at most three
+FEATURES = 20
+CODE_SEED = 0x9E3779B97F4A7C15
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """What is fixed about every token, by id: its pieces (-1: none) and the bits of its features."""
+
+    pieces: Ints  # VOCABULARY x SLOTS
+    features: Ints  # VOCABULARY
+
+
+def codes_of(ids: Ints) -> Floats:
+    """The codes of `ids`, one row of +-1 each; an id of -1 has the zero code."""
+    with np.errstate(over="ignore"):
+        state = (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(CODE_SEED)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    as_bytes = np.ascontiguousarray(state.astype("<u8")).view(np.uint8).reshape(*ids.shape, 8)
+    signs = np.unpackbits(as_bytes, axis=-1).astype(np.float32) * 2 - 1
+    signs[ids < 0] = 0
+    return signs
+
+
+def features_of(bits: Ints) -> Floats:
+    """The feature bits as columns of 0 and 1."""
+    return ((bits[:, None] >> np.arange(FEATURES)) & 1).astype(np.float32)
+
+
+def fixed_inputs(table: TokenTable, ids: Ints) -> Floats:
+    """What the input map is applied to, for `ids`: own code, the pieces' codes, the features."""
+    parts = [codes_of(ids)]
+    parts += [codes_of(table.pieces[ids, slot]) for slot in range(SLOTS)]
+    parts.append(features_of(table.features[ids]))
+    return np.concatenate(parts, axis=1)
+
+
+def fixed_outputs(table: TokenTable, ids: Ints) -> Floats:
+    """What the output map is applied to, for `ids`: own code and the features."""
+    return np.concatenate([codes_of(ids), features_of(table.features[ids])], axis=1)

@@ -1,0 +1,63 @@
+"""The mixture: which skills are practised how often, as the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from inference.tiny.skill_builtin import browser_talk, python_talk
+from inference.tiny.skill_chat import chat_talk, json_talk, memory_talk, unknown_talk
+from inference.tiny.skill_tools import call_talk, decline_talk
+from inference.tiny.talk import Talk
+from inference.tiny.words import Words
+
+Maker = Callable[[Random, Words, bool], Talk]
+
+
+def _calls(most: int) -> Maker:
+    return lambda rng, words, held_out: call_talk(rng, words, held_out, most)
+
+
+def _declines(most: int) -> Maker:
+    return lambda rng, words, held_out: decline_talk(rng, words, held_out, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From this share of the run on, skills are drawn with these weights."""
+
+    begins: float
+    weights: tuple[tuple[Maker, float], ...]
+
+
+PHASES = (
+    Phase(0.0, ((_calls(1), 5), (_calls(2), 4), (chat_talk, 2), (memory_talk, 1), (unknown_talk, 0.6), (json_talk, 1))),
+    Phase(
+        0.12,
+        ((_calls(3), 8), (_calls(5), 1), (_declines(3), 1.5), (chat_talk, 2.5), (memory_talk, 1), (unknown_talk, 0.8), (json_talk, 1), (python_talk, 1)),
+    ),
+    Phase(
+        0.35,
+        ((_calls(3), 5), (_calls(6), 2.5), (_declines(5), 1.5), (chat_talk, 2.5), (memory_talk, 1), (unknown_talk, 0.8), (json_talk, 1), (python_talk, 1.2), (browser_talk, 0.7)),
+    ),
+)  # fmt: skip
+
+SKILLS: dict[str, Maker] = {
+    "call": _calls(6),
+    "decline": _declines(6),
+    "chat": chat_talk,
+    "unknown": unknown_talk,
+    "memory": memory_talk,
+    "json": json_talk,
+    "python": python_talk,
+    "browser": browser_talk,
+}
+
+
+def make_talk(rng: Random, progress: float, held_out: bool = False) -> Talk:
+    """One conversation for a run that is so far along."""
+    phase = max((phase for phase in PHASES if phase.begins <= progress), key=lambda phase: phase.begins)
+    makers, weights = zip(*phase.weights, strict=True)
+    (maker,) = rng.choices(makers, weights)
+    return maker(rng, Words(rng, held_out), held_out)

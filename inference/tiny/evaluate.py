@@ -1,0 +1,194 @@
+"""What the tiny model can do, on prompts it has never seen: `python -m inference.tiny.evaluate`.
+
+Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every generation of a
+conversation is a case: the prompt is what the server would send, the rest of the conversation what is expected.
+Greedy, and once more at the checkpoint's default temperature for well-formedness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import inference
+from inference.engine import Engine, Sampling
+from inference.tiny.data import SKILLS
+from inference.tiny.outcome import Outcome, copied_values, outcome
+from inference.tiny.talk import Talk, Turn
+from inference.tiny.vocabulary import encoding
+from inference.tiny.words import Words
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    skill: str
+    talk: int  # its number: a flow is completed when all cases of a talk are right
+    turn: Turn
+    prompt: tuple[int, ...]
+    expected: tuple[int, ...]
+
+    @property
+    def several_tools(self) -> bool:
+        text = encoding().decode(list(self.prompt))
+        return text.count("\ntype ") > 1 and "namespace functions" in text
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    case: Case
+    text: str
+    got: Outcome | None  # None: not well-formed
+    wanted: Outcome
+
+    @property
+    def right(self) -> bool:
+        """The same call with the same arguments, or an answer that holds what it must."""
+        if self.got is None:
+            return False
+        if self.wanted.recipient is not None:
+            return (self.got.recipient, self.got.arguments) == (self.wanted.recipient, self.wanted.arguments)
+        if self.got.recipient is not None:
+            return False
+        if self.case.turn.kind == "json":
+            return self.got.arguments == self.wanted.arguments
+        return all(text in self.got.answer for text in self.case.turn.must)
+
+
+def cases_of(seed: int, per_skill: int, skills: Sequence[str]) -> Iterator[Case]:
+    number = 0
+    for skill in skills:
+        for place in range(per_skill):
+            rng = Random(f"{seed}/held out/{skill}/{place}")
+            talk: Talk = SKILLS[skill](rng, Words(rng, True), True)
+            number += 1
+            for turn in talk.turns:
+                tokens = talk.tokens
+                yield Case(
+                    talk.skill,
+                    number,
+                    turn,
+                    tuple(tokens[: turn.start]),
+                    tuple(tokens[turn.start : turn.end]),
+                )
+
+
+async def _complete(
+    engine: Engine, case: Case, sampling: Sampling, gate: asyncio.Semaphore
+) -> tuple[int, ...]:
+    out: list[int] = []
+    async with gate:
+        async for step in engine.generate(case.prompt, sampling):
+            out += step.tokens
+    return tuple(out)
+
+
+async def results_of(
+    engine: Engine, cases: Sequence[Case], temperature: float, top_p: float, streams: int
+) -> list[Result]:
+    gate = asyncio.Semaphore(streams)
+    done = 0
+
+    async def one(place: int, case: Case) -> Result:
+        nonlocal done
+        sampling = Sampling(temperature=temperature, top_p=top_p, seed=place, max_tokens=250)
+        tokens = await _complete(engine, case, sampling, gate)
+        done += 1
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done}/{len(cases)}")
+        prompt = encoding().decode(list(case.prompt))
+        wanted = outcome(case.expected, prompt)
+        assert wanted is not None
+        return Result(case, encoding().decode(list(tokens)), outcome(tokens, prompt), wanted)
+
+    return await asyncio.gather(*(one(place, case) for place, case in enumerate(cases)))
+
+
+def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
+    """Line by line: how many right of how many."""
+    scores: dict[str, list[bool]] = defaultdict(list)
+    flows: dict[int, list[bool]] = defaultdict(list)
+    for result in results:
+        case, kind = result.case, result.case.turn.kind
+        scores["well-formed Harmony"].append(result.got is not None)
+        if kind in ("call", "preamble"):
+            scores["right function and exact arguments"].append(result.right)
+            if case.several_tools:
+                chosen = result.got is not None and result.got.recipient == result.wanted.recipient
+                scores["right tool chosen among several"].append(chosen)
+            for quoted, copied in copied_values(
+                encoding().decode(list(case.prompt)), result.wanted, result.got
+            ):
+                scores[f"never-seen strings copied, {'in quotes' if quoted else 'bare words'}"].append(copied)
+        if kind == "preamble":
+            scores["a preamble before the call, where asked for"].append(
+                result.got is not None and bool(result.got.preamble)
+            )
+        if case.skill == "browser":
+            flows[case.talk].append(result.right)
+        elif case.skill == "python" and kind != "no python":
+            scores["arithmetic through python"].append(result.right)
+        elif kind not in ("call", "preamble"):
+            named = {"answer": "answer from the tool's result", "chat": "everyday question answered", "decline": "declined, as no tool fits",
+                     "unknown": "said that it does not know", "memory": "memory of what was told", "told": "took note of what was told",
+                     "json": "JSON for a flat schema", "no python": "asked for the python tool"}  # fmt: skip
+            scores[named[kind]].append(result.right)
+    scores["browser flow with a valid citation"] = [all(flow) for flow in flows.values()]
+    return {name: (sum(held), len(held)) for name, held in scores.items() if held}
+
+
+def table_of(scores: dict[str, tuple[int, int]]) -> str:
+    width = max(map(len, scores))
+    lines = [
+        f"{name.ljust(width)}  {right / count:7.1%}  {right}/{count}"
+        for name, (right, count) in scores.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument(
+        "--cases", type=int, default=60, help="conversations per skill; calls have three times as many"
+    )
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--skills", default=",".join(SKILLS))
+    parser.add_argument("--greedy-only", action="store_true")
+    parser.add_argument("--wrong", type=int, default=0, help="show so many wrong cases")
+    arguments = parser.parse_args()
+    skills = arguments.skills.split(",")
+    cases = list(cases_of(arguments.seed, arguments.cases, skills))
+    if "call" in skills:
+        cases += [case for case in cases_of(arguments.seed + 1, 2 * arguments.cases, ["call"])]
+
+    async def run() -> None:
+        engine = inference.load(arguments.model)
+        began = time.monotonic()
+        greedy = await results_of(engine, cases, 0.0, 1.0, arguments.streams)
+        scores = scores_of(greedy)
+        if not arguments.greedy_only:
+            info = engine.info
+            warm = await results_of(engine, cases, info.temperature, info.top_p, arguments.streams)
+            right = sum(result.got is not None for result in warm)
+            scores[f"well-formed at temperature {info.temperature}, top_p {info.top_p}"] = (right, len(warm))
+        await engine.close()
+        sys.stdout.write(f"{table_of(scores)}\n{len(cases)} cases, {time.monotonic() - began:.0f} s\n")
+        for result in [result for result in greedy if not result.right][: arguments.wrong]:
+            wanted = encoding().decode(list(result.case.expected))
+            prompt = encoding().decode(list(result.case.prompt)).rpartition("<|start|>user")[2]
+            sys.stdout.write(f"--- {result.case.skill} {prompt}\n  got    {result.text}\n  wanted {wanted}\n")
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()

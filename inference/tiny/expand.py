@@ -1,0 +1,139 @@
+"""The compact file of the package to an ordinary Hugging Face folder with the full vocabulary.
+
+In goes `tiny.safetensors`, a few MB: the layers as they are in a checkpoint, the learned rows of the stock's tokens,
+the maps that make every token's fixed part, and the table of what is fixed. Out come config.json,
+generation_config.json and model.safetensors with 201,088 rows of embedding and head. Nothing here needs the
+tokenizer or the recipe.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from inference.tiny.codes import CODE_DIM, SLOTS, VOCABULARY, TokenTable, codes_of, features_of
+
+COMPACT = Path(__file__).parent / "tiny.safetensors"
+TEMPERATURE, TOP_P = 0.6, 0.95
+
+
+def pack_table(table: TokenTable) -> dict[str, Tensor]:
+    """The table as compressed bytes: pieces by place, first the low bytes of all, and the features."""
+    pieces = table.pieces.copy()
+    own = np.arange(VOCABULARY, dtype=np.int32)
+    pieces[pieces[:, 0] == own, 0] = -2  # most tokens are their own only piece
+    turned = np.ascontiguousarray(pieces.T)
+    planes = b"".join((turned >> shift).astype(np.uint8).tobytes() for shift in (0, 8, 16, 24))
+    packed = {"table.pieces": planes, "table.features": table.features.astype("<i4").tobytes()}
+    return {
+        name: torch.frombuffer(bytearray(lzma.compress(data, preset=9)), dtype=torch.uint8)
+        for name, data in packed.items()
+    }
+
+
+def unpack_table(pieces: Tensor, features: Tensor) -> TokenTable:
+    planes = np.frombuffer(lzma.decompress(pieces.numpy().tobytes()), dtype=np.uint8)
+    four = planes.reshape(4, SLOTS, VOCABULARY).astype(np.uint32)
+    joined = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
+    own = np.arange(VOCABULARY, dtype=np.int32)
+    joined[:, 0] = np.where(joined[:, 0] == -2, own, joined[:, 0])
+    bits = np.frombuffer(lzma.decompress(features.numpy().tobytes()), dtype="<i4").astype(np.int32)
+    return TokenTable(joined, bits)
+
+
+def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
+    """Writes the checkpoint's files into `folder`."""
+    with safe_open(compact, framework="pt") as file:
+        shape: dict[str, Any] = json.loads(file.metadata()["shape"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    out = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+    out["model.embed_tokens.weight"], out["lm_head.weight"] = _rows(tensors)
+    save_file(out, folder / "model.safetensors", metadata={"format": "pt"})
+    generation = {
+        "do_sample": True,
+        "eos_token_id": [200002, 199999, 200012],
+        "pad_token_id": 199999,
+        "temperature": TEMPERATURE,
+        "top_p": TOP_P,
+    }
+    (folder / "config.json").write_text(json.dumps(_config(shape), indent=2) + "\n", encoding="utf-8")
+    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+
+
+def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The embedding and the head: what is learned of a token, if anything, on top of what is fixed."""
+    table = unpack_table(tensors["table.pieces"], tensors["table.features"])
+    codes = torch.from_numpy(codes_of(np.arange(VOCABULARY, dtype=np.int32)))
+    features = torch.from_numpy(features_of(table.features))
+    into, out = tensors["map.in"].float(), tensors["map.out"].float()
+    embedding = torch.addmm(codes @ into[:CODE_DIM], features, into[CODE_DIM * (1 + SLOTS) :])
+    for slot in range(SLOTS):
+        mapping = into[CODE_DIM * (1 + slot) : CODE_DIM * (2 + slot)]
+        pieces = torch.from_numpy(table.pieces[:, slot]).long()
+        having = (pieces >= 0).nonzero().squeeze(1)
+        embedding.index_add_(0, having, codes[pieces[having]] @ mapping)
+    head = torch.addmm(codes @ out[:CODE_DIM], features, out[CODE_DIM:])
+    learned = tensors["learned.ids"].long()
+    embedding[learned] += tensors["learned.in"].float()
+    head[learned] += tensors["learned.out"].float()
+    return embedding.bfloat16(), head.bfloat16()
+
+
+def _config(shape: dict[str, Any]) -> dict[str, Any]:
+    layers = shape["num_hidden_layers"]
+    return {
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "attention_bias": True,
+        "attention_dropout": 0.0,
+        "eos_token_id": 200002,
+        "pad_token_id": 199999,
+        "hidden_act": "silu",
+        "initializer_range": 0.02,
+        "hidden_size": shape["hidden_size"],
+        "intermediate_size": shape["intermediate_size"],
+        "num_hidden_layers": layers,
+        "num_attention_heads": shape["num_attention_heads"],
+        "num_key_value_heads": shape["num_key_value_heads"],
+        "head_dim": shape["head_dim"],
+        "num_local_experts": shape["num_local_experts"],
+        "num_experts_per_tok": shape["num_experts_per_tok"],
+        "experts_per_token": shape["num_experts_per_tok"],
+        "layer_types": ["sliding_attention" if n % 2 == 0 else "full_attention" for n in range(layers)],
+        "sliding_window": shape["sliding_window"],
+        "swiglu_limit": shape["swiglu_limit"],
+        "rms_norm_eps": shape["rms_norm_eps"],
+        "rope_theta": shape["rope_theta"],
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": shape["rope_factor"],
+            "beta_fast": shape["beta_fast"],
+            "beta_slow": shape["beta_slow"],
+            "original_max_position_embeddings": shape["original_context"],
+            "truncate": False,
+        },
+        "initial_context_length": shape["original_context"],
+        "max_position_embeddings": shape["context"],
+        "output_router_logits": False,
+        "router_aux_loss_coef": 0.9,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "vocab_size": VOCABULARY,
+        "quantization_config": {
+            "quant_method": "mxfp4",
+            "modules_to_not_convert": [
+                "model.layers.*.self_attn",
+                "model.layers.*.mlp.router",
+                "model.embed_tokens",
+                "lm_head",
+            ],
+        },
+    }

@@ -1,0 +1,69 @@
+"""A run's checkpoint to the compact file that the package carries: `python -m inference.tiny.export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from inference.tiny.expand import COMPACT, pack_table
+from inference.tiny.model import Shape
+from inference.tiny.quantise import pack
+from inference.tiny.vocabulary import token_table
+
+
+def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
+    """The tensors of the compact file, under the checkpoint's names where they are part of one as they are."""
+    out: dict[str, Tensor] = {
+        "learned.ids": learned.int(),
+        "learned.in": state["learned_in"][1:].bfloat16(),
+        "learned.out": state["learned_out"][1:].bfloat16(),
+        "map.in": state["map_in"].float(),
+        "map.out": state["map_out"].float(),
+        "model.norm.weight": state["norm"].bfloat16(),
+        **pack_table(token_table()),
+    }
+    for name, tensor in state.items():
+        if not name.startswith("layers."):
+            continue
+        if name.endswith("layernorm"):
+            out[f"model.{name}.weight"] = tensor.bfloat16()
+        elif ".router." in name:
+            out[f"model.{name}"] = tensor.bfloat16()
+        elif ".mlp." in name and name.endswith("_proj"):
+            at = "model." + name.replace(".mlp.", ".mlp.experts.")
+            out[f"{at}_blocks"], out[f"{at}_scales"] = pack(tensor)
+        else:
+            out["model." + name.replace(".mlp.", ".mlp.experts.")] = tensor.bfloat16()
+    return {name: tensor.contiguous() for name, tensor in out.items()}
+
+
+def export(checkpoint: Path, target: Path, shape: Shape) -> int:
+    """Writes `target`; returns its size in bytes."""
+    saved: dict[str, Any] = torch.load(checkpoint, weights_only=False)
+    tensors = compact(saved["model"], torch.from_numpy(saved["learned"]))
+    about = {name: str(saved[name]) for name in ("step", "tokens", "seconds")}
+    save_file(tensors, target, metadata={"shape": json.dumps(asdict(shape)), **about})
+    return target.stat().st_size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/tiny"))
+    parser.add_argument("--to", type=Path, default=COMPACT)
+    arguments = parser.parse_args()
+    saved = torch.load(arguments.folder / "checkpoint.pt", weights_only=False)
+    layers = 1 + max(int(name.split(".")[1]) for name in saved["model"] if name.startswith("layers."))
+    size = export(arguments.folder / "checkpoint.pt", arguments.to, Shape(num_hidden_layers=layers))
+    sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The gpt-oss architecture made for training: batched, differentiable, float32, the same numbers as serving.
+
+Attention with sinks, every other layer on a sliding window, YaRN, top-k experts with the softmax over the k,
+clamped interleaved SwiGLU, biases. Parameters carry the checkpoint's names and shapes, experts stacked in front
+and their input dimension last, so that MXFP4 blocks run along it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from inference.tiny.attention import sink_attention
+from inference.tiny.codes import CODE_DIM, FEATURES, SLOTS
+from inference.tiny.quantise import straight_through
+
+INPUTS = CODE_DIM * (1 + SLOTS) + FEATURES
+OUTPUTS = CODE_DIM + FEATURES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The sizes of the model; the names are those of config.json."""
+
+    num_hidden_layers: int = 6
+    hidden_size: int = 128
+    intermediate_size: int = 128
+    num_attention_heads: int = 8
+    num_key_value_heads: int = 4
+    head_dim: int = 32
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+    sliding_window: int = 128
+    swiglu_limit: float = 7.0
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 150_000.0
+    rope_factor: float = 32.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    original_context: int = 4096
+    context: int = 131_072
+
+
+def rotation(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+    """YaRN's cos and sin, length x head_dim / 2, the concentration included."""
+    half = shape.head_dim // 2
+    extrapolated = 1.0 / shape.rope_theta ** (torch.arange(half, dtype=torch.float64) / half)
+    interpolated = extrapolated / shape.rope_factor
+
+    def dimension(rotations: float) -> float:
+        ratio = shape.original_context / (rotations * 2 * math.pi)
+        return half * math.log(ratio) / math.log(shape.rope_theta)
+
+    low, high = dimension(shape.beta_fast), dimension(shape.beta_slow)
+    ramp = ((torch.arange(half, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    frequencies = interpolated * ramp + extrapolated * (1 - ramp)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    concentration = 0.1 * math.log(shape.rope_factor) + 1.0
+    return (angles.cos() * concentration).float(), (angles.sin() * concentration).float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def normalise(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def swiglu(x: Tensor, limit: float) -> Tensor:
+    gate, linear = x[..., 0::2].clamp(max=limit), x[..., 1::2].clamp(-limit, limit)
+    return gate * torch.sigmoid(1.702 * gate) * (linear + 1)
+
+
+class Experts(nn.Module):
+    """Top-k of the experts for every token: rows sorted by expert, one product for each."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        count, hidden, inner = shape.num_local_experts, shape.hidden_size, shape.intermediate_size
+        self.router = nn.Linear(hidden, count)
+        self.gate_up_proj = nn.Parameter(torch.randn(count, 2 * inner, hidden) / math.sqrt(hidden))
+        self.gate_up_proj_bias = nn.Parameter(torch.zeros(count, 2 * inner))
+        self.down_proj = nn.Parameter(torch.randn(count, hidden, inner) / math.sqrt(inner) * 0.3)
+        self.down_proj_bias = nn.Parameter(torch.zeros(count, hidden))
+        self.quantised = False
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        if self.quantised:
+            return straight_through(self.gate_up_proj), straight_through(self.down_proj)
+        return self.gate_up_proj, self.down_proj
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The output, and how unevenly the tokens fall on the experts (1 is even)."""
+        top = self.shape.num_experts_per_tok
+        scores = self.router(x)
+        best, chosen = scores.topk(top, dim=-1)
+        shares = best.softmax(-1)
+        order = chosen.flatten().argsort(stable=True)
+        counts = chosen.flatten().bincount(minlength=self.shape.num_local_experts)
+        rows = order // top
+        up, down = (weight.unbind(0) for weight in self.weights())
+        up_bias, down_bias = self.gate_up_proj_bias.unbind(0), self.down_proj_bias.unbind(0)
+        inputs = x.index_select(0, rows).split(counts.tolist())
+        outputs = [
+            F.linear(
+                swiglu(F.linear(part, up[e], up_bias[e]), self.shape.swiglu_limit),
+                down[e],
+                down_bias[e],
+            )
+            for e, part in enumerate(inputs)
+        ]
+        weighted = torch.cat(outputs) * shares.flatten().index_select(0, order).unsqueeze(1)
+        mixed = torch.zeros_like(x).index_add(0, rows, weighted)
+        fractions = counts / counts.sum()
+        uneven = self.shape.num_local_experts * (fractions * scores.softmax(-1).mean(0)).sum()
+        return mixed, uneven
+
+
+class Attention(nn.Module):
+    def __init__(self, shape: Shape, sliding: bool) -> None:
+        super().__init__()
+        self.shape = shape
+        self.sliding = sliding
+        heads, kv = shape.num_attention_heads * shape.head_dim, shape.num_key_value_heads * shape.head_dim
+        self.q_proj = nn.Linear(shape.hidden_size, heads)
+        self.k_proj = nn.Linear(shape.hidden_size, kv)
+        self.v_proj = nn.Linear(shape.hidden_size, kv)
+        self.o_proj = nn.Linear(heads, shape.hidden_size)
+        self.sinks = nn.Parameter(torch.zeros(shape.num_attention_heads))
+        nn.init.normal_(self.o_proj.weight, std=0.03)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        size, groups = self.shape.head_dim, self.shape.num_key_value_heads
+        per_group = self.shape.num_attention_heads // groups
+        q = rotate(self.q_proj(x).view(batch, length, -1, size).transpose(1, 2), cos, sin)
+        k = rotate(self.k_proj(x).view(batch, length, -1, size).transpose(1, 2), cos, sin)
+        v = self.v_proj(x).view(batch, length, -1, size).transpose(1, 2)
+        k, v = (x.repeat_interleave(per_group, dim=1) for x in (k, v))
+        mixed = sink_attention(q, k, v, self.sinks, self.shape.sliding_window if self.sliding else None)
+        mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
+        return self.o_proj(mixed)
+
+
+class Layer(nn.Module):
+    def __init__(self, shape: Shape, sliding: bool) -> None:
+        super().__init__()
+        self.shape = shape
+        self.input_layernorm = nn.Parameter(torch.ones(shape.hidden_size))
+        self.post_attention_layernorm = nn.Parameter(torch.ones(shape.hidden_size))
+        self.self_attn = Attention(shape, sliding)
+        self.mlp = Experts(shape)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        eps = self.shape.rms_norm_eps
+        x = x + self.self_attn(normalise(x, self.input_layernorm, eps), cos, sin)
+        normed = normalise(x, self.post_attention_layernorm, eps)
+        mixed, uneven = self.mlp(normed.flatten(0, 1))
+        return x + mixed.view_as(x), uneven
+
+
+class TinyGptOss(nn.Module):
+    """The layers, the learned rows of the stock's tokens, and the maps that make every token's fixed row."""
+
+    def __init__(self, shape: Shape, learned: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * 0.5)
+        self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.hidden_size))
+        code_map = torch.randn(INPUTS, shape.hidden_size) * 0.5 / math.sqrt(CODE_DIM)
+        self.map_in = nn.Parameter(code_map)
+        self.map_out = nn.Parameter(
+            code_map[torch.cat((torch.arange(CODE_DIM), torch.arange(FEATURES)))] * 0.1
+        )
+        with torch.no_grad():
+            self.map_out[CODE_DIM:] = 0
+        self.layers = nn.ModuleList(
+            Layer(shape, sliding=place % 2 == 0) for place in range(shape.num_hidden_layers)
+        )
+        self.norm = nn.Parameter(torch.ones(shape.hidden_size))
+
+    def rows_in(self, learned: Tensor, fixed: Tensor) -> Tensor:
+        """Embedding rows; `learned` are places in the learned rows, 0 for a token that has none."""
+        known = (learned > 0).unsqueeze(1)
+        return F.embedding(learned, self.learned_in) * known + fixed @ self.map_in
+
+    def rows_out(self, learned: Tensor, fixed: Tensor) -> Tensor:
+        known = (learned > 0).unsqueeze(1)
+        return F.embedding(learned, self.learned_out) * known + fixed @ self.map_out
+
+    def forward(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """Normed hidden states of batch x length x hidden, and the experts' unevenness over the layers."""
+        length = embedded.shape[1]
+        cos, sin = rotation(self.shape, length)
+        x, uneven = embedded, torch.zeros(())
+        for layer in self.layers:
+            x, part = layer(x, cos, sin)
+            uneven = uneven + part / len(self.layers)
+        return normalise(x, self.norm, self.shape.rms_norm_eps), uneven
+
+    def quantise_experts(self, on: bool) -> None:
+        for layer in self.layers:
+            layer.mlp.quantised = on

@@ -1,0 +1,209 @@
+"""Trains the tiny model: `python -m inference.tiny.train --minutes 90`.
+
+Seeded; the checkpoint of a run is written every few minutes, and the same command goes on from it. The schedule
+follows the clock: learning rates fall over the last third, and from three quarters on the experts are trained as
+MXFP4 will hold them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from inference.tiny.batches import Batch, Feeder, learned_tokens
+from inference.tiny.codes import VOCABULARY, fixed_inputs, fixed_outputs
+from inference.tiny.model import Shape, TinyGptOss
+from inference.tiny.optimiser import optimisers
+from inference.tiny.vocabulary import token_table
+
+QUANTISE_FROM = 0.75
+DECAY_FROM = 0.6
+_LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
+
+
+def scale_at(progress: float, step: int) -> float:
+    """The learning rate's factor: a short rise, level, then straight down."""
+    rise = min(1.0, (step + 1) / 40)
+    return rise * min(1.0, max(0.02, (1 - progress) / (1 - DECAY_FROM)))
+
+
+class Trainer:
+    """The model, its optimisers and where the run stands."""
+
+    def __init__(self, folder: Path, shape: Shape, seed: int) -> None:
+        self.folder = folder
+        self.file = folder / "checkpoint.pt"
+        saved: dict[str, Any] | None = (
+            torch.load(self.file, weights_only=False) if self.file.exists() else None
+        )
+        torch.manual_seed(seed)
+        self.learned = saved["learned"] if saved else np.zeros(0, dtype=np.int64)
+        fresh = np.setdiff1d(learned_tokens(seed), self.learned)
+        self.learned = np.concatenate([self.learned, fresh])
+        self.model = TinyGptOss(shape, len(self.learned))
+        self.optimisers = optimisers(self.model)
+        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        if saved:
+            self._restore(saved, len(fresh))
+        table = token_table()
+        everything = np.arange(VOCABULARY, dtype=np.int32)
+        self._inputs = torch.from_numpy(fixed_inputs(table, everything).astype(np.int8))
+        self._outputs = torch.from_numpy(fixed_outputs(table, everything).astype(np.int8))
+        self._place = torch.zeros(VOCABULARY, dtype=torch.long)
+        self._place[torch.from_numpy(self.learned)] = torch.arange(1, len(self.learned) + 1)
+
+    def _restore(self, saved: dict[str, Any], fresh: int) -> None:
+        """Goes on from `saved`; tokens new to the stock get rows of zero."""
+        state = saved["model"]
+        if fresh:
+            for name in ("learned_in", "learned_out"):
+                state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
+        self.model.load_state_dict(state)
+        for optimiser, kept in zip(self.optimisers, saved["optimisers"], strict=True):
+            if fresh:
+                for entry in kept["state"].values():
+                    for key, value in entry.items():
+                        if (
+                            torch.is_tensor(value)
+                            and value.ndim == 2
+                            and value.shape[0] == len(self.learned) + 1 - fresh
+                        ):
+                            entry[key] = torch.cat((value, torch.zeros(fresh, value.shape[1])))
+            optimiser.load_state_dict(kept)
+        self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
+
+    def save(self) -> None:
+        partial = self.file.with_suffix(".partial")
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+                "learned": self.learned,
+                "step": self.step,
+                "tokens": self.tokens,
+                "seconds": self.seconds,
+            },
+            partial,
+        )
+        partial.replace(self.file)
+
+    def train(self, batch: Batch, progress: float) -> dict[str, float]:
+        """One step; returns what was measured on the batch before it."""
+        model = self.model
+        ids = torch.from_numpy(batch.candidates)
+        places = self._place[ids]
+        used = torch.from_numpy(batch.tokens)
+        # Rows of the input are made only for tokens that occur: those before the drawn negatives.
+        present, inverse = used.unique(return_inverse=True)
+        embedded = F.embedding(inverse, model.rows_in(places[present], self._inputs[ids[present]].float()))
+        hidden, uneven = model(embedded)
+        picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
+        logits = picked @ model.rows_out(places, self._outputs[ids].float()).t() + torch.from_numpy(
+            batch.prior
+        )
+        targets = torch.from_numpy(batch.targets)
+        losses = F.cross_entropy(logits, targets, reduction="none")
+        own = torch.from_numpy(batch.turns) >= 0
+        # A prompt token counts as much as one of the model's own, but only a share of them are targets at all.
+        loss = losses.mean() + 0.01 * uneven
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        factor = scale_at(progress, self.step)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["rate"] * factor
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens += batch.weight
+        with torch.no_grad():
+            right = logits.argmax(-1) == targets
+            measured = {
+                "loss": losses.mean().item(),
+                "own": losses[own].mean().item(),
+                "uneven": uneven.item(),
+            }
+            wrong = torch.zeros(len(batch.kinds)).index_add(
+                0, torch.from_numpy(batch.turns)[own], (~right[own]).float()
+            )
+            for kind, mistakes in zip(batch.kinds, wrong.tolist(), strict=True):
+                measured.setdefault(f"n {kind}", 0.0)
+                measured.setdefault(f"ok {kind}", 0.0)
+                measured[f"n {kind}"] += 1
+                measured[f"ok {kind}"] += mistakes == 0
+        return measured
+
+
+def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, progress: float) -> None:
+    exact = {name[3:]: sums[name] / sums[f"n {name[3:]}"] for name in sorted(sums) if name.startswith("ok ")}
+    shown = " ".join(f"{kind}={share:.2f}" for kind, share in exact.items())
+    bar = ("#" * int(progress * 20)).ljust(20, ".")
+    sys.stdout.write(
+        f"[{bar}] step {trainer.step} {trainer.tokens / 1e6:.2f}M tokens {trainer.seconds / 60:.1f} min "
+        f"{speed:.0f} tok/s loss {sums['loss'] / steps:.3f} own {sums['own'] / steps:.4f} "
+        f"uneven {sums['uneven'] / steps:.2f} | {shown}\n"
+    )
+    sys.stdout.flush()
+    with (trainer.folder / "loss.csv").open("a", newline="") as file:
+        numbers = (trainer.seconds, sums["loss"] / steps, sums["own"] / steps)
+        csv.writer(file).writerow([trainer.step, trainer.tokens, *(f"{number:.4f}" for number in numbers)])
+
+
+def run(arguments: argparse.Namespace) -> None:
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(arguments.threads)
+    torch.set_flush_denormal(True)
+    trainer = Trainer(arguments.folder, Shape(num_hidden_layers=arguments.layers), arguments.seed)
+    feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)
+    limit = arguments.minutes * 60
+    sums: dict[str, float] = defaultdict(float)
+    counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    sys.stdout.write(f"{parameters} parameters, {len(trainer.learned)} learned rows\n")
+    while trainer.seconds < limit:
+        began = time.monotonic()
+        progress = trainer.seconds / limit
+        feeder.progress.value = progress
+        trainer.model.quantise_experts(progress >= QUANTISE_FROM)
+        for name, value in trainer.train(feeder.next(), progress).items():
+            sums[name] += value
+        counted += 1
+        trainer.seconds += min(time.monotonic() - began, _LONGEST_STEP)
+        if trainer.seconds - reported >= arguments.report:
+            report(trainer, sums, counted, (trainer.tokens - tokens) / (trainer.seconds - reported), progress)
+            sums.clear()
+            counted, reported, tokens = 0, trainer.seconds, trainer.tokens
+        if trainer.seconds - saved >= 150:
+            trainer.save()
+            saved = trainer.seconds
+    trainer.save()
+    feeder.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/tiny"), help="where the run is kept")
+    parser.add_argument(
+        "--minutes", type=float, default=90, help="time limit of the whole run, resumed parts included"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=3072, help="tokens of a step")
+    parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

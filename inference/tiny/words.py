@@ -1,0 +1,172 @@
+"""Values that have never been seen: words drawn from the whole vocabulary, names, files, numbers, dates.
+
+Every word belongs, by a hash of it, to training or to the held-out part, so that no held-out value was trained on.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from random import Random
+from typing import TypeVar
+
+from inference.tiny.vocabulary import token_bytes
+
+Item = TypeVar("Item")
+_ONSETS = "b br c ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t tr v w y z".split()
+_NUCLEI = "a e i o u ai ea ee oa ou y ia".split()
+_CODAS = ["", "", "", "n", "r", "l", "s", "t", "x", "nd", "rk", "m", "ck", "th"]
+_EXTENSIONS = "txt pdf md py json csv png jpg log yaml html docx xlsx zip toml ts rs cfg".split()
+_DAYS = "today tomorrow Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+
+
+def is_held_out(word: str) -> bool:
+    return zlib.crc32(word.strip().lower().encode()) % 8 == 0
+
+
+@cache
+def _pool(pattern: str, held_out: bool) -> tuple[str, ...]:
+    match = re.compile(pattern).fullmatch
+    texts = (raw.decode("utf-8", "ignore") for raw in token_bytes())
+    return tuple(text[1:] for text in texts if match(text) and is_held_out(text) == held_out)
+
+
+def choose(rng: Random, options: Sequence[Item], held_out: bool) -> Item:
+    """One of the phrasings; the last of four or more (a sixth of them) are for the held-out part only."""
+    kept_back = max(1, len(options) // 6) if len(options) >= 4 else 0
+    if kept_back:
+        options = options[-kept_back:] if held_out else options[:-kept_back]
+    return options[rng.randrange(len(options))]
+
+
+class Words:
+    """Draws values by kind."""
+
+    def __init__(self, rng: Random, held_out: bool) -> None:
+        self._rng = rng
+        self._held_out = held_out
+        self._kinds: dict[str, Callable[[], str]] = {
+            "city": self.place,
+            "person": self.person,
+            "name": self.capital,
+            "word": self.lower,
+            "query": self.query,
+            "title": self.title,
+            "sentence": self.sentence,
+            "file": self.file,
+            "path": self.path,
+            "email": self.email,
+            "date": self.date,
+            "time": self.time,
+            "int": self.integer,
+            "small": lambda: str(rng.randrange(1, 100)),
+            "float": self.decimal,
+            "id": self.identifier,
+        }
+
+    def draw(self, kind: str) -> str:
+        return self._kinds[kind]()
+
+    def _from(self, pattern: str) -> str:
+        return self._rng.choice(_pool(pattern, self._held_out))
+
+    def invented(self) -> str:
+        """A word of syllables that is in no list."""
+        rng = self._rng
+        while True:
+            syllables = rng.choice((2, 2, 3))
+            word = "".join(
+                rng.choice(_ONSETS) + rng.choice(_NUCLEI) + rng.choice(_CODAS) for _ in range(syllables)
+            )
+            if is_held_out(word) == self._held_out:
+                return word
+
+    def capital(self) -> str:
+        roll = self._rng.random()
+        if roll < 0.2:
+            return self.invented().capitalize()
+        if roll < 0.23:
+            return self._from(r" [A-Z]{3,5}")
+        if roll < 0.26:
+            return self._from(r" [A-ZÀ-Þ][a-zà-ÿ]{2,9}")
+        return self._from(r" [A-Z][a-z]{2,12}")
+
+    def lower(self) -> str:
+        roll = self._rng.random()
+        if roll < 0.12:
+            return self.invented()
+        if roll < 0.14:
+            return self._from(r" [a-zà-ÿ]{3,10}")
+        return self._from(r" [a-z]{3,12}")
+
+    def place(self) -> str:
+        roll = self._rng.random()
+        if roll < 0.72:
+            return self.capital()
+        if roll < 0.88:
+            return f"{self.capital()} {self.capital()}"
+        return f"{self.capital()}, {self.capital()}"
+
+    def person(self) -> str:
+        return self.capital() if self._rng.random() < 0.6 else f"{self.capital()} {self.capital()}"
+
+    def query(self) -> str:
+        return " ".join(self.lower() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4))))
+
+    def title(self) -> str:
+        count = self._rng.choice((1, 2, 2, 3, 4))
+        words = [self.lower() if self._rng.random() < 0.6 else self.capital() for _ in range(count)]
+        words[0] = self.capital()
+        return " ".join(words)
+
+    def sentence(self) -> str:
+        words = [self.lower() for _ in range(self._rng.randrange(2, 9))]
+        if self._rng.random() < 0.6:
+            words[0] = self.capital()
+        return " ".join(words)
+
+    def file(self) -> str:
+        rng = self._rng
+        stem = self.lower()
+        if rng.random() < 0.4:
+            stem += rng.choice("_-") + rng.choice((self.lower, self.integer))()
+        return f"{stem}.{rng.choice(_EXTENSIONS)}"
+
+    def path(self) -> str:
+        folders = [self.lower() for _ in range(self._rng.choice((1, 1, 2)))]
+        return ("/" if self._rng.random() < 0.3 else "") + "/".join([*folders, self.file()])
+
+    def email(self) -> str:
+        stem = self.lower() + (f".{self.lower()}" if self._rng.random() < 0.3 else "")
+        host = "example" if self._rng.random() < 0.6 else self.lower()
+        return f"{stem}@{host}.{self._rng.choice(('com', 'org', 'net', 'io'))}"
+
+    def date(self) -> str:
+        rng = self._rng
+        if rng.random() < 0.5:
+            return rng.choice(_DAYS)
+        return f"20{rng.randrange(24, 32)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+
+    def time(self) -> str:
+        rng = self._rng
+        if rng.random() < 0.3:
+            return f"{rng.randrange(1, 13)}{rng.choice(('am', 'pm', ' am', ' pm'))}"
+        return f"{rng.randrange(0, 24):02}:{rng.randrange(0, 60, 5):02}"
+
+    def integer(self) -> str:
+        return str(self._rng.randrange(0, 10 ** self._rng.choice((1, 2, 2, 3, 4, 5))))
+
+    def decimal(self) -> str:
+        rng = self._rng
+        if rng.random() < 0.4:
+            return self.integer()
+        return (
+            f"{rng.randrange(0, 10 ** rng.choice((1, 2, 3)))}.{rng.randrange(1, 10)}{rng.choice(('', '5'))}"
+        )
+
+    def identifier(self) -> str:
+        rng = self._rng
+        letters = "".join(rng.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(rng.choice((1, 2, 3))))
+        return f"{letters}{rng.choice(('-', '', '_'))}{rng.randrange(10, 10 ** rng.choice((2, 3, 5)))}"
