@@ -22,6 +22,8 @@ from inference.ops.reference import dequantise_mxfp4
 Layout = Literal["hf", "original"]
 ExpertKind = Literal["mxfp4", "bf16"]
 
+STOP_IDS = (200002, 199999, 200012)
+PADDING = 199999
 INDEX = "model.safetensors.index.json"
 
 
@@ -39,7 +41,9 @@ def write_random_checkpoint(
     raw = _hugging_face_json(config, experts) if layout == "hf" else _original_json(config)
     (path / "config.json").write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     if layout == "hf":
-        generation = {"do_sample": True, "eos_token_id": [200002, 199999, 200012], "pad_token_id": 199999}
+        generation: dict[str, Any] = {"do_sample": True}
+        if config.vocab_size > max(STOP_IDS):
+            generation |= {"eos_token_id": list(STOP_IDS), "pad_token_id": PADDING}
         (path / "generation_config.json").write_text(json.dumps(generation) + "\n", encoding="utf-8")
     _save(path, named, shards)
     return path
@@ -211,10 +215,10 @@ def _hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, An
         "rms_norm_eps": config.norm_eps,
         "hidden_act": "silu",
         "tie_word_embeddings": False,
-        "eos_token_id": 200002,
-        "pad_token_id": 199999,
         "torch_dtype": "bfloat16",
     }
+    if config.vocab_size > max(STOP_IDS):
+        raw |= {"eos_token_id": STOP_IDS[0], "pad_token_id": PADDING}
     if experts == "mxfp4":
         raw["quantization_config"] = {
             "quant_method": "mxfp4",

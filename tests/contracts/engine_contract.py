@@ -1,0 +1,166 @@
+"""What every engine must do, whatever it is: subclass, give `engine`, and inherit the tests.
+
+The engine that a subclass gives must be able to sample at least 40 tokens for the prompt `PROMPT`, the same
+ones every time at temperature 0 and whatever else is generated beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import pytest
+
+from inference.engine import ContextOverflow, Engine, EngineClosed, Finish, Sampling, Step
+
+PROMPT = [11, 12, 13, 14, 15]
+GREEDY = Sampling(temperature=0.0, stop_token_ids=frozenset(), max_tokens=40)
+
+
+@dataclass(frozen=True)
+class Generated:
+    tokens: tuple[int, ...]
+    finish: Finish | None
+    steps: tuple[Step, ...]
+
+
+async def generated(
+    engine: Engine, sampling: Sampling = GREEDY, prompt: list[int] | None = None
+) -> Generated:
+    async with aclosing(engine.generate(PROMPT if prompt is None else prompt, sampling)) as stream:
+        steps = [step async for step in stream]
+    tokens = tuple(token for step in steps for token in step.tokens)
+    return Generated(tokens, steps[-1].finish if steps else None, tuple(steps))
+
+
+async def becomes_idle(engine: Engine) -> None:
+    """Every slot is free within a moment (a token's time)."""
+    for _ in range(200):
+        if engine.active == 0:  # type: ignore[attr-defined]
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"{engine.active} generations still hold a slot")  # type: ignore[attr-defined]
+
+
+@pytest.mark.anyio
+class EngineContract:
+    @pytest.fixture
+    def engine(self) -> Engine | AsyncIterator[Engine]:
+        raise NotImplementedError
+
+    async def test_the_last_step_and_only_that_says_why_it_ended(self, engine: Engine) -> None:
+        found = await generated(engine)
+        assert found.finish is Finish.LENGTH
+        assert all(step.finish is None for step in found.steps[:-1])
+
+    async def test_no_step_but_the_last_is_empty(self, engine: Engine) -> None:
+        found = await generated(engine)
+        assert all(step.tokens for step in found.steps[:-1])
+
+    @pytest.mark.parametrize("limit", [1, 2, 15, 16, 17, 39])
+    async def test_max_tokens_is_obeyed(self, engine: Engine, limit: int) -> None:
+        whole = await generated(engine)
+        found = await generated(engine, replace(GREEDY, max_tokens=limit))
+        assert found.tokens == whole.tokens[:limit]
+        assert found.finish is Finish.LENGTH
+
+    async def test_max_tokens_of_zero_samples_nothing(self, engine: Engine) -> None:
+        found = await generated(engine, replace(GREEDY, max_tokens=0))
+        assert (found.tokens, found.finish) == ((), Finish.LENGTH)
+
+    @pytest.mark.parametrize("at", [0, 1, 15, 16, 38])
+    async def test_a_stop_token_ends_it_and_is_part_of_it(self, engine: Engine, at: int) -> None:
+        whole = (await generated(engine)).tokens
+        stop = whole[at]
+        found = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({stop})))
+        assert found.tokens == whole[: whole.index(stop) + 1]
+        assert found.finish is Finish.STOP
+
+    async def test_a_stop_token_as_the_last_of_max_tokens_is_a_stop(self, engine: Engine) -> None:
+        whole = (await generated(engine)).tokens
+        limit = whole.index(whole[20]) + 1
+        stops = frozenset({whole[20]})
+        found = await generated(engine, replace(GREEDY, stop_token_ids=stops, max_tokens=limit))
+        assert found.finish is Finish.STOP
+
+    async def test_the_same_prompt_gives_the_same_tokens(self, engine: Engine) -> None:
+        assert (await generated(engine)).tokens == (await generated(engine)).tokens
+
+    async def test_a_prompt_without_room_for_a_token_is_refused_before_anything(self, engine: Engine) -> None:
+        length = engine.info.context_length
+        stream = engine.generate([1] * length, GREEDY)
+        with pytest.raises(ContextOverflow) as caught:
+            await anext(stream)
+        assert (caught.value.prompt_tokens, caught.value.context_length) == (length, length)
+        assert str(length) in str(caught.value)
+        await becomes_idle(engine)
+
+    async def test_a_full_context_ends_with_length(self, engine: Engine) -> None:
+        prompt = [1] * (engine.info.context_length - 3)
+        found = await generated(engine, replace(GREEDY, max_tokens=None), prompt)
+        assert (len(found.tokens), found.finish) == (3, Finish.LENGTH)
+
+    async def test_generations_beside_each_other_do_not_mix(self, engine: Engine) -> None:
+        alone = (await generated(engine)).tokens
+        together = await asyncio.gather(*(generated(engine) for _ in range(5)))
+        assert [found.tokens for found in together] == [alone] * 5
+
+    async def test_closing_the_stream_frees_its_slot(self, engine: Engine) -> None:
+        stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
+        await anext(stream)
+        assert engine.active == 1  # type: ignore[attr-defined]
+        await stream.aclose()
+        await becomes_idle(engine)
+
+    async def test_a_cancelled_reader_frees_its_slot(self, engine: Engine) -> None:
+        tasks = [asyncio.create_task(generated(engine)) for _ in range(4)]
+        await asyncio.sleep(0.001)
+        for task in tasks[:2]:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(found, (Generated, asyncio.CancelledError)) for found in ended)
+        assert all(isinstance(found, Generated) for found in ended[2:])
+        await becomes_idle(engine)
+
+    async def test_a_stream_that_is_never_read_holds_nothing(self, engine: Engine) -> None:
+        stream = engine.generate(PROMPT, GREEDY)
+        await stream.aclose()
+        await becomes_idle(engine)
+
+    async def test_the_loop_runs_on_while_it_generates(self, engine: Engine) -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        await generated(engine)
+        ticking.cancel()
+        assert ticks > 0
+
+    async def test_logprobs_come_one_for_each_token_where_asked_for(self, engine: Engine) -> None:
+        if "logprobs" not in engine.info.honours:
+            pytest.skip("this engine says that it has no logprobs")
+        found = await generated(engine, replace(GREEDY, logprobs=1))
+        for step in found.steps:
+            assert step.logprobs is not None
+            assert tuple(entry.token for entry in step.logprobs) == step.tokens
+            assert all(entry.logprob <= 0 and len(entry.top) == 1 for entry in step.logprobs)
+        silent = await generated(engine)
+        assert all(step.logprobs is None for step in silent.steps)
+
+    async def test_a_closed_engine_says_so(self, engine: Engine) -> None:
+        stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
+        await anext(stream)
+        await engine.close()
+        with pytest.raises(EngineClosed):
+            async for _ in stream:
+                pass
+        with pytest.raises(EngineClosed):
+            await anext(engine.generate(PROMPT, GREEDY))
+        await engine.close()

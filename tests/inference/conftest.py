@@ -1,0 +1,47 @@
+"""Small checkpoints with random weights, made once for all tests of inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.models.config import ModelConfig, RopeConfig
+from inference.tiny.make_random import write_random_checkpoint
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    """Two OpenMP threads beside a busy neighbour are slower than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def config() -> ModelConfig:
+    """Sliding and full layers, a window far shorter than the prompts, YaRN that stretches within them."""
+    return ModelConfig(
+        layers=4,
+        hidden=64,
+        intermediate=96,
+        vocab_size=500,
+        heads=8,
+        kv_heads=2,
+        head_dim=16,
+        experts=6,
+        experts_per_token=3,
+        sliding_window=16,
+        sliding_layers=(True, False, True, False),
+        context_length=1024,
+        rope=RopeConfig(original_context=32, factor=32.0),
+    )
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
+    """Hugging Face layout, MXFP4."""
+    return write_random_checkpoint(tmp_path_factory.mktemp("hf"), config, seed=3)

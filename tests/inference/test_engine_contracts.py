@@ -1,0 +1,53 @@
+"""The engine contract, for every engine there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from inference.callable_engine import CallableEngine
+from inference.engine import Engine
+from inference.local.engine import load_local
+from inference.script_file import Script, Turn
+from inference.scripted import ScriptedEngine
+from tests.contracts.engine_contract import EngineContract
+
+LONG_TURN = Turn(tokens=tuple(range(1000, 1060)))
+
+
+class TestScripted(EngineContract):
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[Engine]:
+        engine = ScriptedEngine(Script(turns=(LONG_TURN,)))
+        yield engine
+        await engine.close()
+
+
+class TestScriptedAtARate(EngineContract):
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[Engine]:
+        engine = ScriptedEngine(Script(turns=(LONG_TURN,), tokens_per_second=5000), context=200)
+        yield engine
+        await engine.close()
+
+
+class TestLocal(EngineContract):
+    @pytest.fixture
+    async def engine(self, checkpoint: Path) -> AsyncIterator[Engine]:
+        engine = load_local(checkpoint, name="small", device="cpu", context=600)
+        yield engine
+        await engine.close()
+
+
+def next_of(tokens: list[int], temperature: float, new_request: bool) -> int:
+    return (sum(tokens) * 31 + len(tokens)) % 5000
+
+
+class TestCallable(EngineContract):
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[Engine]:
+        engine = CallableEngine(next_of, context_length=5000)
+        yield engine
+        await engine.close()

@@ -1,0 +1,197 @@
+"""The sampler against a naive one that sorts the whole vocabulary, and its promises one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.engine import EngineFailed, Sampling
+from inference.local import sampler as module
+from inference.local.sampler import Sampler
+
+DRAWS = 4000
+
+
+def some_logits(size: int, seed: int = 0, spread: float = 2.0) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def naive(logits: Tensor, sampling: Sampling) -> Tensor:
+    """The probabilities that `sampling` asks for, by sorting everything, in float64."""
+    scaled = (logits.double() / sampling.temperature).softmax(0)
+    scaled = torch.where(scaled >= sampling.min_p * scaled.max(), scaled, 0.0)
+    order = scaled.argsort(descending=True)
+    kept = scaled[order]
+    if sampling.top_k:
+        kept[sampling.top_k :] = 0
+        kept /= kept.sum()
+    before = kept.cumsum(0) - kept
+    kept[before >= sampling.top_p * kept.sum()] = 0
+    out = torch.zeros_like(scaled)
+    out[order] = kept / kept.sum()
+    return out
+
+
+def drawn(logits: Tensor, sampling: Sampling, draws: int = DRAWS) -> Counter[int]:
+    sampler = Sampler(sampling, len(logits))
+    return Counter(sampler.sample(logits).token for _ in range(draws))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(seed=1),
+        Sampling(seed=2, temperature=0.6),
+        Sampling(seed=3, temperature=1.7),
+        Sampling(seed=4, top_k=3),
+        Sampling(seed=5, top_p=0.8),
+        Sampling(seed=6, top_p=0.2),
+        Sampling(seed=7, min_p=0.2),
+        Sampling(seed=8, top_k=20, top_p=0.7, min_p=0.02, temperature=1.3),
+        Sampling(seed=9, top_p=0.999, temperature=3.0),
+    ],
+    ids=repr,
+)
+def test_draws_follow_the_naive_distribution(sampling: Sampling) -> None:
+    logits = some_logits(150)
+    wanted = naive(logits, sampling)
+    counts = drawn(logits, sampling)
+    assert all(wanted[token] > 0 for token in counts)
+    expected = wanted * DRAWS
+    frequent = expected >= 5
+    seen = torch.tensor([float(counts[token]) for token in range(len(logits))])
+    chi2 = float((((seen - expected) ** 2) / expected.clamp(min=1e-9))[frequent].sum())
+    freedom = int(frequent.sum()) - 1
+    # Four deviations above the mean of chi-square: one seeded draw, so this either always or never holds.
+    assert chi2 <= freedom + 4 * math.sqrt(2 * max(freedom, 1)) + 1
+
+
+def test_a_nucleus_wider_than_the_first_parts_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = some_logits(3000, spread=0.01)
+    for widest in (64, 512, 4096):
+        monkeypatch.setattr(module, "WIDEST_PART", widest)
+        weights, ids = module._widening_nucleus(logits - logits.max(), 0.9)
+        wanted = naive(logits, Sampling(top_p=0.9))
+        assert set(ids[: len(weights)].tolist()) == set(wanted.nonzero().flatten().tolist())
+
+
+def test_a_narrow_nucleus_sorts_no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the whole vocabulary was sorted")
+
+    monkeypatch.setattr(torch.Tensor, "sort", refuse)
+    drawn(some_logits(201_088, spread=3.0), Sampling(seed=1, top_p=0.5, temperature=0.5), draws=3)
+
+
+def test_temperature_zero_is_greedy() -> None:
+    logits = some_logits(500)
+    assert set(drawn(logits, Sampling(temperature=0.0), 5)) == {int(logits.argmax())}
+
+
+def test_a_tiny_temperature_is_as_good_as_greedy() -> None:
+    logits = some_logits(500)
+    assert set(drawn(logits, Sampling(temperature=1e-30), 20)) == {int(logits.argmax())}
+
+
+def test_a_seed_repeats_whatever_else_is_sampled_in_between() -> None:
+    logits, sampling = some_logits(500), Sampling(seed=11)
+    alone = [Sampler(sampling, 500).sample(logits).token for _ in range(1)]
+    first, second, other = (Sampler(s, 500) for s in (sampling, sampling, Sampling(seed=12)))
+    sequence = [first.sample(logits).token for _ in range(50)]
+    mixed = []
+    for _ in range(50):
+        other.sample(logits)
+        torch.rand(3)
+        mixed.append(second.sample(logits).token)
+    assert mixed == sequence
+    assert sequence[:1] == alone
+
+
+def test_different_seeds_and_none_differ() -> None:
+    logits = some_logits(500)
+    runs = [
+        tuple(sampler.sample(logits).token for _ in range(20))
+        for sampler in (Sampler(Sampling(seed=seed), 500) for seed in (1, 2, None, None))
+    ]
+    assert len(set(runs)) == 4
+
+
+def test_logit_bias_forbids_and_forces() -> None:
+    logits = some_logits(500)
+    best = int(logits.argmax())
+    assert best not in drawn(logits, Sampling(temperature=0.0, logit_bias={best: -100.0}), 3)
+    assert set(drawn(logits, Sampling(seed=1, logit_bias={7: 100.0}), 50)) == {7}
+
+
+def test_a_bias_outside_the_vocabulary_changes_nothing() -> None:
+    logits = some_logits(500)
+    biased = Sampling(temperature=0.0, logit_bias={500: 100.0, -1: 100.0})
+    assert set(drawn(logits, biased, 3)) == {int(logits.argmax())}
+
+
+@pytest.mark.parametrize(("presence", "frequency"), [(1.5, 0.0), (0.0, 1.5), (0.5, 0.25), (-1.0, -0.5)])
+def test_penalties_count_what_was_generated(presence: float, frequency: float) -> None:
+    logits = some_logits(50)
+    sampling = Sampling(temperature=0.0, presence_penalty=presence, frequency_penalty=frequency)
+    sampler, counts = Sampler(sampling, 50), Counter[int]()
+    for _ in range(30):
+        penalised = logits.clone()
+        for token, count in counts.items():
+            penalised[token] -= presence + frequency * count
+        token = sampler.sample(logits).token
+        assert token == int(penalised.argmax())
+        counts[token] += 1
+
+
+def test_logprobs_are_of_the_distribution_before_temperature_bias_and_penalties() -> None:
+    logits = some_logits(300)
+    wanted = logits.log_softmax(0)
+    sampling = Sampling(
+        seed=1, temperature=0.3, top_k=5, logit_bias={4: 5.0}, presence_penalty=1.0, logprobs=4
+    )
+    sampler = Sampler(sampling, 300)
+    for _ in range(10):
+        found = sampler.sample(logits).logprob
+        assert found is not None
+        assert found.logprob == pytest.approx(float(wanted[found.token]), abs=1e-5)
+        best = wanted.topk(4)
+        assert [token for token, _ in found.top] == best.indices.tolist()
+        assert [value for _, value in found.top] == pytest.approx(best.values.tolist(), abs=1e-5)
+
+
+def test_logprobs_of_zero_alternatives_and_of_more_than_there_are() -> None:
+    logits = some_logits(10)
+    none = Sampler(Sampling(logprobs=0), 10).sample(logits).logprob
+    everything = Sampler(Sampling(logprobs=20), 10).sample(logits).logprob
+    assert none is not None
+    assert none.top == ()
+    assert everything is not None
+    assert len(everything.top) == 10
+    assert Sampler(Sampling(), 10).sample(logits).logprob is None
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_are_an_error_that_says_so(bad: float, temperature: float) -> None:
+    logits = some_logits(20)
+    logits[3] = bad
+    with pytest.raises(EngineFailed, match="not finite"):
+        Sampler(Sampling(temperature=temperature), 20).sample(logits)
+
+
+def test_logits_of_minus_infinity_are_never_drawn() -> None:
+    logits = torch.full((20,), -math.inf)
+    logits[3] = 1.0
+    assert set(drawn(logits, Sampling(seed=1), 20)) == {3}
+    assert set(drawn(logits, Sampling(seed=1, top_p=0.5), 20)) == {3}
+
+
+def test_sampling_leaves_the_logits_as_they_are() -> None:
+    logits = some_logits(50)
+    before = logits.clone()
+    drawn(logits, Sampling(seed=1, top_p=0.5, min_p=0.01, logit_bias={1: 1.0}), 3)
+    assert torch.equal(logits, before)
