@@ -1,7 +1,8 @@
 """What happened in one turn, as it happened: append-only tokens, and the messages found in them.
 
-In: the prompt, then sampled tokens and decoded messages. Out: counts for usage, text for debugging, and the
-turn's segments for the history of the conversation. It knows neither items nor HTTP.
+In: the prompt, then what each generation sampled and what tools answered in between. Out: the prompt of the
+next generation, counts for usage, text for debugging, and the turn's segments for the conversation's history.
+It knows neither items nor HTTP.
 """
 
 from __future__ import annotations
@@ -10,21 +11,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpt_oss_server.harmony.events import MessageFinished, Slip
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 
 
 @dataclass(slots=True)
 class Transcript:
-    prompt: Sequence[int]
-    tokens: list[int] = field(default_factory=list)  # sampled, the stop token included
-    messages: list[MessageFinished] = field(default_factory=list)
+    prompt: Sequence[int]  # ends with the cue, <|start|>assistant
+    tokens: list[int] = field(default_factory=list)  # all that follows it: sampled, and given by tools
+    segments: list[Segment] = field(default_factory=list)  # the same as whole messages
     slips: list[Slip] = field(default_factory=list)
+    sampled: int = 0  # stop tokens included
+    reasoning_tokens: int = 0  # of reasoning messages, their headers and ends included
+    given: int = 0  # by tools: input, not output
     cached_tokens: int = 0
+    _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
+    _messages: list[MessageFinished] = field(default_factory=list)
 
-    @property
-    def reasoning_tokens(self) -> int:
-        """Tokens of the reasoning messages, their headers and ends included."""
-        return sum(
-            message.end - message.start
-            for message in self.messages
-            if message.header.channel == "analysis" and message.header.recipient is None
-        )
+    def sample(self, tokens: Sequence[int]) -> None:
+        self._generation += tokens
+        self.tokens += tokens
+        self.sampled += len(tokens)
+
+    def finish_message(self, message: MessageFinished) -> None:
+        self._messages.append(message)
+        if message.header.channel == "analysis" and message.header.recipient is None:
+            self.reasoning_tokens += message.end - message.start
+
+    def end_generation(self, renderer: Renderer) -> MessageFinished | None:
+        """The generation's messages become segments; its last message, if it made any."""
+        self.segments += renderer.from_completion(self._generation, self._messages)
+        last = self._messages[-1] if self._messages else None
+        self._generation, self._messages = [], []
+        return last
+
+    def give(self, result: Segment, cue: Sequence[int]) -> None:
+        """A tool's answer, after which the model is asked to go on."""
+        self.segments.append(result)
+        self.tokens += [*result.tokens, *cue]
+        self.given += len(result.tokens) + len(cue)
+
+    def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
+        """What the next generation is given: the very ids so far. Segments begin with the cue themselves."""
+        if not self.segments:
+            return list(self.prompt)
+        said = [token for segment in self.segments for token in segment.tokens]
+        return [*self.prompt[: len(self.prompt) - len(cue)], *said, *cue]

@@ -1,20 +1,46 @@
-"""One turn of the model: generate, decode, and tell what happened as it happens.
+"""One turn of the model: generate, decode, run tools of ours, go on, and tell what happened as it happens.
 
-In: an engine, a prompt and how to sample. Out: batches of turn events, one batch per engine step, and at the
-end a `TurnFinished`. This is the one place where tools of ours will loop in: both APIs see the same events.
-It knows nothing of items, ids or HTTP. Closing the iterator closes the generation.
+In: an engine, a prompt and how to sample, and the tools that run here. Out: batches of turn events, one batch
+per engine step, and at the end one `TurnFinished`. This is the one place where tools loop in; both APIs see
+the same events. It knows nothing of items, ids or HTTP. Closing the iterator stops generation and tool.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from gpt_oss_server.harmony.decoder import Decoder
-from gpt_oss_server.harmony.events import HarmonyEvent, MessageFinished, MessageStarted, Slip, TextDelta
+from gpt_oss_server.harmony.decoder import Decoder, Recipients
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.events import (
+    ClosedBy,
+    HarmonyEvent,
+    Header,
+    MessageFinished,
+    MessageStarted,
+    Slip,
+    TextDelta,
+)
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.transcript import Transcript
-from inference.engine import Engine, Finish, Sampling
+from inference.engine import Engine, Finish, Sampling, Step
+from tools.tool import ToolOutput
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A call to one of our tools is complete and runs now."""
+
+    header: Header
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    header: Header
+    output: ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,42 +50,132 @@ class TurnFinished:
     finish: Finish
 
 
-TurnEvent = MessageStarted | TextDelta | MessageFinished | TurnFinished
+TurnEvent = MessageStarted | TextDelta | MessageFinished | ToolStarted | ToolFinished | TurnFinished
 
 
-async def run_turn(
-    engine: Engine, decoder: Decoder, transcript: Transcript, sampling: Sampling
-) -> AsyncGenerator[list[TurnEvent], None]:
-    finish = Finish.STOP
-    async with aclosing(engine.generate(transcript.prompt, sampling)) as steps:
-        async for step in steps:
-            transcript.cached_tokens += step.cached_tokens
-            transcript.tokens += step.tokens
-            events: list[TurnEvent] = []
-            for token in step.tokens:
-                for event in decoder.feed(token):
-                    _record(event, transcript, events)
-            if events:
-                yield events
-            if step.finish is not None:
-                finish = step.finish
-    closing = close_turn(decoder, transcript)
-    closing.append(TurnFinished(finish))
-    yield closing
+class TurnTools(Protocol):
+    """The tools that run here, for this request and in this conversation."""
+
+    def runs(self, recipient: str) -> bool: ...
+
+    async def run(self, recipient: str, arguments: str) -> ToolOutput: ...
 
 
-def close_turn(decoder: Decoder, transcript: Transcript) -> list[TurnEvent]:
-    """What the decoder still holds, told: also after a failure, so that no open item loses its text."""
-    events: list[TurnEvent] = []
-    for event in decoder.close():
-        _record(event, transcript, events)
-    return events
+class Turn:
+    """Iterate once over `events()`. After a failure, `close` tells what was still open."""
 
+    def __init__(
+        self,
+        engine: Engine,
+        encoding: Encoding,
+        renderer: Renderer,
+        recipients: Recipients,
+        transcript: Transcript,
+        sampling: Sampling,
+        tools: TurnTools | None = None,
+    ) -> None:
+        self.transcript = transcript
+        self._engine = engine
+        self._encoding = encoding
+        self._renderer = renderer
+        self._recipients = recipients
+        self._sampling = sampling
+        self._tools = tools
+        self._decoder = Decoder(encoding, recipients)
+        self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
 
-def _record(event: HarmonyEvent, transcript: Transcript, events: list[TurnEvent]) -> None:
-    if isinstance(event, Slip):
-        transcript.slips.append(event)
-        return
-    if isinstance(event, MessageFinished):
-        transcript.messages.append(event)
-    events.append(event)
+    async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
+        while True:
+            finish = Finish.STOP
+            prompt = self.transcript.prompt_so_far(self._renderer.cue)
+            async with aclosing(self._engine.generate(prompt, self._left(prompt))) as steps:
+                async for step in steps:
+                    events = self._decode(step)
+                    if events:
+                        yield events
+                    if self._call is not None:
+                        break  # what the model said after a call to us, it said without its result
+                    if step.finish is not None:
+                        finish = step.finish
+            if closing := self.close():
+                yield closing
+            call = self._call_to_run(self.transcript.end_generation(self._renderer), finish)
+            if call is None:
+                yield [TurnFinished(finish)]
+                return
+            yield [ToolStarted(call.header, call.text)]
+            yield [ToolFinished(call.header, await self._run(call))]
+            if not self._has_room():
+                yield [TurnFinished(Finish.LENGTH)]
+                return
+            self._decoder, self._call = Decoder(self._encoding, self._recipients), None
+
+    def close(self) -> list[TurnEvent]:
+        """What the decoder still holds, told: also after a failure, so that no open item loses its text."""
+        events: list[TurnEvent] = []
+        if self._call is None:
+            for event in self._decoder.close():
+                self._record(event, events)
+        return events
+
+    def _decode(self, step: Step) -> list[TurnEvent]:
+        transcript, feed = self.transcript, self._decoder.feed
+        transcript.cached_tokens += step.cached_tokens
+        events: list[TurnEvent] = []
+        taken = 0
+        for token in step.tokens:
+            taken += 1
+            for event in feed(token):
+                if type(event) is TextDelta:  # by far the most frequent
+                    events.append(event)
+                    continue
+                self._record(event, events)
+                if self._call is not None:
+                    break
+            if self._call is not None:
+                break
+        transcript.sample(step.tokens[:taken])
+        return events
+
+    def _record(self, event: HarmonyEvent, events: list[TurnEvent]) -> None:
+        if isinstance(event, Slip):
+            self.transcript.slips.append(event)
+            return
+        if isinstance(event, MessageFinished):
+            self.transcript.finish_message(event)
+            if event.closed_by is not ClosedBy.TRUNCATED and self._is_ours(event.header):
+                self._call = event
+        events.append(event)
+
+    def _is_ours(self, header: Header) -> bool:
+        return header.recipient is not None and self._tools is not None and self._tools.runs(header.recipient)
+
+    def _call_to_run(self, last: MessageFinished | None, finish: Finish) -> MessageFinished | None:
+        """The call to run now, if the generation ended with one: cut off by a limit it is not complete."""
+        if last is None or finish is Finish.LENGTH or not self._is_ours(last.header):
+            return None
+        return last
+
+    async def _run(self, call: MessageFinished) -> ToolOutput:
+        recipient = call.header.recipient
+        assert self._tools is not None
+        assert recipient is not None
+        output = await self._tools.run(recipient, call.text)
+        result = self._renderer.tool_result(recipient, output.text, channel=call.header.channel)
+        self.transcript.give(result, self._renderer.cue)
+        return output
+
+    def _has_room(self) -> bool:
+        prompt = len(self.transcript.prompt) + len(self.transcript.tokens)
+        limit = self._sampling.max_tokens
+        return prompt < self._engine.info.context_length and (
+            limit is None or self.transcript.sampled < limit
+        )
+
+    def _left(self, prompt: list[int]) -> Sampling:
+        """The limit that earlier generations of this turn have left, within the context."""
+        limit = self._sampling.max_tokens
+        if limit is None or not self.transcript.sampled:
+            return self._sampling
+        room = self._engine.info.context_length - len(prompt)
+        return replace(self._sampling, max_tokens=min(limit - self.transcript.sampled, room))

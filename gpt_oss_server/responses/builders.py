@@ -6,11 +6,9 @@ the stream stamps them on what comes out of here. The item it closes with IS the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
-from gpt_oss_server.harmony.events import Header
-from gpt_oss_server.ids import Ids
+from tools.tool import ToolOutput
 
 Item = dict[str, Any]
 Event = dict[str, Any]
@@ -31,11 +29,21 @@ class ItemBuilder(Protocol):
         """The item as it is added, and the events that follow its addition."""
         ...
 
-    def delta(self, text: str) -> Event: ...
+    def delta(self, text: str) -> Event | None:
+        """The event that tells of more text; None where the item does not stream it."""
+        ...
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         """The events that precede the item's end, and the finished item."""
         ...
+
+
+class ToolItemBuilder(ItemBuilder, Protocol):
+    """The item of a call that runs here: after its text it is called, then answered."""
+
+    def called(self, text: str) -> list[Event]: ...
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]: ...
 
 
 class _TextItem:
@@ -139,18 +147,3 @@ class FunctionCallBuilder:
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         done = {"type": "response.function_call_arguments.done", "name": self._name, "arguments": text}
         return [done], self._item(text, "completed" if complete else "incomplete")
-
-
-Route = Callable[[Ids], ItemBuilder]
-_TO_USER: dict[str, Route] = {
-    "analysis": lambda ids: ReasoningBuilder(ids("rs")),
-    "commentary": lambda ids: MessageBuilder(ids("msg"), "commentary"),
-    "final": lambda ids: MessageBuilder(ids("msg"), "final_answer"),
-}
-
-
-def route(header: Header, ids: Ids) -> ItemBuilder:
-    """Which item a message becomes; consulted once per message."""
-    if header.recipient is not None:
-        return FunctionCallBuilder(ids("fc"), ids("call"), header.recipient)
-    return _TO_USER[header.channel](ids)

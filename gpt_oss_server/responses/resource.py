@@ -66,7 +66,7 @@ def _text(request: CreateResponse) -> dict[str, Any]:
 
 
 def usage_of(transcript: Transcript) -> dict[str, Any]:
-    given, made = len(transcript.prompt), len(transcript.tokens)
+    given, made = len(transcript.prompt) + transcript.given, transcript.sampled
     return {
         "input_tokens": given,
         "input_tokens_details": {"cached_tokens": transcript.cached_tokens, "cache_write_tokens": 0},

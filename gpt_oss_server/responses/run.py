@@ -15,16 +15,16 @@ from typing import Any
 
 from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ApiError, GenerationFailed, from_inference
-from gpt_oss_server.harmony.decoder import Decoder
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
+from gpt_oss_server.responses.routes import HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import TurnFinished, close_turn, run_turn
+from gpt_oss_server.turn import Turn, TurnFinished, TurnTools
 from inference.engine import Engine, Finish, InferenceError
 
 _log = logging.getLogger(__name__)
@@ -45,19 +45,28 @@ class Run:
         counters: Counters,
         ids: Ids,
         clock: Callable[[], float],
+        tools: TurnTools | None = None,
+        hosted: HostedCalls | None = None,
         log_text: bool = False,
     ) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
         self._prepared = prepared
-        self._engine = engine
         self._encoding = encoding
         self._renderer = renderer
         self._store = store
         self._counters = counters
         self._transcript = Transcript(prepared.prompt)
-        self._decoder = Decoder(encoding, prepared.recipients)
-        self._stream = ResponseStream(response, ids, clock)
+        self._turn = Turn(
+            engine,
+            encoding,
+            renderer,
+            prepared.recipients,
+            self._transcript,
+            prepared.sampling,
+            tools,
+        )
+        self._stream = ResponseStream(response, item_route(ids, hosted), clock)
         self._log_text = log_text
 
     @property
@@ -69,9 +78,7 @@ class Run:
         yield stream.start()
         finish = Finish.STOP
         try:
-            async with aclosing(
-                run_turn(self._engine, self._decoder, self._transcript, self._prepared.sampling)
-            ) as turn:
+            async with aclosing(self._turn.events()) as turn:
                 async for batch in turn:
                     if isinstance(batch[-1], TurnFinished):
                         finish = batch[-1].finish
@@ -94,7 +101,7 @@ class Run:
         return self.response
 
     async def _finish(self, finish: Finish) -> list[Event]:
-        closing = self._stream.feed(close_turn(self._decoder, self._transcript))  # nothing, if it ended well
+        closing = self._stream.feed(self._turn.close())  # nothing, if it ended well
         usage, metadata = usage_of(self._transcript), self._metadata()
         if self.error is not None:
             end = self._stream.finish("failed", usage=usage, metadata=metadata, error=self.error)
@@ -138,7 +145,8 @@ class Run:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""
         if self._store is None:
             return
-        made = self._renderer.from_completion(self._transcript.tokens, self._transcript.messages)
+        self._transcript.end_generation(self._renderer)  # what a failure has left open
+        made = self._transcript.segments
         prepared = self._prepared
         await self._store.put(
             StoredResponse(

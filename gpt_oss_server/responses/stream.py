@@ -8,13 +8,13 @@ always ends in exactly one terminal event, whatever happened before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, assert_never, cast
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
-from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.builders import ItemBuilder, route
-from gpt_oss_server.turn import TurnEvent, TurnFinished
+from gpt_oss_server.responses.builders import ItemBuilder, ToolItemBuilder
+from gpt_oss_server.responses.routes import ItemRoute
+from gpt_oss_server.turn import ToolFinished, ToolStarted, TurnEvent, TurnFinished
 
 Event = dict[str, Any]
 Status = Literal["completed", "incomplete", "failed"]
@@ -23,10 +23,10 @@ Status = Literal["completed", "incomplete", "failed"]
 class ResponseStream:
     """The stream of one response. `response` is its object, kept current."""
 
-    def __init__(self, response: dict[str, Any], ids: Ids, clock: Callable[[], float]) -> None:
+    def __init__(self, response: dict[str, Any], route: ItemRoute, clock: Callable[[], float]) -> None:
         self.response = response
         self.recipients: dict[str, str] = {}  # call_id → recipient of the calls made here
-        self._ids = ids
+        self._route = route
         self._clock = clock
         self._sequence = 0
         self._pending: Header | None = None  # started, but without text so far
@@ -46,7 +46,7 @@ class ResponseStream:
     def feed(self, events: Sequence[TurnEvent]) -> list[Event]:
         out: list[Event] = []
         for event in events:
-            if type(event) is TextDelta:  # by far the most frequent
+            if isinstance(event, TextDelta):  # by far the most frequent
                 if self._open is None:
                     self._begin(out)
                 self._delta(event.text, out)
@@ -54,10 +54,12 @@ class ResponseStream:
                 self._pending = event.header
             elif isinstance(event, MessageFinished):
                 self._end(event, out)
-            elif isinstance(event, TurnFinished):
-                pass  # the run decides what the end means
-            else:
-                assert_never(event)  # type: ignore[arg-type]
+            elif isinstance(event, ToolStarted):
+                self._call(event, out)
+            elif isinstance(event, ToolFinished):
+                self._answer(event, out)
+            elif not isinstance(event, TurnFinished):  # what the end means, the run decides
+                assert_never(event)
         return out
 
     def finish(
@@ -94,7 +96,7 @@ class ResponseStream:
         """Add the item of the pending message. It waits for its first text: empty reasoning is no item."""
         header = self._pending or Header("final")
         self._pending = None
-        self._open = builder = route(header, self._ids)
+        self._open = builder = self._route(header)
         if builder.recipient is not None:
             call_id, recipient = builder.recipient
             self.recipients[call_id] = recipient
@@ -107,6 +109,8 @@ class ResponseStream:
         assert builder is not None
         self._text.append(text)
         event = builder.delta(text)
+        if event is None:
+            return
         event["sequence_number"] = self._sequence
         event["item_id"] = builder.id
         event["output_index"] = len(self.response["output"])
@@ -121,13 +125,27 @@ class ResponseStream:
                 return  # an empty analysis or preamble tells nobody anything
             self._pending = event.header
             self._begin(out)
-        if event.closed_by is not ClosedBy.TRUNCATED:  # else it is the last, and `finish` knows how it ended
+        waits_for_answer = hasattr(self._open, "answered")
+        # Cut off, it is the last, and only `finish` knows how it ended.
+        if event.closed_by is not ClosedBy.TRUNCATED and not waits_for_answer:
             self._close(event.text, complete=True, out=out)
+
+    def _call(self, event: ToolStarted, out: list[Event]) -> None:
+        if self._open is None:  # a call without any text
+            self._pending = event.header
+            self._begin(out)
+        self._emit(cast(ToolItemBuilder, self._open).called(event.arguments), out)
+
+    def _answer(self, event: ToolFinished, out: list[Event]) -> None:
+        events, item = cast(ToolItemBuilder, self._open).answered("".join(self._text), event.output)
+        self._finish_item(events, item, out)
 
     def _close(self, text: str, *, complete: bool, out: list[Event]) -> None:
         builder = self._open
         assert builder is not None
-        events, item = builder.close(text, complete=complete)
+        self._finish_item(*builder.close(text, complete=complete), out)
+
+    def _finish_item(self, events: list[Event], item: dict[str, Any], out: list[Event]) -> None:
         self._emit(events, out)
         out.append(self._stamp({"type": "response.output_item.done", "item": item}))
         self.response["output"].append(item)
