@@ -1,0 +1,53 @@
+"""Which item a message becomes: one table, consulted once per message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.builders import (
+    FunctionCallBuilder,
+    ItemBuilder,
+    MessageBuilder,
+    ReasoningBuilder,
+)
+from gpt_oss_server.responses.tool_builders import CodeInterpreterBuilder, McpCallBuilder, WebSearchBuilder
+
+ItemRoute = Callable[[Header], ItemBuilder]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCalls:
+    """What the items of calls that run here need to know of their request."""
+
+    runs: Callable[[str], bool] = lambda recipient: False
+    container_id: str = ""
+    include: frozenset[str] = frozenset()
+
+
+def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
+    hosted = hosted or HostedCalls()
+    to_user: dict[str, Callable[[], ItemBuilder]] = {
+        "analysis": lambda: ReasoningBuilder(ids("rs")),
+        "commentary": lambda: MessageBuilder(ids("msg"), "commentary"),
+        "final": lambda: MessageBuilder(ids("msg"), "final_answer"),
+    }
+    to_tool: dict[str, Callable[[str], ItemBuilder]] = {
+        "browser": lambda function: WebSearchBuilder(ids("ws"), function, hosted.include),
+        "python": lambda _: CodeInterpreterBuilder(ids("ci"), hosted.container_id, hosted.include),
+    }
+
+    def route(header: Header) -> ItemBuilder:
+        recipient = header.recipient
+        if recipient is None:
+            return to_user[header.channel]()
+        if not hosted.runs(recipient):
+            return FunctionCallBuilder(ids("fc"), ids("call"), recipient)
+        namespace, _, function = recipient.partition(".")
+        if namespace in to_tool:
+            return to_tool[namespace](function)
+        return McpCallBuilder(ids("mcp"), namespace, function)
+
+    return route
