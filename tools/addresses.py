@@ -10,33 +10,36 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Every address of a host, as text. Raises OSError where the name does not resolve."""
 
-# What `is_global` passes, or passed in some Python releases, though a stranger has no business there.
-_ALSO_REFUSED = tuple(
-    ip_network(block)
+# Refused besides what `is_global` refuses, which differs between Python's releases.
+_REFUSED_V4 = tuple(
+    IPv4Network(block)
     for block in (
         "0.0.0.0/8",
-        "100.64.0.0/10",  # carrier NAT; a cloud's metadata service lives at 100.100.100.200
+        "100.64.0.0/10",  # carriers' NAT; a cloud's metadata service lives at 100.100.100.200
         "168.63.129.16/32",  # a cloud's host agent, on an address that looks public
         "192.0.0.0/24",
         "192.88.99.0/24",  # 6to4 relays
         "198.18.0.0/15",
-        "240.0.0.0/4",
-        "::/96",  # IPv4-compatible, long deprecated
-        "64:ff9b:1::/48",  # local-use NAT64
-        "100::/64",
-        "2001::/23",  # protocol assignments, Teredo among them
-        "2001:db8::/32",
-        "3fff::/20",
-        "5f00::/16",
-        "fec0::/10",
+        "224.0.0.0/3",  # multicast, reserved, broadcast
     )
 )
-_NAT64 = ip_network("64:ff9b::/96")
+# Outside it lie all forms that carry an IPv4 address to a gateway: mapped, compatible, NAT64.
+_GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
+_REFUSED_V6 = tuple(
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: an IPv4 address inside
+        "3fff::/20",
+    )
+)
+_ISATAP = (0x00005EFE, 0x02005EFE)  # an IPv4 address in the interface's half
 
 
 class AddressRefused(Exception):
@@ -46,28 +49,18 @@ class AddressRefused(Exception):
 def is_public(address: str) -> bool:
     """Whether an IP address, in text, belongs to the public internet. What is no address is not public."""
     try:
-        parsed = ip_address(address.partition("%")[0])
+        parsed = ip_address(address)
     except ValueError:
         return False
-    return all(_is_public(each) for each in (parsed, *_embedded(parsed)))
-
-
-def _is_public(address: IPv4Address | IPv6Address) -> bool:
-    if isinstance(address, IPv6Address) and (address.ipv4_mapped is not None or address in _NAT64):
-        return True  # judged by the address inside, which is listed beside it
-    if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
+    if not parsed.is_global or parsed.is_multicast or parsed.is_reserved:
         return False
-    return not any(address in block for block in _ALSO_REFUSED if block.version == address.version)
-
-
-def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
-    """IPv4 addresses that an IPv6 address carries to a gateway: mapped, 6to4 and NAT64."""
-    if isinstance(address, IPv4Address):
-        return []
-    found = [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
-    if address in _NAT64:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return found
+    if isinstance(parsed, IPv4Address):
+        return not any(parsed in block for block in _REFUSED_V4)
+    return (
+        parsed in _GLOBAL_UNICAST_V6
+        and not any(parsed in block for block in _REFUSED_V6)
+        and (int(parsed) >> 32) & 0xFFFFFFFF not in _ISATAP
+    )
 
 
 async def system_resolver(host: str, port: int) -> list[str]:

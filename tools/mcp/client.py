@@ -1,0 +1,237 @@
+"""Tools of an MCP server as one tool of ours: `label.tool` for the model, `tools/call` for the server.
+
+In: where the server is, what it is shown, what a request permits. Out: a Tool whose declaration holds the
+server's functions once they were listed, and outputs whose `details` are what an mcp_call item shows:
+`{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is None; `images`
+only where there are any). Nothing of the credentials is in any of it. Knows nothing of items, events or
+requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp.client import Client
+from mcp_types import CallToolResult
+
+from tools.mcp.arguments import BadArguments, read_arguments
+from tools.mcp.connection import Connection
+from tools.mcp.endpoints import Credentials, Endpoint
+from tools.mcp.failures import McpFailure
+from tools.mcp.listing import ListedTool, McpListing, fetch_listing
+from tools.mcp.names import safe_namespace
+from tools.mcp.permissions import Permissions
+from tools.mcp.results import CallText, read_result
+from tools.mcp.transports import Dialler, Reach
+from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
+
+_LISTING_SECONDS = 60.0
+_LISTING_IS_FRESH = 300.0
+
+
+class McpTool:
+    """One server. For a client's server a request makes its own; an operator's stands for all requests.
+
+    `allowed_tools` and `require_approval` of one request on an operator's server are a `Narrowed` view.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        endpoint: Endpoint,
+        credentials: Credentials | None = None,
+        *,
+        permissions: Permissions | None = None,
+        timeout: float = 120.0,
+        description: str | None = None,
+        namespace: str | None = None,
+        reach: Reach | None = None,
+        listing: McpListing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.label = label
+        self.namespace = namespace or safe_namespace(label)
+        self.permissions = permissions or Permissions()
+        self.timeout = timeout
+        self.description = description
+        self._endpoint = endpoint
+        self._credentials = credentials or Credentials()
+        self._reach = reach or Reach()
+        self._clock = clock
+        self._listing = listing
+        self._listed_at = clock() if listing is not None else float("-inf")
+        self._spare: Connection | None = None
+        self._connections: set[Connection] = set()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"McpTool({self.label!r}, {self._endpoint!r})"
+
+    @property
+    def listing(self) -> McpListing | None:
+        """What the server listed, as far as it is allowed; None before `list`."""
+        return self._listing.only(self.permissions) if self._listing is not None else None
+
+    @property
+    def declaration(self) -> Declaration:
+        """Without functions before `list`, and the model need not be told of it then."""
+        return declare(self.namespace, self.description, self.listing)
+
+    def needs_approval(self, tool_name: str) -> bool:
+        """For the server's name of a tool, or its word in a recipient."""
+        return needs_approval(self._listing, self.permissions, tool_name)
+
+    def narrowed(self, permissions: Permissions) -> Narrowed:
+        return Narrowed(self, permissions)
+
+    async def list(self) -> McpListing:
+        """Asks the server for its tools, unless it did lately. Raises McpFailure."""
+        if self._listing is None or self._clock() - self._listed_at > _LISTING_IS_FRESH:
+            connection = self._spare if self._spare is not None and self._spare.usable else self.connect()
+            self._spare = connection
+            found = await connection.request(fetch_listing, min(self.timeout, _LISTING_SECONDS))
+            self._listing, self._listed_at = found.redacted(self._credentials.redact), self._clock()
+        return self._listing.only(self.permissions)
+
+    async def full_listing(self) -> McpListing:
+        """What a call's name is looked up in: with a listing at hand, however old, nobody is asked."""
+        if self._listing is None:
+            await self.list()
+        assert self._listing is not None
+        return self._listing
+
+    def open(self) -> Session:
+        return McpSession(self)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._spare = None
+        for connection in list(self._connections):
+            await self.disconnect(connection)
+
+    def connect(self) -> Connection:
+        """The connection that the listing left over, or a new one."""
+        if self._closed:
+            raise McpFailure(f"The connection to the MCP server {self.label!r} was closed.", lost=True)
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.usable:
+            return spare
+        connection = Connection(self.label, Dialler(self._endpoint, self._credentials, self._reach))
+        self._connections.add(connection)
+        return connection
+
+    async def disconnect(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        await connection.close()
+
+    def redact(self, text: str) -> str:
+        return self._credentials.redact(text)
+
+
+class Narrowed:
+    """What one request may do with an operator's server. `options` go with each of its calls."""
+
+    def __init__(self, tool: McpTool, permissions: Permissions) -> None:
+        self._tool = tool
+        self.label = tool.label
+        self.permissions = permissions
+        self.options: Mapping[str, Any] = {"permissions": permissions}
+
+    @property
+    def listing(self) -> McpListing | None:
+        return self._tool.listing.only(self.permissions) if self._tool.listing is not None else None
+
+    @property
+    def declaration(self) -> Declaration:
+        return declare(self._tool.namespace, self._tool.description, self.listing)
+
+    async def list(self) -> McpListing:
+        return (await self._tool.list()).only(self.permissions)
+
+    def needs_approval(self, tool_name: str) -> bool:
+        return needs_approval(self._tool.listing, self.permissions, tool_name)
+
+
+class McpSession:
+    """One conversation's connection to the server, made at its first call and again after a loss."""
+
+    def __init__(self, tool: McpTool) -> None:
+        self._tool = tool
+        self._connection: Connection | None = None
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        name = call.function
+        try:
+            listed = self._permitted(await self._tool.full_listing(), call)
+            name = listed.name
+            arguments = read_arguments(call.arguments)
+            answer = await self._call(name, arguments)
+        except (McpFailure, BadArguments) as failure:
+            answer = CallText(str(failure), failed=True)
+        return self._output(call, name, answer)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._tool.disconnect(connection)
+
+    def _permitted(self, listing: McpListing, call: ToolCall) -> ListedTool:
+        allowed = listing.only(self._tool.permissions)
+        narrower = call.options.get("permissions")
+        if isinstance(narrower, Permissions):
+            allowed = allowed.only(narrower)
+        found = allowed.by_word(call.function)
+        if found is None:
+            words = ", ".join(f"{self._tool.namespace}.{each.word}" for each in allowed.tools) or "none"
+            said = (
+                f"{self._tool.namespace} has no function {call.function[:80]!r}. Its functions are: {words}."
+            )
+            raise McpFailure(said, lost=False)
+        return found
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> CallText:
+        async def send(client: Client) -> CallToolResult:
+            return await client.call_tool(name, arguments)
+
+        try:
+            return read_result(await self._request(send))
+        except McpFailure as failure:
+            if not failure.gone:
+                raise
+        return read_result(await self._request(send))
+
+    async def _request(self, send: Callable[[Client], Any]) -> CallToolResult:
+        if self._connection is None or not self._connection.usable:
+            await self.close()
+            self._connection = self._tool.connect()
+        result: CallToolResult = await self._connection.request(send, self._tool.timeout)
+        return result
+
+    def _output(self, call: ToolCall, name: str, answer: CallText) -> ToolOutput:
+        text = self._tool.redact(answer.text)
+        details: dict[str, Any] = {
+            "server_label": self._tool.label,
+            "name": name,
+            "arguments": call.arguments,
+            "output": None if answer.failed else text,
+            "error": text if answer.failed else None,
+        }
+        if answer.images:
+            details["images"] = [dict(image) for image in answer.images]
+        return ToolOutput(text, answer.failed, details)
+
+
+def declare(namespace: str, description: str | None, listing: McpListing | None) -> Declaration:
+    tools = listing.tools if listing is not None else ()
+    functions = tuple(Function(each.word, each.description, each.input_schema) for each in tools)
+    return Declaration(namespace, description or (listing.instructions if listing else None), functions)
+
+
+def needs_approval(listing: McpListing | None, permissions: Permissions, tool_name: str) -> bool:
+    """A tool that was not listed is judged by its name alone."""
+    listed = (listing.by_word(tool_name) or listing.by_name(tool_name)) if listing is not None else None
+    if listed is None:
+        return permissions.approval.needed(tool_name)
+    return permissions.approval.needed(listed.name, listed.annotations)

@@ -1,0 +1,145 @@
+"""One connection to an MCP server, entered and left in a task of its own.
+
+In: a dialler and requests. Out: answers, or `McpFailure`. The transports of the `mcp` package hold cancel
+scopes that must be left in the task that entered them, while calls come from many tasks and are cancelled
+there: so an owner task holds the connection, and a call only ever cancels its own request. A connection
+that is lost stays lost; whoever holds it makes a new one. Knows nothing of tools' names or of the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import anyio
+from mcp.client import Client
+
+from tools.mcp.failures import McpFailure, explain
+from tools.mcp.transports import Dialler
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_CONNECT_SECONDS = 30.0
+_LEAVE_SECONDS = 10.0
+_REASON_SECONDS = 0.25
+
+
+class Connection:
+    """Connects at the first request."""
+
+    def __init__(self, label: str, dialler: Dialler) -> None:
+        self._label = label
+        self._dialler = dialler
+        self._stop = asyncio.Event()
+        self._connected: asyncio.Future[Client] | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._lost: McpFailure | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self._lost is None and not self._stop.is_set()
+
+    async def request(self, send: Callable[[Client], Awaitable[_T]], seconds: float) -> _T:
+        """One answer. Raises McpFailure; cancelling it cancels the request at the server."""
+        if not self.usable:
+            raise self._end()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._answer(send)
+        except TimeoutError:
+            said = f"The MCP server {self._label!r} did not answer within {seconds:g} seconds."
+            failure = McpFailure(said, lost=True)
+        except McpFailure as found:
+            failure = found
+        if failure.lost:
+            self._lose(failure)
+        raise failure
+
+    async def close(self) -> None:
+        """Leaves the connection. May be called again, from any task."""
+        self._stop.set()
+        owner = self._owner
+        if owner is None or owner.done():
+            return
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
+            if not owner.done():
+                owner.cancel()
+                await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
+
+    async def _answer(self, send: Callable[[Client], Awaitable[_T]]) -> _T:
+        """Waits for the answer and for the connection's end, whichever comes first."""
+        client, owner = await self._client()
+        work = asyncio.ensure_future(send(client))
+        try:
+            both: set[asyncio.Future[Any]] = {work, owner}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() or work.cancelled() or (work.exception() is not None and owner.done()):
+                raise self._end()
+            error = work.exception()
+            if error is None:
+                return work.result()
+            failure = self._failure(error)
+            if failure.lost:
+                # The owner ends a moment later, and knows better why than "it was closed".
+                await asyncio.wait({owner}, timeout=_REASON_SECONDS)
+            raise self._end() if owner.done() else failure
+        finally:
+            if not work.done():
+                work.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({work}, timeout=_LEAVE_SECONDS)
+
+    async def _client(self) -> tuple[Client, asyncio.Task[None]]:
+        if self._connected is None or self._owner is None:
+            loop = asyncio.get_running_loop()
+            self._connected = loop.create_future()
+            self._owner = loop.create_task(self._own(self._connected), name="an MCP connection")
+        both: set[asyncio.Future[Any]] = {self._connected, self._owner}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not self._connected.done() or self._owner.done():
+            raise self._end()
+        return self._connected.result(), self._owner
+
+    async def _own(self, connected: asyncio.Future[Client]) -> None:
+        """The connection's whole life. What it ends with is told to those who wait, never raised."""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS) as deadline:
+                await self._hold_some_way(connected, deadline)
+        except Exception as error:
+            self._lose(self._failure(error))
+            _log.info("The MCP connection %r ended: %s", self._label, self._lost)
+        finally:
+            self._stop.set()
+
+    async def _hold_some_way(self, connected: asyncio.Future[Client], deadline: asyncio.Timeout) -> None:
+        way = self._dialler.first_way()
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    client = await self._dialler.enter(stack, way)
+                    deadline.reschedule(None)
+                    connected.set_result(client)
+                    await self._stop.wait()
+                return
+            except Exception as error:
+                following = None if connected.done() else self._dialler.way_after(way, error)
+                if following is None:
+                    raise
+                way = following
+
+    def _failure(self, error: BaseException) -> McpFailure:
+        found = explain(error, self._label, status=self._dialler.last_status)
+        said = self._dialler.credentials.redact(str(found))
+        return McpFailure(said, lost=found.lost, gone=found.gone)
+
+    def _lose(self, failure: McpFailure) -> None:
+        self._lost = self._lost or failure
+        self._stop.set()
+
+    def _end(self) -> McpFailure:
+        said = f"The connection to the MCP server {self._label!r} was closed."
+        return self._lost or McpFailure(said, lost=True)

@@ -1,0 +1,153 @@
+"""Where an MCP server is, and the credentials that it is shown.
+
+In: what a request or the operator wrote. Out: values that can be passed around and printed without giving a
+secret away: no header's value, no token and nothing of a URL beyond its origin is in a repr. Knows no
+protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+_SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password|session|signature", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+# The transport sets these itself; a client that could would make a request into another one.
+_NOT_FOR_CLIENTS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+class McpSettingsError(ValueError):
+    """Settings of an MCP server are wrong. The sentence holds no secret; `param` is the field it is about."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class Credentials:
+    """Headers for one server. They can be sent and nothing else: not printed, compared, copied or stored."""
+
+    __slots__ = ("_headers", "_secrets")
+
+    def __init__(self, headers: Mapping[str, str] | None = None, authorization: str | None = None) -> None:
+        self._headers = {
+            name: checked_value(checked_name(name), value) for name, value in (headers or {}).items()
+        }
+        if authorization is not None:
+            token = checked_value("authorization", authorization.strip(), param="authorization")
+            self._headers = {n: v for n, v in self._headers.items() if n.lower() != "authorization"}
+            self._headers["Authorization"] = token if " " in token else f"Bearer {token}"
+        self._secrets = _secret_words(self._headers)
+
+    def for_sending(self) -> dict[str, str]:
+        return dict(self._headers)
+
+    def redact(self, text: str) -> str:
+        """The text without these secrets, which a server may have written into its answers."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
+
+    def __repr__(self) -> str:
+        return f"Credentials({len(self._headers)} headers, hidden)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("credentials are not to be stored")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpEndpoint:
+    """A server over HTTP. `trusted` is for URLs that the operator wrote: their addresses are not judged."""
+
+    url: str = field(repr=False)
+    trusted: bool = False
+    origin: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        object.__setattr__(self, "origin", f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+
+
+@dataclass(frozen=True, slots=True)
+class StdioEndpoint:
+    """A command of the operator's that speaks MCP on its standard input and output."""
+
+    command: str
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+Endpoint = HttpEndpoint | StdioEndpoint
+
+
+def http_endpoint(
+    url: str, *, trusted: bool = False, param: str = "server_url"
+) -> tuple[HttpEndpoint, str | None]:
+    """The endpoint of a URL, and the authorization that stood in it as `user:password@`, if any."""
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise McpSettingsError("The URL of the MCP server is not a URL.", param=param) from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise McpSettingsError("The URL of an MCP server begins with http:// or https://.", param=param)
+    if any(character.isspace() or not character.isprintable() for character in url):
+        raise McpSettingsError("The URL of the MCP server has characters that no URL has.", param=param)
+    del port  # read only so that one out of range is refused here
+    user, at, place = parts.netloc.rpartition("@")
+    bare = urlunsplit((parts.scheme, place, parts.path, parts.query, ""))
+    basic = base64.b64encode(unquote(user).encode()).decode() if at else None
+    return HttpEndpoint(bare, trusted), f"Basic {basic}" if basic else None
+
+
+def checked_name(name: object) -> str:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise McpSettingsError("A header's name has characters that no header's name has.", param="headers")
+    if name.lower() in _NOT_FOR_CLIENTS:
+        raise McpSettingsError(
+            f"The header {name!r} cannot be set: it is the transport's own.", param="headers"
+        )
+    return name
+
+
+def checked_value(name: str, value: object, *, param: str = "headers") -> str:
+    if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+        raise McpSettingsError(
+            f"The value of the header {name!r} is not text that a header holds.", param=param
+        )
+    return value
+
+
+def _secret_words(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What must not be shown, longest first so that a part does not spoil the whole."""
+    words: set[str] = set()
+    for name, value in headers.items():
+        parts = {value, *value.split(" ")} if name.lower() == "authorization" else {value}
+        shortest = 6 if _SENSITIVE.search(name) else 16
+        words |= {part for part in parts if len(part) >= shortest and part.lower() not in ("bearer", "basic")}
+    return tuple(sorted(words, key=len, reverse=True))

@@ -1,0 +1,100 @@
+"""What goes wrong with MCP servers, in sentences that a model and a person can read.
+
+In: exceptions of the `mcp` package, of its HTTP client and of the address check. Out: an `McpFailure`.
+Foreign texts that may repeat a request (a URL with a token in its query, headers) never get in; a server's
+own error message does, after the caller has redacted its secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from tools.addresses import AddressRefused
+from tools.mcp.http import AnswerTooLarge
+from tools.tool import ToolUnavailable
+
+_MESSAGE_CHARS = 2_000
+
+
+class McpFailure(ToolUnavailable):
+    """A listing or a call came to nothing. `lost`: the connection went with it, the next call needs another.
+
+    `gone`: the server had forgotten this connection before it read the call, so the call can be made again.
+    """
+
+    def __init__(self, sentence: str, *, lost: bool, gone: bool = False) -> None:
+        super().__init__(sentence)
+        self.lost = lost
+        self.gone = gone
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, however deep."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from causes(each)
+    else:
+        yield error
+
+
+def explain(error: BaseException, label: str, *, status: int | None = None) -> McpFailure:
+    """The failure that an exception means. `status` is the last HTTP status, where there was one."""
+    found = list(causes(error))
+    server = f"The MCP server {label!r}"
+    for each in found:
+        match each:
+            case McpFailure():
+                return each
+            case AddressRefused():
+                return McpFailure(f"{server} may not be reached: {each}", lost=True)
+            case AnswerTooLarge():
+                return McpFailure(f"{server} answered with more data than is taken.", lost=True)
+    if status in (401, 403):
+        said = f"{server} refused the request with status {status}: its authorization is missing or wrong."
+        return McpFailure(said, lost=True)
+    for each in found:
+        if isinstance(each, MCPError):
+            return _protocol_error(each, server, status)
+    return McpFailure(f"{server} {_transport_error(found)}", lost=True)
+
+
+def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFailure:
+    if error.code == CONNECTION_CLOSED:
+        return McpFailure(f"{server} closed the connection before it answered.", lost=True)
+    if error.code == REQUEST_TIMEOUT:
+        return McpFailure(f"{server} did not answer in time.", lost=True)
+    if error.code == INVALID_REQUEST and error.message == "Session terminated":
+        return McpFailure(f"{server} ended the session.", lost=True, gone=True)
+    if (
+        status is not None
+        and status >= 400
+        and error.message in ("Not Found", "Server returned an error response")
+    ):
+        return McpFailure(f"{server} answered with status {status}.", lost=True)
+    message = " ".join(error.message.split())[:_MESSAGE_CHARS]
+    return McpFailure(f"{server} answered with an error: {message or error.code}", lost=False)
+
+
+def _transport_error(found: list[BaseException]) -> str:
+    for each in found:
+        match each:
+            case httpx2.ConnectError() | httpx2.ConnectTimeout():
+                return "cannot be connected to."
+            case httpx2.TimeoutException() | TimeoutError():
+                return "did not answer in time."
+            case httpx2.HTTPStatusError():
+                return f"answered with status {each.response.status_code}."
+            case httpx2.SSEError():
+                return "answered with an event stream that cannot be read, or that is too large."
+            case ValidationError():
+                return "answered with something that is not MCP."
+            case FileNotFoundError() | PermissionError():
+                return "cannot be started: its command cannot be run."
+            case httpx2.TransportError() | OSError():
+                return "broke off the connection."
+    return "failed in a way that its client does not know."

@@ -1,0 +1,108 @@
+"""HTTP for MCP that goes only where it may, and takes only so much.
+
+In: requests of the `mcp` package's transports. Out: their responses, over connections to addresses that were
+checked and are the ones connected to, at every request and every redirect. Knows nothing of MCP's messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import httpx2
+
+from tools.addresses import Resolver, resolve_allowed, system_resolver
+
+_CONNECT_SECONDS = 15.0
+_ADDRESSES_TRIED = 4
+MAX_BODY_BYTES = 32_000_000
+
+
+class AnswerTooLarge(Exception):
+    """A body is larger than any that is taken."""
+
+
+class PinnedTransport(httpx2.AsyncBaseTransport):
+    """Resolves and checks a host itself, then connects to the address that it checked.
+
+    The name still goes into the Host header and the TLS handshake, so certificates are verified against it.
+    """
+
+    def __init__(self, *, allow_private: bool, resolver: Resolver = system_resolver) -> None:
+        self._allow_private = allow_private
+        self._resolver = resolver
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self.last_status: int | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        if url.scheme not in ("http", "https"):
+            raise httpx2.UnsupportedProtocol("Only http and https are spoken with MCP servers.")
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = await resolve_allowed(
+            url.host, port, resolver=self._resolver, allow_private=self._allow_private
+        )
+        response = await self._first_that_answers(request, addresses[:_ADDRESSES_TRIED])
+        self.last_status = response.status_code
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            raise AnswerTooLarge("compressed, though it was asked not to be")
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _Capped(cast(httpx2.AsyncByteStream, response.stream))
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _first_that_answers(self, request: httpx2.Request, addresses: list[str]) -> httpx2.Response:
+        for address in addresses[:-1]:
+            try:
+                return await self._inner.handle_async_request(_pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue  # nothing was sent; another address of the host may answer
+        return await self._inner.handle_async_request(_pinned(request, addresses[-1]))
+
+
+class _Capped(httpx2.AsyncByteStream):
+    """A body that ends in an error where it grows beyond all measure. Event streams have their own cap."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        taken = 0
+        async for chunk in self._inner:
+            taken += len(chunk)
+            if taken > MAX_BODY_BYTES:
+                raise AnswerTooLarge
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def http_client(
+    transport: PinnedTransport, headers: dict[str, str], read_seconds: float
+) -> httpx2.AsyncClient:
+    """A client for one server. No proxy and no netrc of the environment is used.
+
+    Bodies are asked for, and taken, uncompressed only: the cap on their bytes then caps what they become.
+    """
+    return httpx2.AsyncClient(
+        transport=transport,
+        headers={"Accept-Encoding": "identity", **headers},
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=read_seconds),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
+    """The same request to an address. The original stays as it is: redirects are judged by its name."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address.partition("%")[0]),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )

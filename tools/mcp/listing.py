@@ -1,0 +1,130 @@
+"""What an MCP server says that it can do, made fit to be declared to the model.
+
+In: the pages of `tools/list`. Out: an `McpListing`, in the server's order, with a word for each tool that a
+recipient can carry. Bounded, for a server may list anything. Knows nothing of permissions but how to ask
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp.client import Client
+from mcp_types import PaginatedRequestParams, Tool
+
+from tools.mcp.names import safe_names
+from tools.mcp.permissions import Permissions
+from tools.outputs import cut, encodable
+
+_PAGES = 50
+_TOOLS = 512
+_DESCRIPTION_CHARS = 8_000
+_SCHEMA_CHARS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """`name` is the server's, `word` the recipient's. What an mcp_list_tools item shows is the rest."""
+
+    name: str
+    word: str
+    description: str | None
+    input_schema: Mapping[str, Any]
+    annotations: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class McpListing:
+    """`notes` say which names were changed, and what was left out."""
+
+    tools: tuple[ListedTool, ...]
+    instructions: str | None = None
+    server_name: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def by_word(self, word: str) -> ListedTool | None:
+        return next((each for each in self.tools if each.word == word), None)
+
+    def by_name(self, name: str) -> ListedTool | None:
+        return next((each for each in self.tools if each.name == name), None)
+
+    def only(self, permissions: Permissions) -> McpListing:
+        kept = tuple(each for each in self.tools if permissions.allows(each.name, each.annotations))
+        return replace(self, tools=kept)
+
+    def redacted(self, redact: Callable[[str], str]) -> McpListing:
+        """Without secrets that the server wrote into its descriptions and schemas."""
+
+        def clean(value: Any) -> Any:
+            match value:
+                case str():
+                    return redact(value)
+                case Mapping():
+                    return {redact(str(key)): clean(each) for key, each in value.items()}
+                case list():
+                    return [clean(each) for each in value]
+                case _:
+                    return value
+
+        tools = tuple(
+            replace(
+                each,
+                description=clean(each.description),
+                input_schema=clean(each.input_schema),
+                annotations=clean(each.annotations),
+            )
+            for each in self.tools
+        )
+        return replace(self, tools=tools, instructions=clean(self.instructions))
+
+
+async def fetch_listing(client: Client) -> McpListing:
+    """Raises what the `mcp` package raises."""
+    found: dict[str, Tool] = {}
+    cursor: str | None = None
+    cut_short = True
+    for _ in range(_PAGES):
+        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        for tool in page.tools[: _TOOLS - len(found)]:
+            found.setdefault(tool.name, tool)
+        cursor = page.next_cursor
+        if cursor is None:
+            cut_short = False
+            break
+        if len(found) >= _TOOLS:
+            break
+    return _listing(client, tuple(found.values()), cut_short)
+
+
+def _listing(client: Client, tools: tuple[Tool, ...], cut_short: bool) -> McpListing:
+    names = safe_names(tool.name for tool in tools)
+    words = {original: word for word, original in names.originals.items()}
+    notes = (*names.notes, *((f"Only the first {len(tools)} tools are taken.",) if cut_short else ()))
+    server = client.server_info
+    return McpListing(
+        tuple(_listed(tool, words[tool.name]) for tool in tools),
+        instructions=_short(client.instructions),
+        server_name=server.name if server is not None else None,
+        notes=notes,
+    )
+
+
+def _listed(tool: Tool, word: str) -> ListedTool:
+    annotations = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else None
+    return ListedTool(tool.name, word, _short(tool.description), _schema(tool.input_schema), annotations)
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else cut(encodable(text), _DESCRIPTION_CHARS)
+
+
+def _schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema, or that of any object where it is too large to show to a model."""
+    text = json.dumps(schema, ensure_ascii=False)
+    if len(text) > _SCHEMA_CHARS:
+        return {"type": "object"}
+    cleaned: Mapping[str, Any] = json.loads(encodable(text))
+    return cleaned

@@ -1,0 +1,114 @@
+"""How an MCP server is reached: which transport and which age of the protocol it speaks.
+
+In: an endpoint and credentials. Out: a connected client of the `mcp` package, entered on the caller's exit
+stack. Streamable HTTP is tried first and HTTP+SSE where a server turns that away (a URL that ends in /sse
+the other way round). Knows nothing of tools or calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, Implementation
+
+from tools.addresses import Resolver, system_resolver
+from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
+from tools.mcp.failures import causes
+from tools.mcp.http import PinnedTransport, http_client
+
+_SILENCE_SECONDS = 900.0  # an event stream may be quiet for as long as the longest call
+_EVENT_BYTES = 16_000_000
+_OURSELVES = Implementation(name="gpt-oss-server", version="1")
+
+# Statuses with which servers that speak only the older HTTP+SSE turn a POST away.
+_MAYBE_SSE = frozenset({400, 404, 405, 406, 410, 415, 501})
+
+# The handshake of the protocol's first age comes first: only there are sessions, and tools (a kernel, a
+# browser's cursors) have state. "auto" is for servers that know nothing but the second age.
+Way = tuple[Literal["http", "sse", "stdio"], Literal["legacy", "auto"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What an address may be. `resolver` is injected by tests."""
+
+    allow_private: bool = False
+    resolver: Resolver = system_resolver
+
+
+@dataclass(slots=True)
+class Dialler:
+    endpoint: Endpoint
+    credentials: Credentials
+    reach: Reach
+    _pinned: PinnedTransport | None = field(default=None, init=False)
+
+    @property
+    def last_status(self) -> int | None:
+        return self._pinned.last_status if self._pinned is not None else None
+
+    def first_way(self) -> Way:
+        if isinstance(self.endpoint, StdioEndpoint):
+            return "stdio", "legacy"
+        is_sse = urlsplit(self.endpoint.url).path.rstrip("/").endswith("/sse")
+        return ("sse", "legacy") if is_sse else ("http", "legacy")
+
+    def way_after(self, way: Way, error: BaseException) -> Way | None:
+        """What to try next, where the error means that the server speaks something else."""
+        codes = {each.code for each in causes(error) if isinstance(each, MCPError)}
+        if UNSUPPORTED_PROTOCOL_VERSION in codes and way[1] == "legacy":
+            return way[0], "auto"
+        if self.last_status not in _MAYBE_SSE or isinstance(self.endpoint, StdioEndpoint) or way[1] == "auto":
+            return None
+        other: Way = ("sse", "legacy") if way[0] == "http" else ("http", "legacy")
+        return other if way == self.first_way() else None
+
+    async def enter(self, stack: AsyncExitStack, way: Way) -> Client:
+        """Raises whatever the `mcp` package and its transports raise, in groups too."""
+        kind, mode = way
+        if isinstance(self.endpoint, StdioEndpoint):
+            return await stack.enter_async_context(self._client(_stdio(self.endpoint), mode))
+        if kind == "sse":
+            streams = sse_client(
+                self.endpoint.url, sse_read_timeout=_SILENCE_SECONDS, httpx_client_factory=self._http
+            )
+            return await stack.enter_async_context(self._client(streams, mode))
+        http = await stack.enter_async_context(self._http())
+        over_http = streamable_http_client(
+            self.endpoint.url, http_client=http, max_sse_event_size=_EVENT_BYTES
+        )
+        return await stack.enter_async_context(self._client(over_http, mode))
+
+    def _client(self, streams: AbstractAsyncContextManager[Any], mode: str) -> Client:
+        return Client(streams, mode=mode, cache=None, client_info=_OURSELVES)
+
+    def _http(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        """The shape of a factory that `sse_client` calls; everything it would choose is chosen here."""
+        trusted = isinstance(self.endpoint, HttpEndpoint) and self.endpoint.trusted
+        self._pinned = PinnedTransport(
+            allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
+        )
+        return http_client(self._pinned, self.credentials.for_sending(), _SILENCE_SECONDS)
+
+
+def _stdio(endpoint: StdioEndpoint) -> AbstractAsyncContextManager[Any]:
+    """What the command says on its standard error goes where ours goes: it is the operator's to read."""
+    parameters = StdioServerParameters(
+        command=endpoint.command, args=list(endpoint.arguments), env=dict(endpoint.environment)
+    )
+    return stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)

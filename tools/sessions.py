@@ -1,0 +1,144 @@
+"""The sessions of one tool, one per conversation, and how long they live.
+
+In: a tool, limits and a clock. Out: a conversation's session, for one call at a time. A session ends when it
+is idle or old, or when a newer conversation needs its place; one in use never ends for these reasons.
+Nothing here knows what a session does, nor of calls, time-outs and texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tools.tool import Session, Tool
+
+_log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """When sessions end: seconds without a call, seconds since the first, and how many there may be."""
+
+    idle: float = 1200.0
+    age: float = 14_400.0
+    count: int = 64
+
+
+class TooManySessions(Exception):
+    """Every session is in use; none can make room."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    session: Session
+    opened: float
+    used: float
+    users: int = 0  # calls that run or wait
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    unusable: bool = False
+
+
+class SessionPool:
+    def __init__(self, tool: Tool, limits: SessionLimits, clock: Callable[[], float]) -> None:
+        self._tool = tool
+        self._limits = limits
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @asynccontextmanager
+    async def use(self, conversation: str) -> AsyncIterator[Session]:
+        """The conversation's session, alone. Raises TooManySessions, or what the tool's `open` raises."""
+        entry = self._entry(conversation)
+        entry.users += 1
+        try:
+            async with entry.lock:
+                yield entry.session
+        finally:
+            entry.users -= 1
+            entry.used = self._clock()
+            if entry.unusable and not entry.users:
+                self._close_soon(entry)
+            self._wake_later()
+
+    def discard(self, conversation: str) -> None:
+        """Ends a session whose state nobody can vouch for; the next call gets a fresh one."""
+        entry = self._entries.pop(conversation, None)
+        if entry is None:
+            return
+        entry.unusable = True
+        if not entry.users:
+            self._close_soon(entry)
+
+    def sweep(self) -> None:
+        """Ends the sessions that are idle or old."""
+        for conversation, entry in list(self._entries.items()):
+            if self._expires(entry) <= self._clock() and not entry.users:
+                self.discard(conversation)
+
+    async def close(self) -> None:
+        """Ends all sessions, those in use included. May be called again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            self._close_soon(entry)
+        while self._closing:
+            await asyncio.wait(set(self._closing))
+
+    def _entry(self, conversation: str) -> _Entry:
+        self.sweep()
+        found = self._entries.get(conversation)
+        if found is not None:
+            return found
+        self._make_room()
+        now = self._clock()
+        entry = _Entry(self._tool.open(), opened=now, used=now)
+        self._entries[conversation] = entry
+        return entry
+
+    def _make_room(self) -> None:
+        if len(self._entries) < self._limits.count:
+            return
+        unused = [(entry.used, name) for name, entry in self._entries.items() if not entry.users]
+        if not unused:
+            raise TooManySessions
+        self.discard(min(unused)[1])
+
+    def _expires(self, entry: _Entry) -> float:
+        return min(entry.used + self._limits.idle, entry.opened + self._limits.age)
+
+    def _wake_later(self) -> None:
+        """Sessions must end in a quiet server too, so a timer looks when the first of them is due."""
+        if self._timer is not None or not self._entries:
+            return
+        due = min(self._expires(entry) for entry in self._entries.values()) - self._clock()
+        self._timer = asyncio.get_running_loop().call_later(max(due, 1.0), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.sweep()
+        self._wake_later()
+
+    def _close_soon(self, entry: _Entry) -> None:
+        """Closes in a task of its own: ending a kernel takes a while, and the next call need not wait."""
+        task = asyncio.get_running_loop().create_task(_close(entry.session))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(session: Session) -> None:
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await session.close()
+    except Exception:
+        _log.exception("A tool's session did not close cleanly")
