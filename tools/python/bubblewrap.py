@@ -1,0 +1,378 @@
+"""The default sandbox: user namespaces by bubblewrap (`bwrap`).
+
+In: an interpreter, limits. Out: boxes in which code sees a read-only system, its own /tmp and /mnt/data,
+and nothing of the host's processes, network, environment, home or devices. What holds which limit:
+
+- files: /tmp, /mnt/data and /dev/shm are tmpfs with a size, so the kernel itself stops a disk fill; the
+  watchdog counts their entries. All else is read-only. This process reaches /mnt/data and the sockets
+  through the box's root in /proc, as open descriptors taken before any code of the model runs: no folder of
+  the host is bound writable.
+- memory: per process by rlimits; of the whole box by a control group where one can be made, else by the
+  watchdog.
+- processes: by a control group or, for an unprivileged user, RLIMIT_NPROC; and by the watchdog always.
+- time: RLIMIT_CPU per process, the watchdog for the whole; a call's own time is the session's business.
+
+Started by root, uid 1000 inside is the host's uid 0 without any capability: it owns what root owns. Hence
+/proc is mounted read-only (/proc/sys would be writable), and nothing of root's is bound but the interpreter
+and /usr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import platform
+import secrets
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from tools.python import seccomp
+from tools.python.cgroups import Groups, make_groups
+from tools.python.folder import Folder
+from tools.python.interpreter import Interpreter, examine
+from tools.python.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
+from tools.python.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
+from tools.python.watchdog import Watchdog, Watched
+from tools.tool import ToolUnavailable
+
+_log = logging.getLogger(__name__)
+
+HOME = "/tmp/home"
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
+    *("/usr/local/lib", "/nix/store"),
+)
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_ETC_SHOWN = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts")
+_ETC_MADE = {
+    "/etc/passwd": "user:x:1000:1000::/tmp/home:/bin/sh\n",
+    "/etc/group": "user:x:1000:\n",
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_PROC_HIDDEN_FILES = (
+    "kcore",
+    "keys",
+    "key-users",
+    "kallsyms",
+    "timer_list",
+    "sched_debug",
+    "interrupts",
+    "cmdline",
+)
+_PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
+_NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
+
+_INSTALL = (
+    "The python tool needs bubblewrap for its sandbox: `apt-get install bubblewrap` (Debian, Ubuntu), "
+    "`dnf install bubblewrap` (Fedora), `apk add bubblewrap` (Alpine). Or choose --python docker, or --python off."
+)
+_ADVICE = (  # what bwrap says → what to do about it
+    ("No permissions to creat", "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1`"),
+    ("No space left on device", "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"),
+    (
+        "uid map: Permission denied",
+        "allow user namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an "
+        "AppArmor profile with `userns`",
+    ),
+    (
+        "RTM_NEWADDR",
+        "allow user namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an "
+        "AppArmor profile with `userns`",
+    ),
+    (
+        "Can't mount proc",
+        "in a container, start it with `--security-opt systempaths=unconfined --security-opt seccomp=unconfined`",
+    ),
+    ("Operation not permitted", "in a container, start it with `--security-opt seccomp=unconfined`"),
+)
+
+
+class Bubblewrap:
+    """Makes boxes with bwrap."""
+
+    name = "bubblewrap"
+    isolated = True
+
+    def __init__(self, limits: Limits, *, interpreter: str) -> None:
+        self._limits = limits
+        self._wanted = interpreter
+        self._interpreter: Interpreter | None = None
+        self._command = ""
+        self._options = ""
+        self._watchdog = Watchdog()
+        self._checking = asyncio.Lock()
+
+    async def check(self) -> None:
+        async with self._checking:
+            if self._interpreter is None:
+                self._interpreter = await self._probe()
+
+    async def start(self, connection: Connection, data: Folder | None) -> BubblewrapBox:
+        await self.check()
+        assert self._interpreter is not None
+        return await self._start(self._interpreter, connection, data)
+
+    async def close(self) -> None:
+        """Nothing is kept between boxes."""
+
+    async def _probe(self) -> Interpreter:
+        """Starts and ends one real box: no list of settings says as surely whether one can be had."""
+        command = shutil.which("bwrap")
+        if command is None:
+            raise ToolUnavailable(_INSTALL)
+        if not seccomp.supported(platform.machine()):
+            raise ToolUnavailable(
+                f"The python tool's bubblewrap sandbox does not know {platform.machine()}; choose --python docker."
+            )
+        self._command, self._options = command, await _options(command)
+        missing = [option for option in _NEEDED_OPTIONS if option not in self._options]
+        if missing:
+            raise ToolUnavailable(
+                f"The python tool needs bubblewrap 0.7 or later; {command} lacks {', '.join(missing)}."
+            )
+        interpreter = await examine(self._wanted)
+        try:
+            box = await self._start(interpreter, Connection(secrets.token_hex(16)), None)
+        except SandboxError as error:
+            raise ToolUnavailable(_refusal(str(error))) from error
+        box.kill()
+        await box.wait()
+        box.data.close()
+        return interpreter
+
+    async def _start(
+        self, interpreter: Interpreter, connection: Connection, data: Folder | None
+    ) -> BubblewrapBox:
+        groups = make_groups(self._limits)
+        try:
+            spawned, root = await self._spawn(interpreter, connection, groups)
+        except BaseException:
+            await groups.remove()
+            raise
+        try:
+            await spawned.ready()
+            return await self._box(spawned, root, groups, data)
+        except BaseException:
+            await spawned.end()
+            await groups.remove()
+            raise
+        finally:
+            spawned.close_output()
+
+    async def _spawn(
+        self, interpreter: Interpreter, connection: Connection, groups: Groups
+    ) -> tuple[Spawned, int]:
+        """Starts bwrap; also the host's name (pid) of the first process in the box."""
+        send = launcher_input(
+            connection, SOCKET_FOLDER, HOME, self._limits, count_processes=os.geteuid() != 0
+        )
+        with ExitStack() as opened:
+            info, tell = os.pipe()
+            opened.callback(os.close, info)
+            with ExitStack() as given:
+                given.callback(os.close, tell)
+                argv, descriptors = self._command_line(interpreter, tell, given)
+                # bwrap's own environment is what /proc/1/environ shows inside: it gets none.
+                spawned = await spawn(groups.entering(argv), send=send, env={}, pass_fds=descriptors)
+            try:
+                said, _ = await collect(info)
+            except BaseException:
+                await spawned.end()
+                spawned.close_output()
+                raise
+        return spawned, json.loads(said)["child-pid"] if said else 0
+
+    def _command_line(
+        self, interpreter: Interpreter, tell: int, given: ExitStack
+    ) -> tuple[list[str], tuple[int, ...]]:
+        files = {name: _memory_file(text.encode(), given) for name, text in _ETC_MADE.items()}
+        rules = _memory_file(seccomp.program(platform.machine()), given)
+        argv = [
+            self._command,
+            *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
+            *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
+            *(["--disable-userns"] if "--disable-userns" in self._options else []),
+            *_system_view(interpreter),
+            *_private_view(self._limits, files),
+            *("--info-fd", str(tell), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
+        ]
+        for name, value in environment(str(interpreter.executable), HOME).items():
+            argv += ["--setenv", name, value]
+        argv += ["--", str(interpreter.executable), "-I", "-c", launcher_source()]
+        return argv, (tell, rules, *files.values())
+
+    async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> BubblewrapBox:
+        """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
+        try:
+            box = BubblewrapBox(spawned.process, root, groups, self._limits, self._watchdog)
+        except OSError as error:
+            raise SandboxError(f"the box cannot be reached through /proc/{root}: {error.strerror}") from error
+        try:
+            if data is not None:
+                lost = await asyncio.to_thread(data.copy_to, box.data, self._limits.data_size)
+                if lost:
+                    _log.warning("%d files of a session could not be kept over a restart", len(lost))
+        except BaseException:
+            box.kill()
+            await box.wait()
+            box.data.close()
+            raise
+        if data is not None:
+            data.close()
+        return box
+
+
+class BubblewrapBox:
+    """A running box. Its files are reached through descriptors that keep them alive after its end."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        root: int,
+        groups: Groups,
+        limits: Limits,
+        watchdog: Watchdog,
+    ) -> None:
+        self._process = process
+        self._groups = groups
+        self._limits = limits
+        self._watchdog = watchdog
+        self._handle = os.pidfd_open(root)
+        with ExitStack() as opened:
+            opened.callback(os.close, self._handle)
+            view = f"/proc/{root}/root"
+            self._sockets = _open(view + SOCKET_FOLDER, opened)
+            self._temp = _open(view + "/tmp", opened)
+            self.data = Folder.at(view + WORK_FOLDER)
+            opened.pop_all()
+        self._watched = Watched(root, limits, self.kill, self._too_many_files, spare=1)
+        watchdog.add(self._watched)
+
+    @property
+    def sockets(self) -> Path:
+        return Path(f"/proc/self/fd/{self._sockets}")
+
+    @property
+    def verdict(self) -> str | None:
+        if self._watched.verdict is None and self._groups.out_of_memory():
+            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
+        return self._watched.verdict
+
+    def use(self, running: bool) -> None:
+        self._watched.running = running
+
+    def kill(self) -> None:
+        """The first process of a process namespace takes all others with it."""
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    async def wait(self) -> None:
+        await self._process.wait()
+        if self._handle < 0:
+            return
+        await _readable(self._handle)  # the namespace has no process left
+        self._watchdog.remove(self._watched)
+        verdict = self.verdict
+        self._watched.verdict = verdict  # before the groups go that tell it
+        for descriptor in (self._sockets, self._temp, self._handle):
+            os.close(descriptor)
+        self._handle = -1
+        await self._groups.remove()
+
+    def _too_many_files(self) -> str | None:
+        for descriptor in (self.data.descriptor, self._temp):
+            with suppress(OSError):  # closed while the watchdog looked: the box is ending
+                room = os.fstatvfs(descriptor)
+                if room.f_files - room.f_ffree > self._limits.data_files:
+                    return f"it had more than {self._limits.data_files} files"
+        return None
+
+
+def _system_view(interpreter: Interpreter) -> list[str]:
+    """What is there to read: programs and libraries of the system, and the interpreter."""
+    argv: list[str] = []
+    for link in map(Path, _SYSTEM_LINKS):
+        if link.is_symlink():
+            argv += ["--symlink", os.readlink(link), str(link)]
+        elif link.is_dir():
+            argv += ["--ro-bind", str(link), str(link)]
+    bound = dict.fromkeys([*(Path(name) for name in _SYSTEM), *interpreter.paths])
+    for path in bound:
+        covered = any(path != other and path.is_relative_to(other) for other in bound)
+        if path.exists() and not covered:
+            argv += ["--ro-bind", str(path), str(path)]
+    for name in _ETC_SHOWN:
+        argv += ["--ro-bind-try", name, name]
+    return argv
+
+
+def _private_view(limits: Limits, files: dict[str, int]) -> list[str]:
+    """What is the box's own: /proc and /dev of its own, and memory with a size to write to."""
+    argv: list[str] = []
+    for name, descriptor in files.items():
+        argv += ["--perms", "0444", "--file", str(descriptor), name]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for name in _PROC_HIDDEN_FILES:
+        if os.path.exists(f"/proc/{name}"):
+            argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    for name in _PROC_HIDDEN_FOLDERS:
+        if os.path.isdir(f"/proc/{name}"):
+            argv += ["--tmpfs", f"/proc/{name}", "--remount-ro", f"/proc/{name}"]
+    for size, folder in (
+        (limits.shared_size, "/dev/shm"),
+        (limits.temp_size, "/tmp"),
+        (limits.data_size, WORK_FOLDER),
+        (65536, SOCKET_FOLDER),
+    ):
+        argv += ["--perms", "0700", "--size", str(size), "--tmpfs", folder]
+    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+
+
+def _memory_file(content: bytes, given: ExitStack) -> int:
+    descriptor = os.memfd_create("box")
+    given.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _open(path: str, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _options(command: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        command, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    words, _ = await process.communicate()
+    return words.decode("utf-8", "replace")
+
+
+def _refusal(words: str) -> str:
+    advice = next((advice for pattern, advice in _ADVICE if pattern in words), None)
+    said = words.splitlines()[-1] if words else "nothing"
+    told = f": {advice}" if advice else "; choose --python docker or --python off"
+    return f"The python tool cannot start a bubblewrap sandbox here{told}. (It said: {said})"
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    once: Callable[[], None] = lambda: done.done() or done.set_result(None)  # noqa: E731
+    loop.add_reader(descriptor, once)
+    try:
+        await done
+    finally:
+        loop.remove_reader(descriptor)
+
+
+__all__: Sequence[str] = ("Bubblewrap", "BubblewrapBox")

@@ -1,0 +1,226 @@
+"""A folder that hostile code writes and this process reads: no path leads out of it.
+
+In: an open descriptor of the folder, and names as clients give them. Out: listings, bytes, and
+`FileRefused` with a sentence. Every step of a path is opened by itself, relative to the one before, never
+following a link, and only regular files are read, so that links, pipes, devices and races while we look
+lead nowhere. Must not know of kernels or sandboxes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+MAX_DEPTH = 32
+MAX_LISTED = 10_000
+MAX_NAME = 1024
+FOLDER_NAME = "/mnt/data"
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+
+
+class FileRefused(Exception):
+    """A file cannot be read or written; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file of a session. `path` is relative to /mnt/data, with slashes."""
+
+    path: str
+    size: int
+    modified: float  # seconds since the epoch
+
+
+class Folder:
+    """An open folder. All its methods block for as long as the disk does: call them in a thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Folder:
+        """The folder at a path that the caller trusts."""
+        return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def duplicate(self) -> Folder:
+        """The same folder by a descriptor of its own, which stays valid when this one is closed."""
+        return Folder(os.dup(self._descriptor))
+
+    def files(self) -> list[FileInfo]:
+        """The regular files below it, sorted by path, at most MAX_LISTED, at most MAX_DEPTH deep."""
+        found: list[FileInfo] = []
+        for path, entry in self._walk():
+            if stat.S_ISREG(entry.st_mode):
+                found.append(FileInfo(path, entry.st_size, entry.st_mtime))
+        return sorted(found, key=lambda info: info.path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The bytes of one regular file of at most `limit` bytes."""
+        steps = _steps(path)
+        with _explained(path), self._opened(steps[:-1]) as parent:
+            descriptor = os.open(steps[-1], _READ_FLAGS, dir_fd=parent)
+            try:
+                return _read_regular(descriptor, path, limit)
+            finally:
+                os.close(descriptor)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Puts a file there, making folders on the way; a file or link of that name is replaced, not followed."""
+        steps = _steps(path)
+        with _explained(path), self._opened(steps[:-1], create=True) as parent:
+            draft = f".{secrets.token_hex(8)}.part"
+            try:
+                _write_new(parent, draft, content)
+                os.replace(draft, steps[-1], src_dir_fd=parent, dst_dir_fd=parent)
+            except OSError:
+                _forget(parent, draft)
+                raise
+
+    def copy_to(self, other: Folder, limit: int) -> list[str]:
+        """Copies its regular files to `other`; returns the paths that could not be copied."""
+        lost: list[str] = []
+        left = limit
+        for info in self.files():
+            try:
+                content = self.read(info.path, left)
+                other.write(info.path, content)
+                left -= len(content)
+            except FileRefused:
+                lost.append(info.path)
+        return lost
+
+    def usage(self, max_files: int) -> tuple[int, int]:
+        """Bytes on disk and entries below it; it stops counting soon after `max_files` entries."""
+        size = count = 0
+        for _, entry in self._walk():
+            size += entry.st_blocks * 512
+            count += 1
+            if count > max_files:
+                break
+        return size, count
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Everything below, one open folder at a time, so that no tree is too wide or too deep for us."""
+        pending: list[tuple[str, ...]] = [()]
+        seen = 0
+        while pending:
+            steps = pending.pop()
+            try:
+                with self._opened(steps) as folder, os.scandir(folder) as entries:
+                    for entry in entries:
+                        seen += 1
+                        if seen > MAX_LISTED:
+                            return
+                        info = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(info.st_mode) and len(steps) + 1 < MAX_DEPTH:
+                            pending.append((*steps, entry.name))
+                        path = "/".join((*steps, entry.name))
+                        if _is_plain(path):
+                            yield path, info
+            except OSError as error:
+                # The code inside removes and replaces things while we look; what is gone is not listed.
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+                    raise
+
+    @contextmanager
+    def _opened(self, steps: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+        """The folder that `steps` lead to, each step opened without following links."""
+        current = os.dup(self._descriptor)
+        try:
+            for step in steps:
+                if create:
+                    _make_folder(current, step)
+                below = os.open(step, _FOLDER_FLAGS, dir_fd=current)
+                os.close(current)
+                current = below
+            yield current
+        finally:
+            os.close(current)
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    """The steps of a client's path, which may begin with /mnt/data."""
+    if len(path) > MAX_NAME or "\0" in path or not _is_plain(path):
+        raise FileRefused("The file name is too long or not valid UTF-8.")
+    inside = path.removeprefix(FOLDER_NAME) if path.startswith(FOLDER_NAME + "/") else path
+    if inside.startswith("/") and inside is path:
+        raise FileRefused(f"{path!r} is outside {FOLDER_NAME}.")
+    steps = tuple(step for step in inside.split("/") if step not in ("", "."))
+    if not steps or ".." in steps or len(steps) > MAX_DEPTH or any(len(step) > 255 for step in steps):
+        raise FileRefused(f"{path!r} is not the name of a file below {FOLDER_NAME}.")
+    return steps
+
+
+def _is_plain(path: str) -> bool:
+    """Whether the name can be told in JSON: names that are not UTF-8 carry lone surrogates here."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileRefused(f"There is no file {path!r} below {FOLDER_NAME}.") from None
+    except OSError as error:
+        reason = "a link" if error.errno == errno.ELOOP else os.strerror(error.errno or 0).lower()
+        raise FileRefused(f"{path!r} is refused: {reason}.") from error
+
+
+def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise FileRefused(f"{path!r} is refused: not a regular file.")
+    parts: list[bytes] = []
+    size = 0
+    while chunk := os.read(descriptor, _CHUNK):
+        size += len(chunk)
+        if size > limit:  # counted while reading: the file may grow after any look at its size
+            raise FileRefused(f"{path!r} is refused: larger than {limit} bytes.")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _write_new(parent: int, name: str, content: bytes) -> None:
+    descriptor = os.open(name, _CREATE_FLAGS, 0o644, dir_fd=parent)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _make_folder(parent: int, name: str) -> None:
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:
+        return  # whatever it is, the open that follows takes folders only
+
+
+def _forget(parent: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return

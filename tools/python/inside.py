@@ -1,0 +1,109 @@
+"""What runs first inside a box: it takes its limits, then becomes the kernel.
+
+In: one line of JSON on standard input (`limits`, `connection`, `home`, `nice`). Out: `READY` on standard
+output once the kernel's sockets listen. This file's text is handed to the interpreter of the box with `-c`:
+it imports only the standard library and ipykernel, and holds nothing secret. It is no guard: the code that
+it goes on to run can undo everything in this process except lowered limits. The guards are outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+READY = b"\x00kernel ready\x00"
+MAX_TEXT = 1024 * 1024  # characters of one string in one message
+MAX_IMAGE = 6 * 1024 * 1024  # characters of base64
+
+
+def lower_limits(limits: dict[str, int]) -> None:
+    """Sets each limit, never above the one that already holds."""
+    for name, wanted in limits.items():
+        number = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(number)
+        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(number, (value, value))
+
+
+def make_home(home: str) -> None:
+    os.makedirs(home, exist_ok=True)
+    os.environ["HOME"] = home
+
+
+def shortened(value: Any) -> tuple[Any, int]:
+    """The value with its long strings cut in the middle, and how many characters were cut.
+
+    A cell that prints a gigabyte at once makes one message of it; the host refuses such messages, so they are
+    cut here, where memory is limited.
+    """
+    if isinstance(value, str):
+        return _shortened_text(value)
+    if isinstance(value, dict):
+        parts = {key: _shortened_entry(key, item) for key, item in value.items()}
+        return {key: item for key, (item, _) in parts.items()}, sum(cut for _, cut in parts.values())
+    if isinstance(value, list | tuple):
+        items = [shortened(item) for item in value[:1000]]
+        return [item for item, _ in items], sum(cut for _, cut in items)
+    return value, 0
+
+
+def _shortened_entry(key: Any, item: Any) -> tuple[Any, int]:
+    if isinstance(key, str) and key.startswith("image/"):
+        return (item, 0) if len(item) <= MAX_IMAGE else ("", len(item))
+    return shortened(item)
+
+
+def _shortened_text(text: str) -> tuple[str, int]:
+    cut = len(text) - MAX_TEXT
+    if cut <= 0:
+        return text, 0
+    half = MAX_TEXT // 2
+    return f"{text[:half]}\n[…]\n{text[-half:]}", cut
+
+
+def bound_messages() -> None:
+    """Makes every message that the kernel sends small enough for the host to take."""
+    from jupyter_client.session import Session
+
+    serialize = Session.serialize
+
+    def bounded(self: Any, msg: dict[str, Any], ident: Any = None) -> list[bytes]:
+        content, cut = shortened(msg.get("content", {}))
+        metadata = {**msg.get("metadata", {}), "cut": cut} if cut else msg.get("metadata", {})
+        return serialize(self, {**msg, "content": content, "metadata": metadata}, ident)
+
+    Session.serialize = bounded  # type: ignore[method-assign]
+
+
+def start_kernel(connection: dict[str, Any]) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+    from traitlets.config import Config
+
+    bound_messages()
+    config = Config()
+    config.Session.key = connection.pop("key").encode()
+    config.InteractiveShell.colors = "nocolor"
+    config.HistoryManager.enabled = False  # its database would need a disk and a thread
+    config.IPKernelApp.update(connection)
+    app = IPKernelApp.instance(config=config)
+    app.initialize([])
+    os.write(1, READY)
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+    app.start()
+
+
+def main() -> None:
+    wanted = json.loads(sys.stdin.buffer.readline())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.setpgid(0, 0)  # a leader, so that an interrupt reaches the programs that the code started
+    os.nice(wanted["nice"])
+    lower_limits(wanted["limits"])
+    make_home(wanted["home"])
+    start_kernel(wanted["connection"])
+
+
+if __name__ == "__main__":
+    main()

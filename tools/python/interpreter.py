@@ -1,0 +1,77 @@
+"""The Python that kernels run with: where it lives, so that a box can show just that.
+
+In: the path of an interpreter. Out: `Interpreter`, with the paths to bind read-only. Must not know of boxes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.tool import ToolUnavailable
+
+_QUERY = """
+import importlib.util, json, sys
+print(json.dumps({
+    "executable": sys.executable,
+    "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
+    "path": sys.path,
+    "kernel": importlib.util.find_spec("ipykernel") is not None,
+}))
+"""
+
+# Of a prefix only what a program reads: not etc/ nor pip.conf, which may hold credentials.
+_PARTS = ("bin", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg")
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python with ipykernel. `paths` is all of it that a box needs to see."""
+
+    executable: Path
+    paths: tuple[Path, ...]
+
+
+async def examine(executable: str) -> Interpreter:
+    """Asks an interpreter where it lives; raises ToolUnavailable when it cannot run a kernel."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            executable,
+            "-I",
+            "-c",
+            _QUERY,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise ToolUnavailable(f"The python tool cannot run {executable}: {error.strerror}.") from error
+    answer, _ = await process.communicate()
+    if process.returncode != 0:
+        raise ToolUnavailable(f"The python tool cannot use {executable}: it ended with {process.returncode}.")
+    found = json.loads(answer)
+    if not found["kernel"]:
+        raise ToolUnavailable(f"The python tool needs ipykernel: `{executable} -m pip install ipykernel`.")
+    paths = _paths([Path(prefix) for prefix in found["prefixes"]], found["path"])
+    return Interpreter(_inside(Path(found["executable"]), paths), paths)
+
+
+def _paths(prefixes: list[Path], search: list[str]) -> tuple[Path, ...]:
+    """The parts of the prefixes, and the package folders elsewhere that the interpreter takes modules from."""
+    both = dict.fromkeys(spelling for prefix in prefixes for spelling in (prefix, prefix.resolve()))
+    found = dict.fromkeys(prefix / part for prefix in both for part in _PARTS if (prefix / part).exists())
+    for entry in map(Path, search):
+        covered = any(entry.is_relative_to(path) for path in found)
+        if entry.name in _PACKAGE_FOLDERS and entry.is_dir() and not covered:
+            found[entry] = None
+    return tuple(found)
+
+
+def _inside(executable: Path, paths: tuple[Path, ...]) -> Path:
+    """The interpreter by a name that exists in a box: a link elsewhere is followed, a virtual one is kept."""
+    if any(executable.is_relative_to(path) for path in paths):
+        return executable
+    return executable.resolve()

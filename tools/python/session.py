@@ -1,0 +1,289 @@
+"""One conversation's Python: a kernel that is there when needed, and its files.
+
+In: calls as the model wrote them, file names. Out: `ToolOutput`, whose `details` are `{"outputs": [{"type":
+"logs", "logs": …} | {"type": "image", "url": "data:image/png;base64,…"}, …]}` in the order in which they
+came; `text` is the same for the model, a picture being `[image]`. `failed` is True when the call did not
+run to its end (time-out, dead kernel, no sandbox); an exception of the code itself is an answer like any
+other.
+
+The kernel starts at the first call and is kept. When it ends (idle, old, dead, killed), its variables are
+gone and the model is told so; the files in /mnt/data stay until the session closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import zmq.asyncio
+
+from tools.python.folder import FileInfo, FileRefused, Folder
+from tools.python.kernel import Ended, Kernel
+from tools.python.outputs import OutputLimits, Outputs
+from tools.python.sandbox import Connection, Sandbox, SandboxError
+from tools.python.slots import Slots
+from tools.python.source import source_of
+from tools.tool import ToolCall, ToolOutput, ToolUnavailable
+
+NO_OUTPUT = "[no output: use print(), or end with an expression, to see a result]"
+_GONE = "Variables and imports of earlier calls are gone; files in /mnt/data are kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long things may take or last, in seconds."""
+
+    call: float = 120.0
+    grace: float = 3.0  # between an interrupt and the kill
+    idle: float = 20 * 60.0  # a kernel unused for so long is ended
+    age: float = 4 * 3600.0  # and so is one of this age, between calls
+    wait: float = 60.0  # for a place when all kernels are at work
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the sessions of one tool have in common."""
+
+    sandbox: Sandbox
+    slots: Slots
+    context: Callable[[], zmq.asyncio.Context]
+    times: Times = field(default_factory=Times)
+    outputs: OutputLimits = field(default_factory=OutputLimits)
+    max_file: int = 64 * 1024 * 1024
+
+
+class PythonSession:
+    """Implements `tools.tool.Session`."""
+
+    def __init__(self, shared: Shared, forget: Callable[[PythonSession], None]) -> None:
+        self._shared = shared
+        self._forget = forget
+        self._turn = asyncio.Lock()  # held while anything starts, uses or ends the kernel
+        self._kernel: Kernel | None = None
+        self._data: Folder | None = None  # what an ended kernel left
+        self._ended_because: str | None = None  # what the model has not been told yet
+        self._expiry: asyncio.Task[None] | None = None
+        self._cancelled = False  # a cancelled call's code may still run
+        self._settling: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        return self._turn.locked() or self._cancelled
+
+    @property
+    def last_used(self) -> float:
+        return self._kernel.used if self._kernel else 0.0
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        """Runs source. Cancelling it stops the code: interrupted at once, killed if that does not help."""
+        if call.function:
+            return _failed(
+                f"The python tool has no function {call.function!r}. Send the source itself to `python`."
+            )
+        async with self._turn:
+            try:
+                await self._settle()
+                return await self._run(source_of(call.arguments))
+            except asyncio.CancelledError:
+                self._stop_soon()
+                raise
+            finally:
+                self._shared.slots.rest()
+
+    async def files(self) -> list[FileInfo]:
+        """The files in /mnt/data."""
+        folder = self._folder()
+        if folder is None:
+            return []
+        with folder as opened:
+            return await asyncio.to_thread(opened.files)
+
+    async def read(self, path: str) -> bytes:
+        """A file of /mnt/data. Raises FileRefused, with a sentence, for all that is not one."""
+        folder = self._folder()
+        if folder is None:
+            raise FileRefused(f"There is no file {path!r}: nothing was written yet.")
+        with folder as opened:
+            return await asyncio.to_thread(opened.read, path, self._shared.max_file)
+
+    async def write(self, path: str, content: bytes) -> None:
+        """Puts a file into /mnt/data; starts the kernel if need be. Raises FileRefused."""
+        if len(content) > self._shared.max_file:
+            raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
+        if self._folder() is None:
+            async with self._turn:
+                try:
+                    await self._ready()
+                except (SandboxError, ToolUnavailable) as error:
+                    raise FileRefused(f"{path!r} cannot be stored: {error}") from error
+        folder = self._folder()
+        if folder is None:
+            raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
+        with folder as opened:
+            await asyncio.to_thread(opened.write, path, content)
+
+    async def retire(self, reason: str) -> None:
+        """Ends the kernel between calls; the next call is told why."""
+        async with self._turn:
+            await self._settle()
+            await self._end_kernel(reason)
+
+    async def close(self) -> None:
+        """Kills the kernel with all it started, and drops the files."""
+        self._closed = True
+        if self._kernel is not None:
+            self._kernel.box.kill()  # a call under way ends at once, as of a dead kernel
+        async with self._turn:
+            await self._settle()
+            await self._end_kernel("the session was closed")
+            if self._data is not None:
+                self._data.close()
+                self._data = None
+        await asyncio.gather(*self._settling)
+        self._forget(self)
+
+    async def _run(self, source: str) -> ToolOutput:
+        outputs = Outputs(self._shared.outputs)
+        try:
+            kernel = await self._ready()
+        except (SandboxError, ToolUnavailable) as error:
+            return _failed(f"The code did not run: {error}")
+        if self._ended_because is not None:
+            outputs.note(f"[The kernel was restarted: {self._ended_because}. {_GONE}]")
+            self._ended_because = None
+        try:
+            async with asyncio.timeout(self._shared.times.call):
+                ended = await kernel.execute(source, outputs)
+        except TimeoutError:
+            await self._overdue(kernel, outputs)
+            return _output(outputs, failed=True)
+        if ended is Ended.DONE:
+            return _output(outputs)
+        await self._died(kernel, ended, outputs)
+        return _output(outputs, failed=True)
+
+    async def _overdue(self, kernel: Kernel, outputs: Outputs) -> None:
+        """Tells a time-out, after the code was stopped."""
+        limit = f"{self._shared.times.call:g} seconds"
+        if await kernel.stop(self._shared.times.grace):
+            outputs.note(f"[Timed out: the code was interrupted after {limit}. Variables are kept.]")
+            return
+        await self._end_kernel(None)
+        why = kernel.box.verdict or "it did not react to an interrupt"
+        outputs.note(
+            f"[Timed out after {limit}, and the kernel was killed: {why}. {_GONE} "
+            "The next call starts a fresh kernel.]"
+        )
+
+    async def _died(self, kernel: Kernel, ended: Ended, outputs: Outputs) -> None:
+        """Tells of a kernel that ended in a call."""
+        await self._end_kernel(None)
+        why = kernel.box.verdict
+        if why is None and ended is Ended.LOST:
+            why = "its output was too large or could not be read"
+        told = f"was killed: {why}" if why else "died: its process ended"
+        outputs.note(f"[The kernel {told}. {_GONE} The next call starts a fresh kernel.]")
+
+    def _stop_soon(self) -> None:
+        """Stops the code of a cancelled call. Whoever cancelled does not wait for it; the next turn does."""
+        self._cancelled = True
+        task = asyncio.create_task(self._settle_in_turn())
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle_in_turn(self) -> None:
+        async with self._turn:
+            await self._settle()
+        self._shared.slots.rest()
+
+    async def _settle(self) -> None:
+        """With the turn held: makes sure that nothing of a cancelled call runs on."""
+        if not self._cancelled:
+            return
+        kernel = self._kernel
+        if kernel is not None and not await kernel.stop(self._shared.times.grace):
+            await self._end_kernel("the call before was cancelled and did not stop")
+        self._cancelled = False
+
+    async def _ready(self) -> Kernel:
+        """The kernel, started if there is none that lives."""
+        if self._closed:
+            raise SandboxError("the session is closed")
+        if self._kernel is not None and not self._kernel.alive:
+            verdict = self._kernel.box.verdict
+            await self._end_kernel(verdict or "its process had ended between calls")
+        if self._kernel is None:
+            self._kernel = await self._start()
+            self._data = None
+            self._expiry = asyncio.create_task(self._expire(self._kernel))
+        return self._kernel
+
+    async def _start(self) -> Kernel:
+        shared = self._shared
+        try:
+            async with asyncio.timeout(shared.times.wait):
+                await shared.slots.take(self)
+        except TimeoutError:
+            raise SandboxError("all Python kernels are in use; try again later") from None
+        try:
+            connection = Connection(secrets.token_hex(32))
+            box = await shared.sandbox.start(connection, self._data)
+        except BaseException:
+            shared.slots.give(self)
+            raise
+        self._data = box.data
+        kernel = Kernel(box, connection, shared.context())
+        try:
+            kernel.connect()
+            if not await kernel.greet():
+                raise SandboxError("the kernel started but does not answer")
+        except BaseException:
+            await kernel.end()
+            shared.slots.give(self)
+            raise
+        return kernel
+
+    async def _end_kernel(self, reason: str | None) -> None:
+        """Ends the kernel if there is one. `reason` is for the model to be told at the next call."""
+        kernel, self._kernel = self._kernel, None
+        if kernel is None:
+            return
+        self._ended_because = reason
+        if self._expiry is not None and self._expiry is not asyncio.current_task():
+            self._expiry.cancel()
+        self._expiry = None
+        self._data = kernel.box.data
+        try:
+            await kernel.end()
+        finally:
+            self._shared.slots.give(self)
+
+    async def _expire(self, kernel: Kernel) -> None:
+        """Ends the kernel when it was unused for long or is old, never during a call."""
+        times = self._shared.times
+        while True:
+            due = min(kernel.used + times.idle, kernel.started + times.age)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            async with self._turn:
+                now = time.monotonic()
+                if now >= kernel.started + times.age:
+                    return await self._end_kernel("it had reached its age limit")
+                if now >= kernel.used + times.idle:
+                    return await self._end_kernel("it was not used for a long time")
+
+    def _folder(self) -> Folder | None:
+        """The files, by a descriptor that outlives whatever happens to the kernel meanwhile."""
+        data = self._kernel.box.data if self._kernel is not None else self._data
+        return data.duplicate() if data is not None else None
+
+
+def _output(outputs: Outputs, *, failed: bool = False) -> ToolOutput:
+    return ToolOutput(outputs.text() or NO_OUTPUT, failed, {"outputs": outputs.entries()})
+
+
+def _failed(text: str) -> ToolOutput:
+    return ToolOutput(text, True, {"outputs": [{"type": "logs", "logs": text}]})

@@ -1,0 +1,149 @@
+"""Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
+
+In: a command line. Out: an asyncio process that has said it is ready, or SandboxError with what it wrote.
+No pipe outlives the start, so that nothing which runs inside can fill one of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import resources
+from typing import Any
+
+from tools.python.inside import READY
+from tools.python.sandbox import Connection, Limits, SandboxError
+
+_KEPT = 8192  # bytes of a failed start's words
+START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well under two seconds
+
+
+def launcher_source() -> str:
+    """The text of `inside.py`, handed to the interpreter with -c so that no file of ours need be visible."""
+    return resources.files("tools.python").joinpath("inside.py").read_text("utf-8")
+
+
+def launcher_input(
+    connection: Connection, sockets: str, home: str, limits: Limits, *, count_processes: bool
+) -> bytes:
+    """The line that `inside.py` reads."""
+    caps = {
+        "CORE": 0,
+        "CPU": limits.cpu_seconds,
+        # DATA counts what a process can write to privately; AS, looser, what it maps besides (libraries, shared).
+        "DATA": limits.memory,
+        "AS": 2 * limits.memory + 2 * 1024**3,
+        "FSIZE": limits.file_size,
+        "NOFILE": limits.open_files,
+    }
+    if count_processes:
+        caps["NPROC"] = limits.processes
+    wanted: dict[str, Any] = {"limits": caps, "connection": connection.configuration(sockets)}
+    return json.dumps({**wanted, "home": home, "nice": 10}).encode() + b"\n"
+
+
+def environment(executable: str, home: str) -> dict[str, str]:
+    """All the environment that a kernel sees."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return {
+        "PATH": f"{os.path.dirname(executable)}:/usr/bin:/bin",
+        "HOME": home,
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "IPYTHONDIR": f"{home}/.ipython",
+        "MPLCONFIGDIR": f"{home}/.matplotlib",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",  # each arena reserves address space, which is limited
+        **dict.fromkeys(threads, "2"),
+    }
+
+
+class Spawned:
+    """A process that is being started."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+        self.process = process
+        self._output = output
+
+    async def ready(self) -> None:
+        """Returns when the kernel listens; raises SandboxError when it will not."""
+        words, ready = await collect(self._output, READY)
+        if not ready:
+            raise SandboxError(words.decode("utf-8", "replace").strip() or "the process ended without a word")
+
+    def close_output(self) -> None:
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+
+    async def end(self) -> None:
+        """Kills what was started, after a failed start."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+
+
+async def spawn(
+    argv: Sequence[str],
+    *,
+    send: bytes,
+    env: Mapping[str, str],
+    cwd: str | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Spawned:
+    """Starts a process that reads `send` and whose words are kept until it is ready."""
+    get, put = os.pipe()
+    output, words = os.pipe()
+    try:
+        # Before the process exists, so nothing can block: a pipe takes at least a page, ours are smaller.
+        os.write(put, send)
+        os.set_blocking(output, False)
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=get, stdout=words, stderr=words, env=dict(env), cwd=cwd, pass_fds=tuple(pass_fds)
+        )
+    except OSError as error:
+        os.close(output)
+        raise SandboxError(f"{argv[0]}: {error.strerror}") from error
+    except BaseException:
+        os.close(output)
+        raise
+    finally:
+        for descriptor in (get, put, words):
+            os.close(descriptor)
+    return Spawned(process, output)
+
+
+async def collect(descriptor: int, until: bytes | None = None) -> tuple[bytes, bool]:
+    """Reads a pipe to its end or to a marker without blocking the loop; the last bytes, and if marked."""
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_NONBLOCK)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+    seen = bytearray()
+
+    def readable() -> None:
+        try:
+            chunk = os.read(descriptor, 4096)
+        except BlockingIOError:
+            return
+        seen.extend(chunk)
+        del seen[:-_KEPT]
+        marked = until is not None and until in seen
+        if (marked or not chunk) and not done.done():
+            done.set_result(marked)
+
+    loop.add_reader(descriptor, readable)
+    try:
+        async with asyncio.timeout(START_TIMEOUT):
+            marked = await done
+    except TimeoutError:
+        raise SandboxError(f"the kernel was not ready within {START_TIMEOUT:g} s") from None
+    finally:
+        loop.remove_reader(descriptor)
+    return bytes(seen), marked

@@ -1,0 +1,76 @@
+"""The python tool: what the server makes once.
+
+In: a sandbox and limits. Out: `Tool` (see tools/tool.py), whose sessions run source in stateful kernels.
+What the model is told is Harmony's own text for the tool, with the facts of this server in place of its two
+blanks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import zmq.asyncio
+
+from tools.python.outputs import OutputLimits
+from tools.python.sandbox import Sandbox
+from tools.python.session import PythonSession, Shared, Times
+from tools.python.slots import Slots
+from tools.tool import Declaration
+
+_DESCRIPTION = (
+    "Use this tool to execute Python code in your chain of thought. The code will not be shown to the user. This "
+    "tool should be used for internal reasoning, but not for code that is intended to be visible to the user (e.g. "
+    "when creating plots, tables, or files).\n\n"
+    "When you send a message containing Python code to python, it will be executed in a stateful Jupyter notebook "
+    "environment. python will respond with the output of the execution or time out after {timeout:.1f} seconds. The "
+    "drive at '/mnt/data' can be used to save and persist user files. {internet}"
+)
+_NO_INTERNET = "Internet access for this session is disabled."
+_SOME_INTERNET = "Internet access for this session is UNKNOWN. Depends on the cluster."
+
+
+class PythonTool:
+    """Implements `tools.tool.Tool`."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        timeout: float = 120.0,
+        grace: float = 3.0,
+        idle: float = 20 * 60.0,
+        max_age: float = 4 * 3600.0,
+        max_kernels: int = 32,
+        max_file: int = 64 * 1024 * 1024,
+        outputs: OutputLimits | None = None,
+    ) -> None:
+        self._times = Times(timeout, grace, idle, max_age)
+        self._context: zmq.asyncio.Context | None = None
+        self._shared = Shared(
+            sandbox, Slots(max_kernels), self._sockets, self._times, outputs or OutputLimits(), max_file
+        )
+        self._sessions: set[PythonSession] = set()
+
+    @property
+    def declaration(self) -> Declaration:
+        internet = _NO_INTERNET if self._shared.sandbox.isolated else _SOME_INTERNET
+        return Declaration("python", _DESCRIPTION.format(timeout=self._times.call, internet=internet))
+
+    def open(self) -> PythonSession:
+        session = PythonSession(self._shared, self._sessions.discard)
+        self._sessions.add(session)
+        return session
+
+    async def close(self) -> None:
+        """Closes every session, then what they shared."""
+        await asyncio.gather(*(session.close() for session in list(self._sessions)))
+        await self._shared.sandbox.close()
+        if self._context is not None:
+            self._context.destroy(linger=0)
+            self._context = None
+
+    def _sockets(self) -> zmq.asyncio.Context:
+        """One context, with its one thread, for the sockets of all kernels; made when first needed."""
+        if self._context is None:
+            self._context = zmq.asyncio.Context()
+        return self._context

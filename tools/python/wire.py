@@ -1,0 +1,63 @@
+"""Jupyter's messages as frames: what this process sends to a kernel and reads from it.
+
+In: message types and content; frames from a kernel. Out: frames; `Received`, or None for what is no
+message. A kernel runs hostile code, so nothing about a received frame is trusted: not its shape, not its
+types, not its signature (the code inside has the key). Must not know of sockets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_DELIMITER = b"<IDS|MSG>"
+_PROTOCOL = "5.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of a kernel. `parent` is the id of the request it answers, "" if it names none."""
+
+    kind: str
+    parent: str
+    metadata: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+
+def request(key: str, kind: str, message_id: str, session: str, content: Mapping[str, Any]) -> list[bytes]:
+    """The signed frames of a request."""
+    header = {
+        "msg_id": message_id,
+        "msg_type": kind,
+        "session": session,
+        "username": "",
+        "date": "2000-01-01T00:00:00+00:00",  # required by the protocol, used by nobody
+        "version": _PROTOCOL,
+    }
+    parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]
+    signature = hmac.new(key.encode(), b"".join(parts), hashlib.sha256).hexdigest().encode()
+    return [_DELIMITER, signature, *parts]
+
+
+def received(frames: Sequence[bytes]) -> Received | None:
+    """The message that frames hold; None if they hold none."""
+    try:
+        start = list(frames).index(_DELIMITER)
+        header, parent, metadata, content = (_mapping(frame) for frame in frames[start + 2 : start + 6])
+    except (ValueError, RecursionError):
+        return None
+    kind, answered = header.get("msg_type"), parent.get("msg_id", "")
+    if not isinstance(kind, str) or not isinstance(answered, str):
+        return None
+    return Received(kind, answered, metadata, content)
+
+
+def _mapping(frame: bytes) -> dict[str, Any]:
+    value = json.loads(frame)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
