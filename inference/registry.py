@@ -45,9 +45,9 @@ def checkpoint_folder(model: str) -> Path:
 
         return tiny.checkpoint()
     path = Path(model).expanduser()
-    if path.is_dir():
+    if model and path.is_dir():
         return path
-    if path.exists():
+    if path.is_file():
         raise ModelNotFound(
             f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
         )

@@ -88,9 +88,10 @@ def read_config(path: Path) -> ModelConfig:
 
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
-    """Either kind: the original one alone has `num_experts` without the Hugging Face names."""
+    """Either kind; Hugging Face's repeats names of the original, so its own names tell it."""
     fields = _Fields(raw)
-    config = _from_original(fields) if "initial_context_length" in raw else _from_hugging_face(fields)
+    is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
+    config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
     for key in fields.unread():
         logger.warning("config.json has the key %r, which is not known here; it is passed over.", key)
     return config
@@ -158,6 +159,8 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
     older, newer = fields.get("rope_scaling"), fields.get("rope_parameters")
     raw = {**(newer or {}), **(older or {})}
     theta = raw.get("rope_theta", fields.number("rope_theta", 150_000.0))
+    if not older and not newer:
+        return RopeConfig(theta=float(theta)), 131_072
     kind = raw.get("rope_type", raw.get("type", "default"))
     if kind == "default":
         return RopeConfig(theta=float(theta), factor=1.0), 4096
@@ -174,6 +177,9 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
         truncate=bool(scaled.get("truncate", True)),
         concentration=scaled.get("attention_factor"),
     )
+    scaled.ignore("rope_type", "type", "rope_theta")
+    for key in scaled.unread():
+        logger.warning("The rope scaling has the key %r, which is not known here; it is passed over.", key)
     return rope, int(rope.original_context * rope.factor)
 
 

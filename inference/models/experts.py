@@ -73,6 +73,14 @@ class Experts(ABC):
         return out
 
 
+def check_block_sizes(config: ModelConfig) -> None:
+    for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
+        if size % MXFP4_BLOCK:
+            raise CheckpointError(
+                f"MXFP4 experts come in blocks of {MXFP4_BLOCK}, and {name} is {size}: not a multiple."
+            )
+
+
 class PackedExperts(Experts):
     """MXFP4: 17 bytes for 32 weights."""
 
@@ -80,11 +88,6 @@ class PackedExperts(Experts):
         self, config: ModelConfig, dtype: torch.dtype, w1: Packed, b1: Tensor, w2: Packed, b2: Tensor
     ) -> None:
         super().__init__(config, dtype)
-        for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
-            if size % MXFP4_BLOCK:
-                raise CheckpointError(
-                    f"MXFP4 experts come in blocks of {MXFP4_BLOCK}, and {name} is {size}: not a multiple."
-                )
         self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
 
     def _as_floats(self, expert: int) -> Rows:

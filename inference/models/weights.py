@@ -16,7 +16,7 @@ from torch import Tensor
 
 from inference.engine import CheckpointError
 from inference.models.config import ModelConfig
-from inference.models.experts import Experts, PackedExperts, PlainExperts
+from inference.models.experts import MXFP4_BLOCK, Experts, PackedExperts, PlainExperts, check_block_sizes
 from inference.models.tensor_files import TensorFiles
 from inference.progress import ProgressBar
 
@@ -152,10 +152,15 @@ class _Reader:
         bias_names = [name.replace("_weight", "") + "_bias" for name in names]
         biases = [self._converted(name, shape[:2]) for name, shape in zip(bias_names, shapes, strict=True)]
         if f"{names[0]}{joint}blocks" in files:
+            check_block_sizes(config)
             packed = [
                 (
-                    files.take(f"{name}{joint}blocks", (*rows, width // 32, 16), bytes_only=True).to(device),
-                    files.take(f"{name}{joint}scales", (*rows, width // 32), bytes_only=True).to(device),
+                    files.take(f"{name}{joint}blocks", (*rows, width // MXFP4_BLOCK, 16), bytes_only=True).to(
+                        device
+                    ),
+                    files.take(f"{name}{joint}scales", (*rows, width // MXFP4_BLOCK), bytes_only=True).to(
+                        device
+                    ),
                 )
                 for name, (*rows, width) in zip(names, shapes, strict=True)
             ]

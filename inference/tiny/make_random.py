@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.models.config import ModelConfig
+from inference.models.experts import MXFP4_BLOCK, check_block_sizes
 from inference.ops.reference import dequantise_mxfp4
 
 Layout = Literal["hf", "original"]
@@ -36,6 +37,7 @@ def write_random_checkpoint(
     experts: ExpertKind = "mxfp4",
     shards: int = 1,
 ) -> Path:
+    check_block_sizes(config)
     path.mkdir(parents=True, exist_ok=True)
     named = dict(_named(_weights(config, seed, experts), layout, config))
     raw = _hugging_face_json(config, experts) if layout == "hf" else _original_json(config)
@@ -91,7 +93,7 @@ class _Draw:
     ) -> Iterator[tuple[str, Tensor]]:
         """Always drawn as MXFP4, whose values bf16 holds exactly."""
         experts, rows, columns = shape
-        size = (experts, rows, columns // 32)
+        size = (experts, rows, columns // MXFP4_BLOCK)
         blocks = torch.randint(0, 256, (*size, 16), generator=self._generator, dtype=torch.uint8)
         # Codes have a spread of about 3; 2^-6 and 2^-5 bring rows near the usual 1/√columns.
         scales = torch.randint(121, 123, size, generator=self._generator, dtype=torch.uint8)

@@ -1,0 +1,126 @@
+"""A user's function as an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from inference.callable_engine import CallableEngine, takes_new_request
+from inference.engine import EngineFailed, Sampling
+from tests.contracts.engine_contract import GREEDY, generated
+
+pytestmark = pytest.mark.anyio
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int, float, bool]] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, tokens: list[int], temperature: float, new_request: bool) -> int:
+        self.calls.append((tokens[0], len(tokens), temperature, new_request))
+        self.threads.add(threading.get_ident())
+        tokens.append(99)  # a function may spoil its argument
+        return len(tokens)
+
+
+async def test_generations_run_one_after_the_other_in_the_order_they_came() -> None:
+    function = Recorder()
+    engine = CallableEngine(function)
+    sampling = Sampling(temperature=0.5, max_tokens=4)
+    await asyncio.gather(*(generated(engine, sampling, [prompt, 0]) for prompt in (1, 2, 3)))
+    wanted = [(prompt, 2 + at, 0.5, at == 0) for prompt in (1, 2, 3) for at in range(4)]
+    assert function.calls == wanted
+    assert function.threads.isdisjoint({threading.get_ident()})
+    assert len(function.threads) == 1
+    await engine.close()
+
+
+async def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
+    engine = CallableEngine(lambda tokens, temperature: 5)
+    stalled = engine.generate([1], replace(GREEDY, max_tokens=1000))
+    await anext(stalled)
+    await asyncio.wait_for(generated(engine), 5)
+    await stalled.aclose()
+    await engine.close()
+
+
+async def test_one_that_waits_can_leave() -> None:
+    gate = threading.Event()
+
+    def slow(tokens: list[int], temperature: float, new_request: bool) -> int:
+        gate.wait(5)
+        return 7
+
+    engine = CallableEngine(slow)
+    tasks = [asyncio.create_task(generated(engine)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    tasks[1].cancel()
+    await asyncio.sleep(0.01)
+    gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert not isinstance(found[2], BaseException)
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (lambda tokens, temperature: 1, False),
+        (lambda tokens, temperature=0.0: 1, False),
+        (lambda tokens, temperature, new_request: 1, True),
+        (lambda tokens, temperature=0.0, new_request=False: 1, True),
+        (lambda *arguments: 1, True),
+        (Recorder(), True),
+    ],
+)
+async def test_both_shapes_of_functions_are_served(function: Any, takes: bool) -> None:
+    assert takes_new_request(function) is takes
+    engine = CallableEngine(function)
+    assert len((await generated(engine, replace(GREEDY, max_tokens=3))).tokens) == 3
+    await engine.close()
+
+
+async def test_an_exception_of_the_function_is_told_and_the_engine_lives_on() -> None:
+    calls = 0
+
+    def flaky(tokens: list[int], temperature: float) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyError("the shelf is empty")
+        return 5
+
+    engine = CallableEngine(flaky)
+    with pytest.raises(EngineFailed, match="KeyError: 'the shelf is empty'"):
+        await generated(engine)
+    assert len((await generated(engine)).tokens) == 40
+    await engine.close()
+
+
+@pytest.mark.parametrize("value", [numpy.int64(5), torch.tensor(5), True])
+async def test_what_is_a_number_of_another_kind_is_a_token(value: Any) -> None:
+    engine = CallableEngine(lambda tokens, temperature: value)
+    found = await generated(engine, replace(GREEDY, max_tokens=1))
+    assert found.tokens == (int(value),)
+    assert type(found.tokens[0]) is int
+    await engine.close()
+
+
+@pytest.mark.parametrize("value", [None, "5", 5.0, [5]])
+async def test_what_is_no_token_is_an_error_that_shows_it(value: Any) -> None:
+    engine = CallableEngine(lambda tokens, temperature: value)
+    with pytest.raises(EngineFailed, match="must return one token id"):
+        await generated(engine)
+    await engine.close()
+
+
+async def test_only_temperature_is_honoured() -> None:
+    assert CallableEngine(lambda tokens, temperature: 1).info.honours == {"temperature"}

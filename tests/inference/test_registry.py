@@ -1,0 +1,295 @@
+"""Models by name, and what a name that leads nowhere says; what importing the package imports."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+import inference
+from inference import hub, next_token, tiny
+from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
+from inference.models.config import ModelConfig, RopeConfig
+from inference.tiny.make_random import write_random_checkpoint
+
+
+def test_a_folder_is_served_under_its_name(tmp_path: Path, checkpoint: Path) -> None:
+    shutil.copytree(checkpoint, tmp_path / "my-model")
+    engine = inference.load(f"{tmp_path}/my-model/", device="cpu", context=100)
+    assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == ("my-model", 100, 500)
+
+
+def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        inference.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["tinny", "./not/here", "/not/here", "a/b/c", ""])
+def test_an_unknown_name_says_which_there_are(name: str) -> None:
+    with pytest.raises(ModelNotFound, match=r"tiny .*a folder.*scripted:FILE"):
+        inference.load(name)
+
+
+def test_a_file_is_told_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
+        inference.load(str(tmp_path / "x.json"))
+
+
+def test_of_a_repo_only_one_layout_is_downloaded() -> None:
+    names = [
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "metal/model.bin",
+        "model-00000-of-00002.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "original/config.json",
+        "original/model.safetensors",
+        "tokenizer.json",
+    ]
+    needed = hub.files_needed(names)
+    assert needed == [
+        "config.json",
+        "generation_config.json",
+        "model-00000-of-00002.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+    ]
+    only_original = [name for name in names if name.startswith("original/") or name == "README.md"]
+    assert hub.files_needed(only_original) == ["original/config.json", "original/model.safetensors"]
+    assert hub.files_needed(["README.md"]) == []
+
+
+class FakeHub:
+    """A hub that is offline unless it is given a repo's files."""
+
+    def __init__(self, files: list[str] | None, folder: Path | None) -> None:
+        self.files, self.folder, self.patterns = files, folder, []  # type: ignore[var-annotated]
+
+    def list_repo_files(self, repo: str) -> list[str]:
+        if self.files is None:
+            raise ConnectionError("Name or service not known\n(a second line)")
+        return self.files
+
+    def snapshot_download(
+        self, repo: str, *, allow_patterns: list[str], local_files_only: bool = False
+    ) -> str:
+        self.patterns.append((allow_patterns, local_files_only))
+        if self.folder is None:
+            raise LocalEntryNotFoundError("not in the cache")
+        return str(self.folder)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
+
+
+def test_a_repo_is_downloaded_and_served_under_its_name(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeHub(["config.json", "model.safetensors", "README.md"], checkpoint)
+    fake.install(monkeypatch)
+    assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
+    assert fake.patterns == [(["config.json", "model.safetensors"], False)]
+
+
+def test_offline_a_repo_in_the_cache_is_served(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeHub(None, checkpoint)
+    fake.install(monkeypatch)
+    assert hub.download("someone/model") == checkpoint
+    assert fake.patterns[0][1] is True
+
+
+def test_offline_a_repo_that_is_nowhere_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHub(None, None).install(monkeypatch)
+    with pytest.raises(ModelNotFound) as caught:
+        inference.load("someone/model")
+    message = str(caught.value)
+    for part in ("'someone/model'", "folder", "cache", "Name or service not known", "HF_TOKEN", "tiny"):
+        assert part in message
+    assert "second line" not in message
+
+
+def test_a_repo_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHub(["README.md"], None).install(monkeypatch)
+    with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
+        hub.download("someone/model")
+
+
+# The embedded model ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, and a model that takes no time to write."""
+
+    def write(folder: Path) -> None:
+        config = ModelConfig(
+            layers=1, hidden=32, intermediate=32, vocab_size=100, heads=2, kv_heads=1, head_dim=8,
+            experts=2, experts_per_token=1, sliding_window=8, sliding_layers=(True,), context_length=64,
+            rope=RopeConfig(original_context=8),
+        )  # fmt: skip
+        write_random_checkpoint(folder, config)
+
+    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tiny, "_write", write)
+    return tmp_path / "cache"
+
+
+def test_the_embedded_model_is_made_once_and_whole(small_tiny: Path) -> None:
+    folder = tiny.checkpoint()
+    made = (folder / "model.safetensors").stat().st_ino
+    assert tiny.checkpoint() == folder
+    assert (folder / "model.safetensors").stat().st_ino == made
+    assert [path.name for path in small_tiny.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "gone", "no manifest"])
+def test_an_embedded_model_that_is_not_whole_is_made_again(small_tiny: Path, harm: str) -> None:
+    folder = tiny.checkpoint()
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    match harm:
+        case "cut":
+            weights.write_bytes(content[:100])
+        case "changed":
+            weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "gone":
+            weights.unlink()
+        case _:
+            (folder / tiny.MANIFEST).unlink()
+    tiny.checkpoint()
+    assert weights.read_bytes() == content
+    assert len(list(small_tiny.iterdir())) == 1
+
+
+def test_a_copy_with_other_times_is_still_whole(small_tiny: Path) -> None:
+    weights = tiny.checkpoint() / "model.safetensors"
+    made = weights.stat().st_ino
+    weights.touch()
+    tiny.checkpoint()
+    assert weights.stat().st_ino == made
+
+
+def test_a_failure_while_it_is_made_leaves_nothing(small_tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x", encoding="utf-8")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(tiny, "_write", fail)
+    with pytest.raises(OSError, match="disk full"):
+        tiny.checkpoint()
+    assert list(small_tiny.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
+        tiny.checkpoint()
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert tiny.cache_folder() == Path("/somewhere/gpt-oss-server")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert tiny.cache_folder() == Path.home() / ".cache/gpt-oss-server"
+
+
+# infer_next_token -----------------------------------------------------------------------------------------
+
+
+def greedy(infer: Any, tokens: list[int], count: int, **options: Any) -> list[int]:
+    tokens = list(tokens)
+    for _ in range(count):
+        tokens.append(infer(tokens, 0.0, **options))
+    return tokens
+
+
+def test_incremental_is_fresh(checkpoint: Path) -> None:
+    infer = inference.setup_model(str(checkpoint))
+    continued = greedy(infer, [1, 2, 3], 30)
+    assert continued == greedy(infer, [1, 2, 3], 30, new_request=True)
+    assert len(continued) == 33
+
+
+def test_only_what_is_new_is_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    infer = inference.setup_model(str(checkpoint))
+    seen: list[int] = []
+    original = next_token._Continuation._take
+
+    def watched(self: Any, tokens: list[int], new_request: bool) -> Any:
+        found = original(self, tokens, new_request)
+        seen.append(found[0])
+        return found
+
+    monkeypatch.setattr(next_token._Continuation, "_take", watched)
+    for tokens in ([1, 2], [1, 2, 3, 4], [1, 2, 3], [1, 2, 3, 4, 5], [9]):
+        infer(tokens, 0.0, False)
+    infer([9, 1], 0.0, True)
+    assert seen == [0, 2, 0, 3, 0, 0]
+
+
+def test_other_tokens_and_long_prompts_start_anew(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    infer = inference.setup_model(str(checkpoint))
+    long = [at % 500 for at in range(100)]
+    wanted = infer(long, 0.0, True)
+    monkeypatch.setattr(next_token, "PREFILL_CHUNK", 9)
+    infer([5, 6], 0.0, False)
+    assert infer(long, 0.0, False) == wanted
+
+
+def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
+    infer = inference.setup_model(str(checkpoint))
+    with pytest.raises(InferenceError, match="at least one token"):
+        infer([], 0.0, False)
+    with pytest.raises(ContextOverflow):
+        infer([1] * 1024, 0.0, False)
+
+
+def test_the_default_model_is_the_one_that_the_environment_names(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_token._default.cache_clear()
+    monkeypatch.setenv("GPT_OSS_MODEL", str(checkpoint))
+    assert inference.infer_next_token([1, 2, 3]) == inference.setup_model(str(checkpoint))(
+        [1, 2, 3], 0.0, True
+    )
+    next_token._default.cache_clear()
+
+
+# What importing imports -----------------------------------------------------------------------------------
+
+
+def test_importing_inference_imports_no_framework() -> None:
+    heavy = ("torch", "transformers", "fastapi", "pydantic", "openai_harmony", "huggingface_hub", "numpy")
+    code = (
+        "import sys, inference, inference.callable_engine, inference.scripted\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_model_runs_without_harmony_hub_or_web_framework(checkpoint: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('transformers', 'fastapi', 'pydantic', 'openai_harmony', 'huggingface_hub', 'tqdm'):\n"
+        "    sys.modules[name] = None\n"
+        "import inference\n"
+        f"print(inference.setup_model({str(checkpoint)!r})([1, 2, 3], 0.0, True))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert 0 <= int(found.stdout) < 500
