@@ -27,14 +27,15 @@ import platform
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tools.python import seccomp
+from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, system_view
 from tools.python.cgroups import Groups, make_groups
 from tools.python.folder import Folder
 from tools.python.interpreter import Interpreter, examine
+from tools.python.refusals import INSTALL, refusal
 from tools.python.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
 from tools.python.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
 from tools.python.watchdog import Watchdog, Watched
@@ -42,55 +43,7 @@ from tools.tool import ToolUnavailable
 
 _log = logging.getLogger(__name__)
 
-HOME = "/tmp/home"
-_SYSTEM = (
-    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
-    *("/usr/local/lib", "/nix/store"),
-)
-_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_ETC_SHOWN = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts")
-_ETC_MADE = {
-    "/etc/passwd": "user:x:1000:1000::/tmp/home:/bin/sh\n",
-    "/etc/group": "user:x:1000:\n",
-    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-}
-_PROC_HIDDEN_FILES = (
-    "kcore",
-    "keys",
-    "key-users",
-    "kallsyms",
-    "timer_list",
-    "sched_debug",
-    "interrupts",
-    "cmdline",
-)
-_PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
 _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
-
-_INSTALL = (
-    "The python tool needs bubblewrap for its sandbox: `apt-get install bubblewrap` (Debian, Ubuntu), "
-    "`dnf install bubblewrap` (Fedora), `apk add bubblewrap` (Alpine). Or choose --python docker, or --python off."
-)
-_ADVICE = (  # what bwrap says → what to do about it
-    ("No permissions to creat", "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1`"),
-    ("No space left on device", "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"),
-    (
-        "uid map: Permission denied",
-        "allow user namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an "
-        "AppArmor profile with `userns`",
-    ),
-    (
-        "RTM_NEWADDR",
-        "allow user namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an "
-        "AppArmor profile with `userns`",
-    ),
-    (
-        "Can't mount proc",
-        "in a container, start it with `--security-opt systempaths=unconfined --security-opt seccomp=unconfined`",
-    ),
-    ("Operation not permitted", "in a container, start it with `--security-opt seccomp=unconfined`"),
-)
 
 
 class Bubblewrap:
@@ -125,10 +78,10 @@ class Bubblewrap:
         """Starts and ends one real box: no list of settings says as surely whether one can be had."""
         command = shutil.which("bwrap")
         if command is None:
-            raise ToolUnavailable(_INSTALL)
+            raise ToolUnavailable(INSTALL)
         if not seccomp.supported(platform.machine()):
             raise ToolUnavailable(
-                f"The python tool's bubblewrap sandbox does not know {platform.machine()}; choose --python docker."
+                f"The bubblewrap sandbox does not know {platform.machine()} machines; choose --python docker."
             )
         self._command, self._options = command, await _options(command)
         missing = [option for option in _NEEDED_OPTIONS if option not in self._options]
@@ -140,7 +93,7 @@ class Bubblewrap:
         try:
             box = await self._start(interpreter, Connection(secrets.token_hex(16)), None)
         except SandboxError as error:
-            raise ToolUnavailable(_refusal(str(error))) from error
+            raise ToolUnavailable(refusal(str(error))) from error
         box.kill()
         await box.wait()
         box.data.close()
@@ -191,21 +144,23 @@ class Bubblewrap:
     def _command_line(
         self, interpreter: Interpreter, tell: int, given: ExitStack
     ) -> tuple[list[str], tuple[int, ...]]:
-        files = {name: _memory_file(text.encode(), given) for name, text in _ETC_MADE.items()}
+        """The command; its options go through a descriptor, so that listings of processes stay readable."""
+        contents = {**ETC_FILES, LAUNCHER: launcher_source()}
+        files = {name: _memory_file(text.encode(), given) for name, text in contents.items()}
         rules = _memory_file(seccomp.program(platform.machine()), given)
-        argv = [
-            self._command,
+        options = [
             *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
             *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
             *(["--disable-userns"] if "--disable-userns" in self._options else []),
-            *_system_view(interpreter),
-            *_private_view(self._limits, files),
+            *system_view(interpreter),
+            *private_view(self._limits, files),
             *("--info-fd", str(tell), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
         ]
         for name, value in environment(str(interpreter.executable), HOME).items():
-            argv += ["--setenv", name, value]
-        argv += ["--", str(interpreter.executable), "-I", "-c", launcher_source()]
-        return argv, (tell, rules, *files.values())
+            options += ["--setenv", name, value]
+        told = _memory_file("\0".join(options).encode() + b"\0", given)
+        argv = [self._command, "--args", str(told), "--", str(interpreter.executable), "-I", LAUNCHER]
+        return argv, (tell, rules, told, *files.values())
 
     async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> BubblewrapBox:
         """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
@@ -295,46 +250,6 @@ class BubblewrapBox:
         return None
 
 
-def _system_view(interpreter: Interpreter) -> list[str]:
-    """What is there to read: programs and libraries of the system, and the interpreter."""
-    argv: list[str] = []
-    for link in map(Path, _SYSTEM_LINKS):
-        if link.is_symlink():
-            argv += ["--symlink", os.readlink(link), str(link)]
-        elif link.is_dir():
-            argv += ["--ro-bind", str(link), str(link)]
-    bound = dict.fromkeys([*(Path(name) for name in _SYSTEM), *interpreter.paths])
-    for path in bound:
-        covered = any(path != other and path.is_relative_to(other) for other in bound)
-        if path.exists() and not covered:
-            argv += ["--ro-bind", str(path), str(path)]
-    for name in _ETC_SHOWN:
-        argv += ["--ro-bind-try", name, name]
-    return argv
-
-
-def _private_view(limits: Limits, files: dict[str, int]) -> list[str]:
-    """What is the box's own: /proc and /dev of its own, and memory with a size to write to."""
-    argv: list[str] = []
-    for name, descriptor in files.items():
-        argv += ["--perms", "0444", "--file", str(descriptor), name]
-    argv += ["--proc", "/proc", "--dev", "/dev"]
-    for name in _PROC_HIDDEN_FILES:
-        if os.path.exists(f"/proc/{name}"):
-            argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
-    for name in _PROC_HIDDEN_FOLDERS:
-        if os.path.isdir(f"/proc/{name}"):
-            argv += ["--tmpfs", f"/proc/{name}", "--remount-ro", f"/proc/{name}"]
-    for size, folder in (
-        (limits.shared_size, "/dev/shm"),
-        (limits.temp_size, "/tmp"),
-        (limits.data_size, WORK_FOLDER),
-        (65536, SOCKET_FOLDER),
-    ):
-        argv += ["--perms", "0700", "--size", str(size), "--tmpfs", folder]
-    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
-
-
 def _memory_file(content: bytes, given: ExitStack) -> int:
     descriptor = os.memfd_create("box")
     given.callback(os.close, descriptor)
@@ -357,22 +272,12 @@ async def _options(command: str) -> str:
     return words.decode("utf-8", "replace")
 
 
-def _refusal(words: str) -> str:
-    advice = next((advice for pattern, advice in _ADVICE if pattern in words), None)
-    said = words.splitlines()[-1] if words else "nothing"
-    told = f": {advice}" if advice else "; choose --python docker or --python off"
-    return f"The python tool cannot start a bubblewrap sandbox here{told}. (It said: {said})"
-
-
 async def _readable(descriptor: int) -> None:
+    """Waits for a process to end, as its pidfd tells."""
     loop = asyncio.get_running_loop()
-    done = loop.create_future()
-    once: Callable[[], None] = lambda: done.done() or done.set_result(None)  # noqa: E731
-    loop.add_reader(descriptor, once)
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
     try:
-        await done
+        await ended.wait()
     finally:
         loop.remove_reader(descriptor)
-
-
-__all__: Sequence[str] = ("Bubblewrap", "BubblewrapBox")

@@ -25,7 +25,7 @@ async def choose_sandbox(
     interpreter: str = sys.executable,
     image: str = DEFAULT_IMAGE,
 ) -> Sandbox | None:
-    """The sandbox of that name, probed. The probe starts a real box, so it takes about as long as a kernel."""
+    """The sandbox of that name, probed. The probe starts a real box; it takes about as long as a kernel."""
     caps = limits or Limits()
     makers: dict[str, Callable[[], Sandbox]] = {
         "bubblewrap": lambda: Bubblewrap(caps, interpreter=interpreter),

@@ -45,18 +45,16 @@ class Docker:
         if self._checked:
             return
         if shutil.which(self._command) is None:
-            raise ToolUnavailable(
-                f"The docker sandbox of the python tool needs the `{self._command}` command."
-            )
+            raise ToolUnavailable(f"The python tool's docker sandbox needs the `{self._command}` command.")
         code, words = await _run(self._command, "version", "--format", "{{.Server.Version}}")
         if code != 0:
             raise ToolUnavailable(
-                f"The docker sandbox of the python tool needs a running engine. ({self._command} said: {words})"
+                f"The python tool's docker sandbox needs a running engine. ({self._command} said: {words})"
             )
         code, _ = await _run(self._command, "image", "inspect", self._image)
         if code != 0:
             raise ToolUnavailable(
-                f"The docker sandbox of the python tool needs its image: `{self._command} pull {self._image}`."
+                f"The python tool's docker sandbox needs its image: `{self._command} pull {self._image}`."
             )
         self._checked = True
 

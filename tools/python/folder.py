@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 MAX_DEPTH = 32
 MAX_LISTED = 10_000
@@ -78,7 +79,7 @@ class Folder:
                 os.close(descriptor)
 
     def write(self, path: str, content: bytes) -> None:
-        """Puts a file there, making folders on the way; a file or link of that name is replaced, not followed."""
+        """Puts a file there, making folders on the way; a file or link of that name is replaced."""
         steps = _steps(path)
         with _explained(path), self._opened(steps[:-1], create=True) as parent:
             draft = f".{secrets.token_hex(8)}.part"
@@ -116,6 +117,12 @@ class Folder:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything below, one open folder at a time, so that no tree is too wide or too deep for us."""

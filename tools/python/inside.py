@@ -1,7 +1,7 @@
 """What runs first inside a box: it takes its limits, then becomes the kernel.
 
 In: one line of JSON on standard input (`limits`, `connection`, `home`, `nice`). Out: `READY` on standard
-output once the kernel's sockets listen. This file's text is handed to the interpreter of the box with `-c`:
+output once the kernel's sockets listen. Only this file's text goes into the box:
 it imports only the standard library and ipykernel, and holds nothing secret. It is no guard: the code that
 it goes on to run can undo everything in this process except lowered limits. The guards are outside.
 """
@@ -89,10 +89,10 @@ def start_kernel(connection: dict[str, Any]) -> None:
     config.HistoryManager.enabled = False  # its database would need a disk and a thread
     config.IPKernelApp.update(connection)
     app = IPKernelApp.instance(config=config)
-    app.initialize([])
+    app.initialize([])  # type: ignore[no-untyped-call]
     os.write(1, READY)
     sys.stdin = open(os.devnull)  # noqa: SIM115
-    app.start()
+    app.start()  # type: ignore[no-untyped-call]
 
 
 def main() -> None:

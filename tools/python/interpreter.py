@@ -60,7 +60,7 @@ async def examine(executable: str) -> Interpreter:
 
 
 def _paths(prefixes: list[Path], search: list[str]) -> tuple[Path, ...]:
-    """The parts of the prefixes, and the package folders elsewhere that the interpreter takes modules from."""
+    """The parts of the prefixes, and the package folders elsewhere that modules are taken from."""
     both = dict.fromkeys(spelling for prefix in prefixes for spelling in (prefix, prefix.resolve()))
     found = dict.fromkeys(prefix / part for prefix in both for part in _PARTS if (prefix / part).exists())
     for entry in map(Path, search):

@@ -72,7 +72,7 @@ class Kernel:
         return not self._gone.done()
 
     def connect(self) -> None:
-        """Connects each channel once, before any code ran; see `_attach`."""
+        """Connects each channel, once and before any code ran."""
         self._iopub.setsockopt(zmq.SUBSCRIBE, b"")
         for socket, channel in (
             (self._shell, "shell"),
@@ -83,7 +83,7 @@ class Kernel:
         self._readers = [asyncio.create_task(self._read(each)) for each in (self._iopub, self._shell)]
 
     async def greet(self) -> bool:
-        """Whether outputs reach us, tried for a while: a subscription takes effect soon after the connection."""
+        """Whether outputs reach us, tried for a while: a subscription takes effect after the connection."""
         try:
             for _ in range(_GREETINGS):
                 cell = self._cell = _Cell(secrets.token_hex(16), Outputs(OutputLimits()))
@@ -160,7 +160,7 @@ class Kernel:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.RCVHWM, _WAITING)
         socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        # Connected once, before any code ran. The code inside can replace the socket's file by a link to one of
+        # The code inside can replace the socket's file by a link to one of
         # the host's sockets: a second connection would follow it.
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
         socket.connect(self._connection.address(self.box.sockets, channel))
@@ -176,7 +176,7 @@ class Kernel:
         """Takes messages off a channel for as long as the kernel lives."""
         count, since = 0, time.monotonic()
         while True:
-            arrived = socket.recv_multipart()
+            arrived = asyncio.ensure_future(socket.recv_multipart())
             if not arrived.done():  # nothing in line: no burst
                 count = 0
             frames = await arrived

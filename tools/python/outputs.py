@@ -110,7 +110,7 @@ class Outputs:
         return "".join(parts)
 
     def _show(self, data: object) -> None:
-        """A rich result: a picture if it has one, else its plain text; its other forms are not for reading."""
+        """A rich result: a picture if it has one, else its plain text."""
         if not isinstance(data, Mapping):
             return
         kind = next((kind for kind in _SIGNATURES if kind in data), None)

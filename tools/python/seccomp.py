@@ -81,7 +81,7 @@ _DENIED: dict[str, tuple[int, int | None, int | None]] = {
     "msgget": (_EPERM, 68, 186),
     "semget": (_EPERM, 64, 190),
     "mq_open": (_EPERM, 240, 180),
-    # Missing rather than forbidden: libraries then take the older way. clone3 hides its flags behind a pointer.
+    # Missing rather than forbidden: libraries then take the older way (clone3 hides its flags in memory).
     "clone3": (_ENOSYS, 435, 435),
     "memfd_create": (_ENOSYS, 319, 279),
     "memfd_secret": (_ENOSYS, 447, 447),
@@ -93,6 +93,7 @@ _DENIED: dict[str, tuple[int, int | None, int | None]] = {
 _FIRST_UNKNOWN = 457  # statmount and all that came later; on x86_64 also the x32 numbers
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW{TIME,CGROUP,UTS,IPC,USER,PID,NET,NS}
 _FAMILIES = (1, 2, 10)  # unix; inet and inet6, which in a box reach its own loopback only
+_NO_FAMILY = errno.EINVAL  # as socket(2) has it; with EAFNOSUPPORT for netlink, libzmq aborts the process
 _FORBIDDEN_IOCTLS = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 
 _MACHINES = {
@@ -126,7 +127,7 @@ def program(machine: str) -> bytes:
         families = [
             _step(_EQUAL, family, yes=len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)
         ]
-        steps += _when(number, _FIRST_ARGUMENT, [*families, _error(errno.EAFNOSUPPORT)])
+        steps += _when(number, _FIRST_ARGUMENT, [*families, _error(_NO_FAMILY)])
     for request in _FORBIDDEN_IOCTLS:
         steps += _when(ioctl, _SECOND_ARGUMENT, [_step(_EQUAL, request, no=1), _error(_EPERM)])
     return b"".join([*steps, _step(_RETURN, _ALLOW)])

@@ -23,7 +23,7 @@ START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well 
 
 
 def launcher_source() -> str:
-    """The text of `inside.py`, handed to the interpreter with -c so that no file of ours need be visible."""
+    """The text of `inside.py`, which the box's interpreter runs; our package is not there."""
     return resources.files("tools.python").joinpath("inside.py").read_text("utf-8")
 
 
@@ -34,7 +34,7 @@ def launcher_input(
     caps = {
         "CORE": 0,
         "CPU": limits.cpu_seconds,
-        # DATA counts what a process can write to privately; AS, looser, what it maps besides (libraries, shared).
+        # DATA counts what a process can write to privately; AS, looser, all that it maps.
         "DATA": limits.memory,
         "AS": 2 * limits.memory + 2 * 1024**3,
         "FSIZE": limits.file_size,

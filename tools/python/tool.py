@@ -18,12 +18,12 @@ from tools.python.slots import Slots
 from tools.tool import Declaration
 
 _DESCRIPTION = (
-    "Use this tool to execute Python code in your chain of thought. The code will not be shown to the user. This "
-    "tool should be used for internal reasoning, but not for code that is intended to be visible to the user (e.g. "
-    "when creating plots, tables, or files).\n\n"
-    "When you send a message containing Python code to python, it will be executed in a stateful Jupyter notebook "
-    "environment. python will respond with the output of the execution or time out after {timeout:.1f} seconds. The "
-    "drive at '/mnt/data' can be used to save and persist user files. {internet}"
+    "Use this tool to execute Python code in your chain of thought. The code will not be shown to the user. "
+    "This tool should be used for internal reasoning, but not for code that is intended to be visible to the "
+    "user (e.g. when creating plots, tables, or files).\n\n"
+    "When you send a message containing Python code to python, it will be executed in a stateful Jupyter "
+    "notebook environment. python will respond with the output of the execution or time out after "
+    "{timeout:.1f} seconds. The drive at '/mnt/data' can be used to save and persist user files. {internet}"
 )
 _NO_INTERNET = "Internet access for this session is disabled."
 _SOME_INTERNET = "Internet access for this session is UNKNOWN. Depends on the cluster."

@@ -43,8 +43,8 @@ class UnsafeLocal:
 
     async def start(self, connection: Connection, data: Folder | None) -> LocalBox:
         _log.warning(
-            "UNSAFE: a Python kernel starts without a sandbox (--python unsafe-local). Code that the model writes "
-            "can read, change and send whatever this user can."
+            "UNSAFE: a Python kernel starts without a sandbox (--python unsafe-local). "
+            "Code that the model writes can read, change and send whatever this user can."
         )
         await self.check()
         assert self._interpreter is not None
