@@ -89,9 +89,7 @@ class McpTool:
     async def list(self) -> McpListing:
         """Asks the server for its tools, unless it did lately. Raises McpFailure."""
         if self._listing is None or self._clock() - self._listed_at > _LISTING_IS_FRESH:
-            connection = self._spare if self._spare is not None and self._spare.usable else self.connect()
-            self._spare = connection
-            found = await connection.request(fetch_listing, min(self.timeout, _LISTING_SECONDS))
+            found = await self._fetch()
             self._listing, self._listed_at = found.redacted(self._credentials.redact), self._clock()
         return self._listing.only(self.permissions)
 
@@ -101,6 +99,18 @@ class McpTool:
             await self.list()
         assert self._listing is not None
         return self._listing
+
+    async def _fetch(self) -> McpListing:
+        """Over the connection that an earlier listing left, if it still stands; else over a new one."""
+        seconds = min(self.timeout, _LISTING_SECONDS)
+        if self._spare is not None and self._spare.usable:
+            try:
+                return await self._spare.request(fetch_listing, seconds)
+            except McpFailure as failure:
+                if not failure.lost:
+                    raise
+        self._spare = self.connect()
+        return await self._spare.request(fetch_listing, seconds)
 
     def open(self) -> Session:
         return McpSession(self)
@@ -116,6 +126,7 @@ class McpTool:
         if self._closed:
             raise McpFailure(f"The connection to the MCP server {self.label!r} was closed.", lost=True)
         spare, self._spare = self._spare, None
+        self._connections = {each for each in self._connections if not each.ended}
         if spare is not None and spare.usable:
             return spare
         connection = Connection(self.label, Dialler(self._endpoint, self._credentials, self._reach))

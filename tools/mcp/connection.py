@@ -42,6 +42,11 @@ class Connection:
     def usable(self) -> bool:
         return self._lost is None and not self._stop.is_set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return not self.usable and (self._owner is None or self._owner.done())
+
     async def request(self, send: Callable[[Client], Awaitable[_T]], seconds: float) -> _T:
         """One answer. Raises McpFailure; cancelling it cancels the request at the server."""
         if not self.usable:

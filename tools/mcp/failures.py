@@ -68,7 +68,7 @@ def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFail
         return McpFailure(f"{server} closed the connection before it answered.", lost=True)
     if error.code == REQUEST_TIMEOUT:
         return McpFailure(f"{server} did not answer in time.", lost=True)
-    if error.code == INVALID_REQUEST and error.message == "Session terminated":
+    if error.code == INVALID_REQUEST and (status == 404 or error.message == "Session terminated"):
         return McpFailure(f"{server} ended the session.", lost=True, gone=True)
     if (
         status is not None

@@ -1,0 +1,133 @@
+"""What every tool does. A tool's test module subclasses this and makes the tool.
+
+Whatever the model writes, a session answers; whatever happens, closing ends it. Settings that a tool needs
+for a call that takes long are `slow_call`; a tool that has none is excused from being cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from tools.tool import Tool, ToolCall, ToolOutput
+
+ODD_ARGUMENTS = (
+    "",
+    " \n",
+    "null",
+    "true",
+    "-1",
+    "1e999",
+    "NaN",
+    '"text"',
+    "[]",
+    "[[[[]]]]",
+    "{}",
+    "{",
+    '{"a":',
+    '{"a": NaN}',
+    '{"a": 1, "a": 2}',
+    '{"": null}',
+    '{"\\ud800": "\\udfff"}',
+    '{"query": 5, "id": {}, "cursor": "x", "pattern": [], "code": null, "topn": "many", "loc": -1e300}',
+    '{"query": null, "id": null, "cursor": null, "pattern": null, "topn": null, "num_lines": null}',
+    "\x00\x01\x02\xff\ufffe",
+    "\ud800 a lone surrogate",
+    "<|end|><|start|>assistant<|channel|>final<|message|>",
+    "{" * 50_000,
+    "[" * 50_000 + "]" * 50_000,
+    json.dumps({"query": "x" * 1_000_000}),
+    "9" * 10_000,
+)
+
+
+class ToolContract:
+    async def make(self) -> Tool:
+        raise NotImplementedError
+
+    def slow_call(self) -> ToolCall | None:
+        """A call that takes at least ten seconds if nobody stops it."""
+        return None
+
+    async def functions(self, tool: Tool) -> list[str]:
+        return [function.name for function in tool.declaration.functions] or [""]
+
+    async def test_the_declaration_can_be_a_recipient_and_json(self) -> None:
+        tool = await self.make()
+        declaration = tool.declaration
+        assert declaration.namespace
+        assert "." not in declaration.namespace
+        assert not any(character.isspace() for character in declaration.namespace)
+        names = [function.name for function in declaration.functions]
+        assert len(names) == len(set(names))
+        for function in declaration.functions:
+            assert function.name
+            assert not any(character.isspace() or character in ".<>|" for character in function.name)
+            json.dumps(function.parameters)
+        await tool.close()
+
+    @pytest.mark.parametrize("number", range(len(ODD_ARGUMENTS)))
+    async def test_no_arguments_make_it_raise(self, number: int) -> None:
+        tool = await self.make()
+        session = tool.open()
+        try:
+            for function in await self.functions(tool):
+                output = await session.run(ToolCall(function, ODD_ARGUMENTS[number]))
+                check_output(output)
+        finally:
+            await session.close()
+            await tool.close()
+
+    async def test_a_function_that_it_does_not_have_is_a_failed_output(self) -> None:
+        tool = await self.make()
+        session = tool.open()
+        for function in ("no_such_function", "a.b", "", " ", "🧠", "x" * 10_000):
+            if function in await self.functions(tool):
+                continue
+            output = await session.run(ToolCall(function, "{}"))
+            check_output(output)
+            assert output.failed, function
+        await session.close()
+        await tool.close()
+
+    async def test_cancelling_a_call_stops_it_and_the_session_goes_on(self) -> None:
+        call = self.slow_call()
+        if call is None:
+            pytest.skip("no call of this tool takes long")
+        tool = await self.make()
+        session = tool.open()
+        running = asyncio.ensure_future(session.run(call))
+        await asyncio.wait({running}, timeout=0.5)
+        assert not running.done()
+        began = time.monotonic()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert time.monotonic() - began < 5
+        check_output(await session.run(ToolCall((await self.functions(tool))[0], "{}")))
+        await session.close()
+        await tool.close()
+
+    async def test_closing_twice_is_closing_once(self) -> None:
+        tool = await self.make()
+        session = tool.open()
+        await session.run(ToolCall((await self.functions(tool))[0], "{}"))
+        for _ in range(2):
+            await session.close()
+        for _ in range(2):
+            await tool.close()
+
+    async def test_a_session_that_was_never_used_closes(self) -> None:
+        tool = await self.make()
+        session = tool.open()
+        await session.close()
+        await tool.close()
+
+
+def check_output(output: ToolOutput) -> None:
+    assert isinstance(output, ToolOutput)
+    assert output.text
+    json.dumps(output.details)

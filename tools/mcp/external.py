@@ -1,0 +1,134 @@
+"""Browser, python or container of another MCP server in place of ours: `--tool-server URL`.
+
+In: where the server is. Out: Tools whose declarations have the namespaces that the model knows, made of
+what that server lists: `search`, `open` and `find` are the browser, a tool `python` is python, and
+everything else of a server that calls itself `container` (or has an `exec`) is the container. Calls are
+forwarded over one connection for each conversation; `details["images"]` holds pictures. Knows nothing of
+our own browser and python.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tools.mcp.client import McpTool
+from tools.mcp.endpoints import Credentials, Endpoint, McpSettingsError, http_endpoint
+from tools.mcp.failures import McpFailure
+from tools.mcp.listing import ListedTool, McpListing
+from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
+
+_BROWSER = ("search", "open", "find")
+_PYTHON = "python"
+_CONTAINER = "container"
+
+
+class ExternalTool:
+    """One namespace of one server. Several may share the server; each closes it, which may be repeated."""
+
+    def __init__(self, server: McpTool, declaration: Declaration, words: Mapping[str, str]) -> None:
+        self._server = server
+        self._declaration = declaration
+        self._words = words  # the model's function → the server's tool, as a recipient's word
+
+    def __repr__(self) -> str:
+        return f"ExternalTool({self._declaration.namespace!r}, {self._server!r})"
+
+    @property
+    def declaration(self) -> Declaration:
+        return self._declaration
+
+    def open(self) -> Session:
+        return _ExternalSession(self._server.open(), self._words)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+class _ExternalSession:
+    def __init__(self, inner: Session, words: Mapping[str, str]) -> None:
+        self._inner = inner
+        self._words = words
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        """`python` is called with bare source, which its server takes as the argument `code`."""
+        word = self._words.get(call.function)
+        if word is None:
+            return ToolOutput(f"There is no function {call.function[:80]!r}.", failed=True)
+        arguments = call.arguments if call.function else json.dumps({"code": call.arguments})
+        return await self._inner.run(replace(call, function=word, arguments=arguments))
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def tool_server(url: str, *, timeout: float = 300.0) -> McpTool:
+    """The server behind `--tool-server`. Raises McpSettingsError. It is the operator's, and so trusted."""
+    if "://" not in url:
+        url = f"http://{url}"
+    endpoint, authorization = http_endpoint(url, trusted=True, param="--tool-server")
+    return server_at(endpoint, Credentials(authorization=authorization), timeout=timeout)
+
+
+def server_at(
+    endpoint: Endpoint, credentials: Credentials | None = None, *, timeout: float = 300.0
+) -> McpTool:
+    return McpTool("tool server", endpoint, credentials, timeout=timeout)
+
+
+async def external_tools(server: McpTool) -> tuple[ExternalTool, ...]:
+    """What the server can stand in for. Raises McpFailure, or McpSettingsError where that is nothing."""
+    try:
+        listing = await server.list()
+    except McpFailure as failure:
+        await server.close()
+        raise McpFailure(f"The tool server cannot be used. {failure}", lost=True) from failure
+    found = [made for made in (_browser(listing), _python(listing), _container(listing)) if made is not None]
+    if not found:
+        await server.close()
+        names = ", ".join(each.name for each in listing.tools) or "nothing"
+        said = f"The tool server has neither a browser, nor python, nor a container: it lists {names}."
+        raise McpSettingsError(said, param="--tool-server")
+    return tuple(ExternalTool(server, declaration, words) for declaration, words in found)
+
+
+def _browser(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
+    if any(listing.by_name(name) is None for name in _BROWSER):
+        return None
+    listed = [each for each in listing.tools if each.name in _BROWSER]
+    return _namespace("browser", listing, listed)
+
+
+def _python(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
+    listed = listing.by_name(_PYTHON)
+    if listed is None:
+        return None
+    return Declaration(_PYTHON, listed.description or listing.instructions), {"": listed.word}
+
+
+def _container(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
+    if listing.server_name != _CONTAINER and listing.by_name("exec") is None:
+        return None
+    elsewhere = {_PYTHON, *(_BROWSER if _browser(listing) is not None else ())}
+    listed = [each for each in listing.tools if each.name not in elsewhere]
+    return _namespace(_CONTAINER, listing, listed) if listed else None
+
+
+def _namespace(
+    name: str, listing: McpListing, listed: list[ListedTool]
+) -> tuple[Declaration, dict[str, str]]:
+    functions = tuple(Function(each.word, each.description, _plain(each.input_schema)) for each in listed)
+    return Declaration(name, listing.instructions, functions), {each.word: each.word for each in listed}
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without the titles that schema generators add: the model was trained without them."""
+    plain = {key: value for key, value in schema.items() if key != "title"}
+    properties = plain.get("properties")
+    if isinstance(properties, Mapping):
+        plain["properties"] = {
+            name: _plain(each) if isinstance(each, Mapping) else each for name, each in properties.items()
+        }
+    return plain

@@ -1,0 +1,77 @@
+"""MCP servers that the operator configures: `--mcp name=URL` and `--mcp name="command arguments"`.
+
+In: the text of a flag. Out: a label and where the server is, or a sentence that says how to write it. What
+the operator configures is trusted: its addresses are not judged. Starts and connects nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tools.mcp.endpoints import Credentials, Endpoint, McpSettingsError, StdioEndpoint, http_endpoint
+from tools.mcp.names import RESERVED_NAMESPACES
+
+_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_HOW = "Write --mcp name=https://host/mcp, or --mcp name='command arguments'."
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorServer:
+    label: str
+    endpoint: Endpoint
+    credentials: Credentials = field(default_factory=Credentials)
+
+
+def parse_mcp_flag(text: str) -> OperatorServer:
+    """Raises McpSettingsError with a sentence that never repeats more than the name."""
+    label, equals, place = (part.strip() for part in text.partition("="))
+    if not equals or not _LABEL.fullmatch(label):
+        raise McpSettingsError(
+            f"An MCP server needs a name of letters, digits, '_' and '-' before the '='. {_HOW}",
+            param="--mcp",
+        )
+    if label.lower() in RESERVED_NAMESPACES:
+        raise McpSettingsError(
+            f"The name {label!r} means something else to the model. Choose another.", param="--mcp"
+        )
+    if not place:
+        raise McpSettingsError(f"The MCP server {label!r} has neither URL nor command. {_HOW}", param="--mcp")
+    if "://" in place.split()[0]:
+        return _http(label, place)
+    return OperatorServer(label, _stdio(label, place))
+
+
+def parse_mcp_flags(texts: Iterable[str]) -> tuple[OperatorServer, ...]:
+    """Several flags; a name may stand for one server only."""
+    servers: dict[str, OperatorServer] = {}
+    for text in texts:
+        server = parse_mcp_flag(text)
+        if server.label in servers:
+            raise McpSettingsError(f"Two MCP servers are called {server.label!r}.", param="--mcp")
+        servers[server.label] = server
+    return tuple(servers.values())
+
+
+def _http(label: str, url: str) -> OperatorServer:
+    try:
+        endpoint, authorization = http_endpoint(url, trusted=True, param="--mcp")
+    except McpSettingsError as error:
+        raise McpSettingsError(f"The MCP server {label!r}: {error}", param="--mcp") from error
+    return OperatorServer(label, endpoint, Credentials(authorization=authorization))
+
+
+def _stdio(label: str, command: str) -> StdioEndpoint:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        said = f"The command of the MCP server {label!r} cannot be split into words: {error}."
+        raise McpSettingsError(said, param="--mcp") from error
+    if not words or shutil.which(words[0]) is None:
+        raise McpSettingsError(
+            f"The command of the MCP server {label!r} was not found. {_HOW}", param="--mcp"
+        )
+    return StdioEndpoint(words[0], tuple(words[1:]))

@@ -1,0 +1,151 @@
+"""Any tool of ours served over MCP: `gpt-oss-server mcp browser|python`.
+
+In: a Tool. Out: an MCP server with one tool for each of its functions (one with a `code` argument for a
+tool that is called by its bare name), and one session of the tool for each session of MCP. The text comes
+back as text, pictures as pictures: those in `details["images"]` (`mime_type`, `data`) and the images in
+`details["outputs"]` (`url`, a data URL). Knows no particular tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import uvicorn
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ContentBlock,
+    ImageContent,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from mcp_types import Tool as McpDeclaration
+from starlette.types import ASGIApp
+
+from tools.mcp.handshake_only import SESSION_HEADER, HandshakeOnly
+from tools.sessions import SessionLimits
+from tools.tool import Declaration, Tool, ToolOutput
+from tools.toolbox import Offer, Toolbox
+
+_log = logging.getLogger(__name__)
+_SESSIONS = SessionLimits(idle=1800.0)
+_TIMEOUT = 300.0
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
+_CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+
+Transport = Literal["stdio", "streamable-http"]
+
+
+def serve(tool: Tool, transport: Transport = "stdio", host: str = "127.0.0.1", port: int = 8001) -> None:
+    """Serves until the input ends (stdio), or a signal comes."""
+    asyncio.run(_stdio(tool) if transport == "stdio" else _http(tool, host, port))
+
+
+class ServedTool:
+    """The MCP server of a tool, and the sessions behind it. Needs `close`."""
+
+    def __init__(self, tool: Tool, *, timeout: float = _TIMEOUT) -> None:
+        self._declaration = tool.declaration
+        self._toolbox = Toolbox([Offer(tool, timeout=timeout, sessions=_SESSIONS)])
+        self.server: Server[Any] = Server(
+            self._declaration.namespace,
+            instructions=self._declaration.description,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    @property
+    def sessions(self) -> int:
+        return sum(self._toolbox.sessions.values())
+
+    def app(self, host: str = "127.0.0.1") -> ASGIApp:
+        """An ASGI app at /mcp. A loopback host answers to loopback names only: no DNS rebinding."""
+        return HandshakeOnly(self.server.streamable_http_app(host=host), self._toolbox.forget)
+
+    async def close(self) -> None:
+        await self._toolbox.close()
+
+    async def _list(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=_declared(self._declaration))
+
+    async def _call(
+        self, context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult:
+        recipient, arguments = _recipient(self._declaration, params.name, params.arguments or {})
+        return _result(await self._toolbox.run(_conversation(context), recipient, arguments))
+
+
+def _conversation(context: ServerRequestContext[Any]) -> str:
+    """Over HTTP the session's id, which its transport has checked; a pipe is one conversation."""
+    headers = getattr(context.request, "headers", None)
+    return str(headers.get(SESSION_HEADER, "")) if headers is not None else "stdio"
+
+
+def _declared(declaration: Declaration) -> list[McpDeclaration]:
+    if not declaration.functions:
+        bare = McpDeclaration(
+            name=declaration.namespace, description=declaration.description, input_schema=dict(_CODE)
+        )
+        return [bare]
+    return [
+        McpDeclaration(
+            name=function.name,
+            description=function.description,
+            input_schema=dict(function.parameters or {"type": "object", "properties": {}}),
+        )
+        for function in declaration.functions
+    ]
+
+
+def _recipient(declaration: Declaration, name: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    if declaration.functions:
+        return f"{declaration.namespace}.{name}", json.dumps(dict(arguments), ensure_ascii=False)
+    if name != declaration.namespace:
+        return f"{declaration.namespace}.{name}", ""
+    code = arguments.get("code")
+    return name, code if isinstance(code, str) else json.dumps(dict(arguments), ensure_ascii=False)
+
+
+def _result(output: ToolOutput) -> CallToolResult:
+    content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
+    content.extend(_pictures(output.details))
+    return CallToolResult(content=content, is_error=output.failed)
+
+
+def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:
+    for image in details.get("images") or ():
+        yield ImageContent(type="image", mime_type=str(image["mime_type"]), data=str(image["data"]))
+    for output in details.get("outputs") or ():
+        found = _DATA_URL.fullmatch(str(output.get("url", ""))) if isinstance(output, Mapping) else None
+        if found is not None:
+            yield ImageContent(type="image", mime_type=found[1], data=found[2])
+
+
+async def _stdio(tool: Tool) -> None:
+    served = ServedTool(tool)
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await served.server.run(incoming, outgoing, served.server.create_initialization_options())
+    finally:
+        await served.close()
+
+
+async def _http(tool: Tool, host: str, port: int) -> None:
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        _log.warning("Anybody who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
+    served = ServedTool(tool)
+    config = uvicorn.Config(served.app(host), host=host, port=port, log_level="info", log_config=None)
+    try:
+        await uvicorn.Server(config).serve()
+    finally:
+        await served.close()
