@@ -7,6 +7,8 @@ here works with both. It must not know of conversations' rules, requests or HTTP
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -30,6 +32,9 @@ VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library
 
 UNKNOWN_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
+# What the encoder's pattern cannot split: letters and signs without a digit or a space among them, or spaces.
+_LONG_RUN: Final = re.compile(r"[^\s\d]{2000}|\s{2000}")
+
 AuthorRole = Literal["system", "developer", "user", "assistant", "tool"]
 
 
@@ -40,6 +45,18 @@ def without_lone_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def without_long_runs(text: str) -> list[str]:
+    """The text in pieces none of which holds a run that the library's encoder cannot bear.
+
+    Its cost is quadratic in a run without a boundary (14 s for 200,000 letters), and a million end in a
+    panic that no `except Exception` catches. Ordinary text has no such run and stays whole.
+    """
+    if _LONG_RUN.search(text) is None:
+        return [text]
+    cuts = [0, *(match.end() for match in _LONG_RUN.finditer(text)), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(cuts) if start < end]
 
 
 class Encoding:
@@ -56,9 +73,9 @@ class Encoding:
 
     def encode(self, text: str) -> list[int]:
         """Ordinary text: the spelling of a special token is text like any other."""
-        tokens: list[int] = self._library.encode(
-            without_lone_surrogates(text), allowed_special=set(), disallowed_special=()
-        )
+        tokens: list[int] = []
+        for piece in without_long_runs(without_lone_surrogates(text)):
+            tokens += self._library.encode(piece, allowed_special=set(), disallowed_special=())
         return tokens
 
     def encode_special(self, text: str) -> list[int]:
@@ -95,15 +112,19 @@ class Encoding:
         name: str | None = None,
         channel: str | None = None,
     ) -> tuple[int, ...]:
-        """One message as the library renders it, from <|start|> to its end token. `name` is the author's."""
+        """One message as the library renders it, from <|start|> to its end token. `name` is the author's.
+
+        The text is encoded here and put into the rendered frame: the library would encode it in one go.
+        """
         message = openai_harmony.Message.from_author_and_content(
             openai_harmony.Author(
                 role=openai_harmony.Role(role), name=None if name is None else without_lone_surrogates(name)
             ),
-            without_lone_surrogates(text),
+            "",
         )
         message.channel = channel
-        return tuple(self._library.render(message))
+        frame = self._library.render(message)
+        return (*frame[:-1], *self.encode(text), frame[-1])
 
     def builtin_namespace(self, name: Literal["browser", "python"]) -> dict[str, Any]:
         """The library's own declaration of a built-in tool: name, description, tools."""
