@@ -110,7 +110,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
-    described = f" · {model.description}" if model.description else ""
+    described = f" · {model.description.rstrip('.')}" if model.description else ""
     return f"""
   Model    {names}{described}
   Context  {model.context_length:,} tokens
