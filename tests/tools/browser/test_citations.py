@@ -1,0 +1,128 @@
+"""Markers in the answer become links, wherever the stream is cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tools.browser.citations import Citation, CitationRewriter, Piece, Text
+
+SOURCES = {4: ("https://example.com/a", "A page"), 0: ("https://example.org/(x) y", "Odd [title]")}
+
+
+def resolve(cursor: int, line: int | None) -> tuple[str, str] | None:
+    return SOURCES.get(cursor)
+
+
+def rewrite(*deltas: str) -> list[Piece]:
+    rewriter = CitationRewriter(resolve)
+    pieces = [piece for delta in deltas for piece in rewriter.feed(delta)]
+    return pieces + rewriter.close()
+
+
+def joined(pieces: list[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def citations(pieces: list[Piece]) -> list[Citation]:
+    return [piece for piece in pieces if isinstance(piece, Citation)]
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "【4†L12-L15】", "【4†L12】", "【4†source】", "【4†L12-15】", "【4†】", "【4†L1‑L2】", "【4†A title†example.com】",
+    ],
+)  # fmt: skip
+def test_every_form_of_a_marker_is_replaced_by_a_link(marker: str) -> None:
+    pieces = rewrite(f"It is so{marker}.")
+    assert joined(pieces) == "It is so ([A page](https://example.com/a))."
+    (citation,) = citations(pieces)
+    assert (citation.url, citation.title, citation.marker) == ("https://example.com/a", "A page", marker)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[4†L1]", "[4]", "【4】", "【9†L1】", "【x†L1】", "【†L1】", "【4†L1", "【4†L1\n】", "【1234567†L1】", "】4†L1【",
+        "【 4†L1】", "[[4†L1-L2]]", "【4†" + "x" * 200 + "】", "【４†L1】", "【4†L1【", "†", "【",
+    ],
+)  # fmt: skip
+def test_what_is_no_marker_or_names_no_page_stays_as_it_is(text: str) -> None:
+    pieces = rewrite(f"a {text} b")
+    assert joined(pieces) == f"a {text} b"
+    assert not citations(pieces)
+
+
+def test_indices_span_the_replacement_in_characters_of_the_output() -> None:
+    pieces = rewrite("Ünïcode 🧠【4†L1】 and【9†L1】 more【0†L2】!")
+    text = joined(pieces)
+    for citation in citations(pieces):
+        assert text[citation.start_index : citation.end_index] == citation.text
+    assert text == (
+        "Ünïcode 🧠 ([A page](https://example.com/a)) and【9†L1】 more"
+        " ([Odd \\[title\\]](https://example.org/%28x%29%20y))!"
+    )
+    assert citations(pieces)[1].url == "https://example.org/(x) y"
+
+
+def test_the_line_that_is_cited_is_asked_for() -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    def ask(cursor: int, line: int | None) -> None:
+        asked.append((cursor, line))
+
+    CitationRewriter(ask).feed("【4†L12-L15】【5†source】【6†L7】")
+    assert asked == [(4, 12), (5, None), (6, 7)]
+
+
+def test_text_is_held_back_only_while_it_can_become_a_marker() -> None:
+    rewriter = CitationRewriter(resolve)
+    assert rewriter.feed("plain ") == [Text("plain ")]
+    assert rewriter.feed("so【") == [Text("so")]
+    assert rewriter.feed("4†L1") == []
+    assert joined(rewriter.feed("】 on")) == " ([A page](https://example.com/a)) on"
+    assert rewriter.feed("【東") == [Text("【東")]
+    assert rewriter.feed("【4x") == [Text("【4x")]
+    assert rewriter.feed("【4†L1\n") == [Text("【4†L1\n")]
+    assert rewriter.feed("【【4") == [Text("【")]
+    assert rewriter.close() == [Text("【4")]
+
+
+def test_an_endless_marker_is_not_held_back_for_ever() -> None:
+    rewriter = CitationRewriter(resolve)
+    held = 0
+    for _ in range(1_000):
+        held += 1 - sum(len(piece.text) for piece in rewriter.feed("【4†"[held] if held < 3 else "x"))
+        assert held <= 180
+
+
+alphabet = st.sampled_from(
+    [*"【】†-L \n40912", "source", "【4†L1-L2】", "【0†L3】", "【7†L1】", "é🧠", "x" * 70]
+)
+
+
+@given(st.lists(alphabet, max_size=30), st.data())
+@example(["【4†", "【4†L1】"], None)
+def test_any_cut_of_the_stream_gives_the_same_text_and_citations(
+    parts: list[str], data: st.DataObject | None
+) -> None:
+    text = "".join(parts)
+    whole = rewrite(text)
+    cuts = [text[i : i + 1] for i in range(len(text))]
+    if data is not None:
+        points = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+        cuts = [text[a:b] for a, b in zip([0, *points], [*points, len(text)], strict=True)]
+    pieces = rewrite(*cuts)
+    assert joined(pieces) == joined(whole)
+    assert citations(pieces) == citations(whole)
+    for citation in citations(pieces):
+        assert joined(pieces)[citation.start_index : citation.end_index] == citation.text
+
+
+@given(st.lists(alphabet, max_size=30))
+def test_taking_the_replacements_back_gives_the_text_that_was_written(parts: list[str]) -> None:
+    text = "".join(parts)
+    pieces = rewrite(*parts)
+    assert "".join(p.marker if isinstance(p, Citation) else p.text for p in pieces) == text

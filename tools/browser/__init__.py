@@ -1,0 +1,20 @@
+"""The browser of gpt-oss: `search`, `open` and `find`, with cursors, citations and a choice of backends.
+
+What other packages need of it is here. It knows neither the server nor inference.
+"""
+
+from tools.browser.backends import default_backend, parse_backend
+from tools.browser.citations import Citation, CitationRewriter, Piece, Text
+from tools.browser.session import BrowserSession
+from tools.browser.tool import BrowserTool
+
+__all__ = [
+    "BrowserSession",
+    "BrowserTool",
+    "Citation",
+    "CitationRewriter",
+    "Piece",
+    "Text",
+    "default_backend",
+    "parse_backend",
+]

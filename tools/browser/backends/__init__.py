@@ -1,0 +1,79 @@
+"""Which backend the browser uses, by its name in the settings. Each is imported only when it is asked for.
+
+In goes `exa`, `exa:URL`, `local:DIR`, `searxng:URL` or `off`; out comes a backend, or None for off. What
+cannot be used here raises `ToolUnavailable`, whose sentence says what to set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tools.browser.backends.base import Backend
+from tools.tool import ToolUnavailable
+
+FORMS: Final = "exa, exa:URL, local:DIR, searxng:URL or off"
+
+Environment = Mapping[str, str]
+
+
+def parse_backend(text: str, environment: Environment = os.environ) -> Backend | None:
+    name, _, value = text.strip().partition(":")
+    if name == "off" and not value:
+        return None
+    make = _MAKERS.get(name)
+    if make is None:
+        raise ToolUnavailable(f"There is no browser backend {text!r}: it must be {FORMS}.")
+    return make(value, environment)
+
+
+def default_backend(environment: Environment = os.environ) -> str:
+    """What to use where nothing is set: Exa where it can be, else nothing."""
+    return "exa" if environment.get("EXA_API_KEY") else "off"
+
+
+def _exa(url: str, environment: Environment) -> Backend:
+    key = environment.get("EXA_API_KEY", "").strip()
+    if not key:
+        raise ToolUnavailable("The browser backend exa needs a key: set EXA_API_KEY.")
+    if find_spec("exa_py") is None:
+        raise ToolUnavailable("The browser backend exa needs the package exa-py: pip install exa-py.")
+    from tools.browser.backends.exa import DEFAULT_URL, ExaBackend
+
+    base = url or environment.get("EXA_BASE_URL", "").strip() or DEFAULT_URL
+    return ExaBackend(key, base_url=_web_address("exa", base))
+
+
+def _local(folder: str, _: Environment) -> Backend:
+    if not folder:
+        raise ToolUnavailable("The browser backend local needs a folder: local:DIR.")
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise ToolUnavailable(f"The browser backend local:{folder} needs a folder that exists.")
+    from tools.browser.backends.local import LocalBackend
+
+    return LocalBackend(path)
+
+
+def _searxng(url: str, _: Environment) -> Backend:
+    from tools.browser.backends.searxng import SearxngBackend
+
+    return SearxngBackend(_web_address("searxng", url))
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, Environment], Backend]]] = {
+    "exa": _exa,
+    "local": _local,
+    "searxng": _searxng,
+}
+
+
+def _web_address(name: str, url: str) -> str:
+    if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
+        raise ToolUnavailable(
+            f"The browser backend {name} needs an address with http:// or https://, not {url!r}."
+        )
+    return url.rstrip("/")

@@ -1,0 +1,132 @@
+"""Exa: search and pages by its API, through its own client exa-py.
+
+In go requests, out come hits and documents. Pages are read by Exa, so that no connection to them leaves
+this machine; addresses are checked all the same, for private ones are nobody else's business. exa-py is
+imported with the first call, on a thread: that takes most of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import httpx
+
+from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
+from tools.browser.convert import MAX_CHARS, Body, convert
+from tools.browser.errors import BrowserError, PageError, SearchError
+from tools.browser.text import one_line
+
+if TYPE_CHECKING:
+    from exa_py import AsyncExa
+
+DEFAULT_URL: Final = "https://api.exa.ai"
+
+# What Exa says of a page that it did not get; see `statuses` in its answer.
+_REASONS: Final = {
+    "CRAWL_NOT_FOUND": "it was not found",
+    "CRAWL_TIMEOUT": "its server took too long",
+    "SOURCE_NOT_AVAILABLE": "it is not open to everybody",
+    "UNSUPPORTED_URL": "its address is not of a kind that can be read",
+}
+
+
+class ExaBackend:
+    def __init__(self, api_key: str, *, base_url: str = DEFAULT_URL, timeout: float = 30.0) -> None:
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeout = timeout
+        self._connecting = asyncio.Lock()
+        self._client: AsyncExa | None = None
+
+    async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
+        client = await self._ready_client()
+        options: dict[str, Any] = {}
+        if request.domains:
+            options["include_domains"] = list(request.domains)
+        if request.country:
+            options["user_location"] = request.country
+        try:
+            answer = await client.search(
+                request.query,
+                num_results=request.limit,
+                contents={"highlights": {"max_characters": request.snippet_chars}},
+                **options,
+            )
+        except (ValueError, httpx.HTTPError, KeyError) as error:
+            _refuse(SearchError, "The search failed", error)
+        return [_hit(result, request.snippet_chars) for result in answer.results if _is_web(result.url)]
+
+    async def read(self, request: ReadRequest) -> Document:
+        url = str(request.fetcher.check(request.url))
+        client = await self._ready_client()
+        try:
+            answer = await client.get_contents(
+                [url], text={"include_html_tags": True, "max_characters": MAX_CHARS}
+            )
+        except (ValueError, httpx.HTTPError, KeyError) as error:
+            _refuse(PageError, "The page could not be read", error)
+        if not answer.results or not answer.results[0].text:
+            raise PageError(f"The page could not be read: {_reason(answer.statuses)}.")
+        result = answer.results[0]
+        found = str(result.url or url)
+        if not request.permits(found):
+            raise PageError("The page leads to a domain that this request does not allow.")
+        # Exa's "text with tags" is HTML with its boilerplate removed, also of PDFs.
+        body = Body(found, "text/html; charset=utf-8", str(result.text).encode("utf-8", "replace"))
+        document = await convert(body, view_source=request.view_source)
+        title = result.title or document.title
+        return Document(document.url, title, document.text, document.links, document.note)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ready_client(self) -> AsyncExa:
+        async with self._connecting:
+            if self._client is None:
+                self._client = await asyncio.to_thread(_connect, self._api_key, self._base_url, self._timeout)
+            return self._client
+
+
+def _connect(api_key: str, base_url: str, timeout: float) -> AsyncExa:
+    from exa_py import AsyncExa
+
+    client = AsyncExa(api_key, api_base=base_url, timeout=timeout)
+    _ = client.client  # made now, on this thread: it reads the certificate authorities
+    return client
+
+
+def _hit(result: Any, snippet_chars: int) -> SearchHit:
+    snippet = " … ".join(result.highlights or []) or result.summary or result.text or ""
+    title = one_line(result.title or "")
+    return SearchHit(str(result.url), title or str(result.url), one_line(snippet, snippet_chars))
+
+
+def _is_web(url: object) -> bool:
+    return isinstance(url, str) and url.startswith(("http://", "https://"))
+
+
+def _reason(statuses: Sequence[Any] | None) -> str:
+    for status in statuses or ():
+        if status.status == "error" and status.error is not None:
+            code = f" ({status.error.http_status_code})" if status.error.http_status_code else ""
+            return f"{_REASONS.get(status.error.tag or '', 'the search service did not get it')}{code}"
+    return "the search service has no text of it"
+
+
+def _refuse(kind: type[BrowserError], what: str, error: Exception) -> NoReturn:
+    """exa-py raises ValueError with the whole answer in it; of that the model needs the status."""
+    text = str(error)
+    status = text.removeprefix("Request failed with status code ")[:3]
+    if isinstance(error, httpx.TimeoutException):
+        reason = "the search service took too long"
+    elif isinstance(error, httpx.HTTPError):
+        reason = "the search service could not be reached"
+    elif status.isdigit() and status != text[:3]:
+        reason = f"the search service answered with status {status}"
+    else:
+        reason = "the search service gave an answer that is not understood"
+    raise kind(f"{what}: {reason}.") from error

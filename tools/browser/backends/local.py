@@ -1,0 +1,97 @@
+"""A local folder in place of the web: .md, .txt, .html and .pdf, with no key and no network.
+
+In go requests, out come hits and documents under URLs `local:///path/below/the/folder`. The index lives on
+a thread of its own and is brought up to the files before every search and every page. Domain filters and
+the user's place mean nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
+from tools.browser.backends.local_files import path_of, read_document, url_of
+from tools.browser.backends.local_index import FolderIndex, Found, query_words
+from tools.browser.errors import PageError, SearchError
+from tools.browser.text import one_line
+
+T = TypeVar("T")
+
+_SEARCHED_CHARS: Final = 400_000  # of a document, for the lines to show of it
+_PASSAGE_WORDS: Final = 8
+
+
+class LocalBackend:
+    def __init__(self, folder: Path, *, cache: Path | None = None) -> None:
+        self._folder = folder
+        self._cache = cache
+        self._index: FolderIndex | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-index")
+
+    async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
+        if not query_words(request.query):
+            raise SearchError("The search failed: the query holds no words.")
+        return await self._on_thread(lambda index: self._search(index, request))
+
+    async def read(self, request: ReadRequest) -> Document:
+        path = path_of(request.url)
+        if path is None:
+            raise PageError("Only the documents of the local folder can be opened; search for them.")
+        return await self._on_thread(lambda index: self._read(index, path, request.view_source))
+
+    async def close(self) -> None:
+        def end() -> None:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+        if self._index is not None:
+            self._index.stop()
+        await asyncio.get_running_loop().run_in_executor(self._thread, end)
+        self._thread.shutdown()
+
+    async def _on_thread(self, work: Callable[[FolderIndex], T]) -> T:
+        def run() -> T:
+            if self._index is None:
+                self._index = FolderIndex(self._folder, self._cache)
+            self._index.refresh()
+            return work(self._index)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    def _search(self, index: FolderIndex, request: SearchRequest) -> Sequence[SearchHit]:
+        words = query_words(request.query)
+        return [
+            _hit(found, words, request.snippet_chars) for found in index.search(request.query, request.limit)
+        ]
+
+    def _read(self, index: FolderIndex, path: str, view_source: bool) -> Document:
+        # Only what the index lists is opened: no path that was written in a URL reaches the file system.
+        if not index.has(path):
+            raise PageError(
+                f"There is no document {one_line(path)} in the local folder; search for documents."
+            )
+        return read_document(self._folder, path, view_source=view_source)
+
+
+def _hit(found: Found, words: Sequence[str], snippet_chars: int) -> SearchHit:
+    lines = [line for line in found.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
+    best = _best_line(lines, words)
+    snippet = one_line(" ".join(lines[best : best + 8]), snippet_chars)
+    passage = " ".join(lines[best].split()[:_PASSAGE_WORDS]) if lines else ""
+    return SearchHit(url_of(found.path), found.title, snippet, passage)
+
+
+def _best_line(lines: Sequence[str], words: Sequence[str]) -> int:
+    """The line with the most of the words, the first of several."""
+    best, most = 0, 0
+    for number, line in enumerate(lines):
+        text = line.lower()
+        count = sum(word in text for word in words)
+        if count > most:
+            best, most = number, count
+    return best

@@ -1,0 +1,74 @@
+"""The documents of a folder: their local:// URLs, their text for the index, and their pages.
+
+In go a folder and a path relative to it, out come texts and documents. No URL and no message holds more of
+a path than what lies below the folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import quote, unquote
+
+from tools.browser.backends.base import Document
+from tools.browser.convert import Body, Kind, convert_text
+from tools.browser.errors import BrowserError, PageError
+from tools.browser.links import LOCAL
+from tools.browser.pdf import read_pdf_blocking
+from tools.browser.text import without_markers
+
+MAX_BYTES: Final = 32_000_000
+_KINDS: Final[dict[str, Kind]] = {
+    ".md": "markdown", ".markdown": "markdown", ".txt": "text", ".html": "html", ".htm": "html", ".pdf":
+    "pdf",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What the index keeps of a file."""
+
+    title: str
+    text: str
+
+
+def url_of(path: str) -> str:
+    return f"{LOCAL}/{quote(path)}"
+
+
+def path_of(url: str) -> str | None:
+    """The relative path that a local:// URL means, however it was shortened; None for any other URL."""
+    if not url.startswith(LOCAL):
+        return None
+    return unquote(url.removeprefix(LOCAL).partition("#")[0].partition("?")[0]).strip("/")
+
+
+def read_file(folder: Path, path: str) -> Readable:
+    """For the index. A file that cannot be read is found by its name alone."""
+    try:
+        document = read_document(folder, path, view_source=False)
+    except BrowserError:
+        return Readable(PurePosixPath(path).name, "")
+    return Readable(document.title, "\n".join(without_markers(document.text.split("\n"))))
+
+
+def read_document(folder: Path, path: str, *, view_source: bool) -> Document:
+    """The page of a file that `list_files` named. Takes time; for a thread."""
+    kind = _KINDS[PurePosixPath(path).suffix.lower()]
+    try:
+        with (folder / path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise PageError(f"The file {path} cannot be read ({error.strerror}).") from error
+    cut = len(data) > MAX_BYTES
+    url, name = url_of(path), PurePosixPath(path).name
+    if kind == "pdf":
+        if view_source or cut:
+            raise PageError(
+                "A PDF has no source to view." if view_source else "This PDF is too large to be read."
+            )
+        read = read_pdf_blocking(data)
+        return Document(url, read.title or name, read.text, note=read.note)
+    document = convert_text(Body(url, "", data[:MAX_BYTES], cut), kind, view_source=view_source)
+    return Document(url, document.title or name, document.text, document.links, document.note)

@@ -1,0 +1,178 @@
+"""A full-text index of a folder's documents, in SQLite's FTS5: kept up with the files, searched by words.
+
+In go a folder and queries, out come hits with the document's relative path. Synchronous, for one thread
+that the caller provides. It must not know of URLs, cursors or event loops.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tools.browser.backends.local_files import Readable, read_file
+
+FORMAT: Final = 1  # of the cache file; another one is made anew
+MAX_FILES: Final = 50_000
+_SUFFIXES: Final = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")
+_MAX_WORDS: Final = 32
+# Scripts written without spaces: every character is a word, and a run of them a phrase.
+_UNSPACED: Final = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
+_WORD: Final = re.compile(r"\w+")
+
+_SCHEMA: Final = """
+CREATE TABLE about (folder TEXT NOT NULL);
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, title TEXT NOT NULL, text TEXT
+    NOT NULL
+);
+CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = "porter unicode61 remove_diacritics 2");
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    path: str
+    title: str
+    text: str
+
+
+class FolderIndex:
+    """Opened and used on one thread. `stop` may be called from any."""
+
+    def __init__(self, folder: Path, cache: Path | None) -> None:
+        self._folder = folder
+        self._stopped = threading.Event()
+        self._db = _open(folder, cache)
+
+    def stop(self) -> None:
+        """A refresh under way ends after its present file."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def refresh(self) -> None:
+        """Brings the index up to the files: new and changed ones are read, vanished ones dropped."""
+        there = dict(list_files(self._folder))
+        known = dict(self._db.execute("SELECT path, stamp FROM files"))
+        for path in known.keys() - there.keys():
+            self._drop(path)
+        for path, stamp in there.items():
+            if self._stopped.is_set():
+                return
+            if known.get(path) != stamp:
+                self._drop(path)
+                self._add(path, stamp, read_file(self._folder, path))
+
+    def search(self, query: str, limit: int) -> Sequence[Found]:
+        """The best first: documents with any of the words, by how rare and how frequent these are."""
+        expression = _expression(query)
+        if not expression:
+            return []
+        rows = self._db.execute(
+            "SELECT path, files.title, files.text FROM words JOIN files ON files.id = words.rowid "
+            "WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), path LIMIT ?",
+            (expression, limit),
+        )
+        return [Found(*row) for row in rows]
+
+    def has(self, path: str) -> bool:
+        return self._db.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is not None
+
+    def _add(self, path: str, stamp: str, read: Readable) -> None:
+        with self._db:
+            row = self._db.execute(
+                "INSERT INTO files (path, stamp, title, text) VALUES (?, ?, ?, ?)",
+                (path, stamp, read.title, read.text),
+            )
+            named = f"{read.title} {re.sub(r'[/._-]', ' ', path)}"
+            self._db.execute(
+                "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+                (row.lastrowid, _spaced(named), _spaced(read.text)),
+            )
+
+    def _drop(self, path: str) -> None:
+        with self._db:
+            self._db.execute(
+                "DELETE FROM words WHERE rowid IN (SELECT id FROM files WHERE path = ?)", (path,)
+            )
+            self._db.execute("DELETE FROM files WHERE path = ?", (path,))
+
+
+def query_words(query: str) -> list[str]:
+    """Each word once, in lower case, the longest-standing form of what FTS5 compares."""
+    return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:_MAX_WORDS]
+
+
+def list_files(folder: Path) -> Iterator[tuple[str, str]]:
+    """(relative path, stamp) of each document: none that is hidden, none that leads out of the folder."""
+    root = folder.resolve()
+    count = 0
+    for parent, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if name.startswith(".") or path.suffix.lower() not in _SUFFIXES or not _within(root, path):
+                continue
+            count += 1
+            if count > MAX_FILES:
+                return
+            yield path.relative_to(root).as_posix(), _stamp(path)
+
+
+def _within(root: Path, path: Path) -> bool:
+    """A regular file whose real place is in the folder, links followed."""
+    try:
+        return path.is_file() and path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link to itself
+        return False
+
+
+def _stamp(path: Path) -> str:
+    """Changes whenever the file does. A file that vanished meanwhile is found out when it is read."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return "gone"
+    return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \1 ", text)
+
+
+def _expression(query: str) -> str:
+    """Words in FTS5's query language: quoted, so that nothing in them is an operator."""
+    return " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))
+
+
+def _open(folder: Path, cache: Path | None) -> sqlite3.Connection:
+    if cache is None:
+        return _create(sqlite3.connect(":memory:"), folder)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(cache)
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == FORMAT and db.execute("SELECT folder FROM about").fetchone() == (
+            str(folder.resolve()),
+        ):
+            return db
+    except sqlite3.DatabaseError:
+        pass  # no database, or a damaged one: it is a cache, and made anew below
+    db.close()
+    cache.unlink(missing_ok=True)
+    return _create(sqlite3.connect(cache), folder)
+
+
+def _create(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
+    db.executescript(_SCHEMA)
+    with db:
+        db.execute("INSERT INTO about VALUES (?)", (str(folder.resolve()),))
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+    return db

@@ -1,0 +1,110 @@
+"""SearXNG: search by the JSON API of an instance that the operator runs; pages by the safe fetcher.
+
+In go requests, out come hits and documents. The instance's address is the operator's and may be private; the
+addresses in its answers are strangers' and are checked when they are opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import httpx
+
+from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
+from tools.browser.errors import SearchError
+from tools.browser.reading import read_web
+from tools.browser.text import one_line
+
+_MAX_BYTES: Final = 8_000_000
+# More than a few `site:` terms are refused or ignored by engines; the results are filtered in any case.
+_MAX_SITES: Final = 6
+
+
+class SearxngBackend:
+    def __init__(self, base_url: str, *, timeout: float = 20.0) -> None:
+        self._base_url = base_url.rstrip("/").removesuffix("/search")
+        self._timeout = timeout
+        self._connecting = asyncio.Lock()
+        self._client: httpx.AsyncClient | None = None
+
+    async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
+        answer = await self._ask({"q": _with_sites(request), "format": "json", "pageno": "1"})
+        results = answer.get("results")
+        if not isinstance(results, list):
+            raise SearchError("The search failed: the search service gave an answer that is not understood.")
+        hits = [_hit(result, request.snippet_chars) for result in results if _is_web(result)]
+        if not hits and answer.get("unresponsive_engines"):
+            raise SearchError("The search failed: the search engines did not answer. Try again later.")
+        return hits
+
+    async def read(self, request: ReadRequest) -> Document:
+        return await read_web(request)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ask(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
+        client = await self._ready_client()
+        try:
+            async with client.stream("GET", f"{self._base_url}/search", params=parameters) as response:
+                body = await _limited(response)
+                status = response.status_code
+        except httpx.TimeoutException as error:
+            raise SearchError("The search failed: the search service took too long.") from error
+        except httpx.HTTPError as error:
+            raise SearchError("The search failed: the search service could not be reached.") from error
+        if status == 403:  # what an instance answers whose settings do not name the format
+            raise SearchError(
+                "The search failed: the SearXNG instance does not allow `json` in search.formats."
+            )
+        if status != 200:
+            raise SearchError(f"The search failed: the search service answered with status {status}.")
+        try:
+            answer = httpx.Response(200, content=body).json()
+        except ValueError as error:
+            raise SearchError("The search failed: the search service did not answer with JSON.") from error
+        return answer if isinstance(answer, dict) else {}
+
+    async def _ready_client(self) -> httpx.AsyncClient:
+        async with self._connecting:
+            if self._client is None:
+                # Reading the certificate authorities takes tens of milliseconds.
+                context = await asyncio.to_thread(httpx.create_ssl_context)
+                self._client = httpx.AsyncClient(
+                    verify=context,
+                    timeout=self._timeout,
+                    trust_env=False,
+                    headers={"Accept": "application/json"},
+                )
+            return self._client
+
+
+async def _limited(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            raise SearchError("The search failed: the search service's answer is too large.")
+    return bytes(body)
+
+
+def _with_sites(request: SearchRequest) -> str:
+    sites = [f"site:{domain}" for domain in request.domains]
+    if not sites or len(sites) > _MAX_SITES:
+        return request.query
+    return f"{request.query} {sites[0] if len(sites) == 1 else '(' + ' OR '.join(sites) + ')'}"
+
+
+def _is_web(result: object) -> bool:
+    url = result.get("url") if isinstance(result, Mapping) else None
+    return isinstance(url, str) and url.startswith(("http://", "https://"))
+
+
+def _hit(result: Mapping[str, Any], snippet_chars: int) -> SearchHit:
+    url = str(result["url"])
+    title = one_line(str(result.get("title") or ""))
+    return SearchHit(url, title or url, one_line(str(result.get("content") or ""), snippet_chars))

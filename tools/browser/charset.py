@@ -1,0 +1,87 @@
+"""Bytes to text as browsers do it: mark, header, declaration in the document, then what the bytes look like.
+
+Pure; any bytes give some text, and no label from outside reaches a codec that is not a plain text encoding.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+from charset_normalizer import from_bytes
+
+_SAMPLE: Final = 16_384  # bytes that are enough to guess from; guessing takes milliseconds for each kilobyte
+_DECLARED_WITHIN: Final = 4_096
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# What pages mean by a label is often the larger encoding of the same family.
+_MEANT: Final = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "tis-620": "cp874",
+    "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
+}  # fmt: skip
+# Codecs that Python counts as text but that are no charset of any page.
+_NO_CHARSET: Final = (
+    "unicode_escape",
+    "raw_unicode_escape",
+    "idna",
+    "punycode",
+    "undefined",
+    "utf-7",
+    "mbcs",
+    "oem",
+)
+
+_META: Final = re.compile(
+    rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE
+)
+_XML: Final = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]{2,40})""")
+_HEADER: Final = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
+
+
+def decode(body: bytes, content_type: str = "") -> str:
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(encoding, "replace")
+    encoding = _declared(content_type, body) or _looks_like(body)
+    return body.decode(encoding, "replace")
+
+
+def _declared(content_type: str, body: bytes) -> str | None:
+    header = _HEADER.search(content_type)
+    if header and (encoding := _codec(header[1])):
+        return encoding
+    start = body[:_DECLARED_WITHIN]
+    found = _META.search(start) or _XML.match(start.lstrip())
+    encoding = _codec(found[1].decode("ascii")) if found else None
+    # A declaration that could be read as ASCII is not in UTF-16, whatever it says.
+    return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
+
+
+def _codec(label: str) -> str | None:
+    try:
+        codec = codecs.lookup(label)
+        b"".decode(label)  # LookupError for codecs that do not make text
+    except LookupError:
+        return None
+    return None if codec.name in _NO_CHARSET else _MEANT.get(codec.name, codec.name)
+
+
+def _looks_like(body: bytes) -> str:
+    if _is_utf8(body):
+        return "utf-8"
+    best = from_bytes(body[:_SAMPLE]).best()
+    return _codec(best.encoding) or "cp1252" if best else "cp1252"
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Whether it is UTF-8 throughout; a character cut short at the very end does not count against it."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(body)
+    except UnicodeDecodeError:
+        return False
+    return True

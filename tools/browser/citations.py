@@ -1,0 +1,119 @@
+"""Citations in the answer: 【4†L12-L15】 becomes ` ([title](url))`, while the text streams.
+
+In go pieces of text, cut anywhere; out come pieces of text and citations whose indices count characters
+(code points) of the text that goes out. Pure: what a cursor stands for is asked of `Resolve`. It must not
+know of pages, events or items.
+
+A marker is 【, a cursor, †, a locator (`L12`, `L12-L15`, `source`, a title), perhaps † and more, and 】. Text
+is held back only while all of it, from a 【 on, can still become a marker. A marker whose cursor means
+nothing stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+Resolve = Callable[[int, int | None], tuple[str, str] | None]
+"""(cursor, first line cited) → (url, title), or None for what cannot be cited."""
+
+# Bounds on a marker, hence on what is held back: cursors are small and locators short.
+_LOCATOR: Final = r"[^【】†\n]{0,80}"
+_MARKER: Final = re.compile(rf"【([0-9]{{1,6}})†({_LOCATOR})(?:†{_LOCATOR})?】")
+_UNFINISHED: Final = re.compile(rf"【(?:[0-9]{{1,6}}(?:†{_LOCATOR}(?:†{_LOCATOR})?)?)?")
+_FIRST_LINE: Final = re.compile(r"\s*L([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text of the answer as the model wrote it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A marker replaced. `text` is what stands in the answer, at [start_index, end_index)."""
+
+    text: str
+    url: str
+    title: str
+    start_index: int
+    end_index: int
+    marker: str
+
+
+Piece = Text | Citation
+
+
+class CitationRewriter:
+    """One output text. Feed it every delta, then close: the pieces' texts in order are the final text."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._held = ""
+        self._length = 0  # characters that went out
+
+    def feed(self, text: str) -> list[Piece]:
+        self._held += text
+        return self._take(at_end=False)
+
+    def close(self) -> list[Piece]:
+        return self._take(at_end=True)
+
+    def _take(self, *, at_end: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        plain: list[str] = []  # text not yet made a piece
+        text, position = self._held, 0
+        while (start := text.find("【", position)) >= 0:
+            plain.append(text[position:start])
+            marker = _MARKER.match(text, start)
+            if marker is None:
+                if not at_end and _UNFINISHED.fullmatch(text, start):
+                    position = start
+                    break
+                plain.append("【")
+                position = start + 1
+                continue
+            position = marker.end()
+            source = self._source(marker)
+            if source is None:
+                plain.append(marker.group())
+            else:
+                self._flush(plain, pieces)
+                pieces.append(self._cite(marker.group(), *source))
+        else:
+            plain.append(text[position:])
+            position = len(text)
+        self._held = text[position:]
+        self._flush(plain, pieces)
+        return pieces
+
+    def _source(self, marker: re.Match[str]) -> tuple[str, str] | None:
+        line = _FIRST_LINE.match(marker[2])
+        return self._resolve(int(marker[1]), int(line[1]) if line else None)
+
+    def _cite(self, marker: str, url: str, title: str) -> Citation:
+        text = f" ([{_link_text(title or url)}]({_link_target(url)}))"
+        start = self._length
+        self._length += len(text)
+        return Citation(text, url, title or url, start, self._length, marker)
+
+    def _flush(self, plain: list[str], pieces: list[Piece]) -> None:
+        text = "".join(plain)
+        plain.clear()
+        if text:
+            self._length += len(text)
+            pieces.append(Text(text))
+
+
+def _link_text(title: str) -> str:
+    """The title inside [ ] of Markdown: on one line, its brackets escaped."""
+    return re.sub(r"([\\\[\]])", r"\\\1", " ".join(title.split()))
+
+
+def _link_target(url: str) -> str:
+    """The URL inside ( ) of Markdown: spaces and parentheses would end it early."""
+    return re.sub(r"[\s()<>]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)

@@ -1,0 +1,49 @@
+"""`ToolOutput.details` of the browser: what the API's `web_search_call` item shows of a call.
+
+    {"action": {"type": "search", "query": str, "queries": [str], "sources": [{"type": "url", "url": str}]}
+             | {"type": "open_page", "url": str | None}
+             | {"type": "find_in_page", "pattern": str, "url": str},
+     "results": [{"title": str, "url": str, "snippet": str}]}
+
+URLs are those of pages, resolved from cursors and links: None (of a find: "") where the call named none
+that exists, or where search results were scrolled. `results` is filled by searches, and empty for the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tools.browser.backends.base import SearchHit
+
+Details = Mapping[str, Any]
+
+
+def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
+    sources = [{"type": "url", "url": hit.url} for hit in hits]
+    return {
+        "action": {"type": "search", "query": query, "queries": [query] if query else [], "sources": sources},
+        "results": [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits],
+    }
+
+
+def open_details(url: str | None) -> Details:
+    return {"action": {"type": "open_page", "url": url or None}, "results": []}
+
+
+def find_details(pattern: str, url: str) -> Details:
+    return {"action": {"type": "find_in_page", "pattern": pattern, "url": url}, "results": []}
+
+
+def unread_details(function: str) -> Details:
+    """For a call whose arguments could not be read; {} where even the function is unknown."""
+    match function:
+        case "search":
+            return search_details("")
+        case "open":
+            return open_details(None)
+        case "find":
+            return find_details("", "")
+        case _:
+            return {}

@@ -1,0 +1,84 @@
+"""The settings of one request's web_search tool, read once.
+
+In goes the mapping that came with the call (`filters.allowed_domains`, `user_location`,
+`search_context_size`), out comes what the browser does with it. It is lenient: what is not understood is as
+if it were absent, for whether a request is well formed is the server's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSize:
+    """How much of the web a call may bring into the context."""
+
+    results: int  # shown when the model does not say
+    most_results: int  # shown however many the model asks for
+    snippet_chars: int
+    view_factor: int  # times the ordinary token budget of a view
+
+
+SIZES: Final = {
+    "low": ContextSize(results=5, most_results=5, snippet_chars=160, view_factor=1),
+    "medium": ContextSize(results=10, most_results=20, snippet_chars=240, view_factor=1),
+    "high": ContextSize(results=20, most_results=30, snippet_chars=400, view_factor=2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseOptions:
+    domains: tuple[str, ...] = ()  # empty: every domain
+    country: str | None = None  # two letters
+    size: ContextSize = SIZES["medium"]
+
+    def permits(self, url: str) -> bool:
+        """Whether the domain filter lets it through; what has no domain (a local file) is not filtered."""
+        if not self.domains or not url.lower().startswith(("http:", "https:")):
+            return True
+        try:
+            host = ascii_host(urlsplit(url).hostname or "")
+        except ValueError:
+            return False
+        return any(host == domain or host.endswith(f".{domain}") for domain in self.domains)
+
+
+def read_options(options: Mapping[str, Any]) -> BrowseOptions:
+    location = options.get("user_location")
+    country = location.get("country") if isinstance(location, Mapping) else None
+    return BrowseOptions(
+        domains=_domains(options.get("filters")),
+        country=country.upper() if isinstance(country, str) and len(country) == 2 else None,
+        size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
+    )
+
+
+def _domains(filters: object) -> tuple[str, ...]:
+    named = filters.get("allowed_domains") if isinstance(filters, Mapping) else None
+    if not isinstance(named, (list, tuple)):
+        return ()
+    return tuple(_domain(name) for name in named if isinstance(name, str) and name.strip())
+
+
+def _domain(name: str) -> str:
+    """`https://OpenAI.com/docs` and `openai.com` name the same domain."""
+    text = name.strip()
+    try:
+        host = urlsplit(text if "//" in text else f"//{text}").hostname
+    except ValueError:
+        host = None
+    # A filter that cannot be read must not become no filter: kept as it is, it matches nothing.
+    return ascii_host((host or text).removeprefix("*."))
+
+
+def ascii_host(host: str) -> str:
+    """A host as DNS spells it: lower case, no last dot, international names in their ASCII form."""
+    host = host.lower().rstrip(".")
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return host

@@ -1,0 +1,203 @@
+"""One conversation's browser: calls in, views out, pages and cursors in between.
+
+In go `ToolCall`s; out come the text that the model reads and the details that the API shows. Everything
+that goes wrong, in the call, the network or a backend, becomes an answer with `failed` set; only
+cancellation is passed on. It must not know of the server, nor of how a backend searches or a page is
+fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import assert_never
+
+from tools.browser.arguments import Find, Open, Search, read_call
+from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
+from tools.browser.details import Details, find_details, open_details, search_details, unread_details
+from tools.browser.errors import BrowserError, PageError, UsageError
+from tools.browser.fetch import Fetcher
+from tools.browser.history import History
+from tools.browser.options import BrowseOptions, read_options
+from tools.browser.page import Link, Page, document_page, matches_page, results_page
+from tools.browser.view import CountTokens, show
+from tools.tool import ToolCall, ToolOutput
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the tool gives each of its sessions."""
+
+    backend: Backend
+    fetcher: Fetcher
+    view_tokens: int
+    timeout: float
+    count_tokens: CountTokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where an `open` leads: a page that is held, or a link to be read."""
+
+    link: Link
+    page: Page | None = None
+
+
+class BrowserSession:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._history = History()
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        options = read_options(call.options)
+        try:
+            request = read_call(call.function, call.arguments)
+        except UsageError as error:
+            return _failure(error, unread_details(call.function))
+        match request:
+            case Search():
+                return await self._guard(self._search(request, options), search_details(request.query))
+            case Open():
+                try:
+                    target = self._target(request)
+                except UsageError as error:
+                    return _failure(error, open_details(request.url))
+                return await self._guard(self._open(target, request, options), open_details(target.link.url))
+            case Find():
+                return await self._guard(self._find(request, options), self._find_details(request))
+            case _:
+                assert_never(request)
+
+    def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
+        """What a citation of this cursor stands for: (url, title).
+
+        Of search results that depends on the line cited: it is the result that stands there, and None
+        without one.
+        """
+        return self._history.resolve(cursor, line)
+
+    async def close(self) -> None:
+        self._history = History()
+
+    async def _guard(self, work: Awaitable[ToolOutput], details: Details) -> ToolOutput:
+        """The boundary at which failures become text."""
+        seconds = self._settings.timeout
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await work
+        except BrowserError as error:
+            return _failure(error, details)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return _failure(f"This took longer than {seconds:g} seconds and was stopped.", details)
+            # The model is told only the kind: the text may hold what is none of its business.
+            log.warning("the browser failed", exc_info=error)
+            return _failure(f"The browser failed ({type(error).__name__}). Try another way.", details)
+
+    async def _search(self, request: Search, options: BrowseOptions) -> ToolOutput:
+        size = options.size
+        limit = min(request.topn or size.results, size.most_results)
+        hits = await self._settings.backend.search(
+            SearchRequest(request.query, limit, size.snippet_chars, options.domains, options.country)
+        )
+        hits = [hit for hit in hits if options.permits(hit.url)][:limit]
+        text = self._show(results_page(request.query, hits), 0, None, options)
+        return ToolOutput(text, details=search_details(request.query, hits))
+
+    async def _open(self, target: _Target, request: Open, options: BrowseOptions) -> ToolOutput:
+        page = target.page
+        if page is None or not options.permits(page.url):
+            page = await self._read(target.link, options, again=request.url is not None)
+        start = request.loc if request.loc is not None else self._start(page, target.link, options)
+        text = self._show(page, start, request.num_lines, options)
+        return ToolOutput(text, details=open_details(page.url))
+
+    async def _find(self, request: Find, options: BrowseOptions) -> ToolOutput:
+        page = self._history.page(request.cursor)
+        if page.kind == "results":
+            raise UsageError("`find` works on pages, not on search results: open one of them first.")
+        if page.kind == "matches":  # a second find, without a cursor, means the page and not the matches
+            page = self._history.opened(page.url, source=page.source) or page
+        if not options.permits(page.url):
+            raise PageError("This page is not in one of the domains that this request allows.")
+        matches = await asyncio.to_thread(matches_page, page, request.pattern)
+        text = self._show(matches, 0, None, options)
+        return ToolOutput(text, details=find_details(request.pattern, page.url))
+
+    def _target(self, request: Open) -> _Target:
+        if request.url is not None:
+            return _Target(Link(_with_scheme(request.url), source=request.view_source))
+        page = self._history.page(request.cursor)
+        if request.link is not None:
+            return self._linked(page, request)
+        if page.kind == "results" and request.view_source:
+            raise UsageError("Search results have no source to view: open one of them.")
+        if request.view_source and not page.source:
+            return _Target(Link(page.url, source=True))
+        return _Target(Link(page.url), page)
+
+    def _linked(self, page: Page, request: Open) -> _Target:
+        number = request.link or 0
+        if number >= len(page.links):
+            there = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
+            raise UsageError(f"The page has no link {number}: {there}.")
+        link = page.links[number]
+        if request.view_source:
+            return _Target(Link(link.url, source=True))
+        return _Target(link)
+
+    async def _read(self, link: Link, options: BrowseOptions, *, again: bool) -> Page:
+        if not link.url:
+            raise UsageError("There is no page to open.")
+        if not options.permits(link.url):
+            raise PageError("This page is not in one of the domains that this request allows.")
+        held = None if again else self._history.opened(link.url, source=link.source)
+        if held is not None:
+            return held
+        request = ReadRequest(link.url, options.permits, self._settings.fetcher, link.source)
+        document = await self._settings.backend.read(request)
+        self._history.found(link.url, document.url)
+        return await asyncio.to_thread(document_page, document, source=link.source)
+
+    def _start(self, page: Page, link: Link, options: BrowseOptions) -> int:
+        """The link's own place; for a passage, the first line unless the first view would miss it."""
+        if link.line is not None:
+            return min(link.line, len(page.lines) - 1)
+        line = page.line_of(link.passage) if link.passage else None
+        if line is None:
+            return 0
+        budget, count_tokens = self._budget(options), self._settings.count_tokens
+        return 0 if count_tokens("\n".join(page.lines[: line + 8])) < budget else line
+
+    def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
+        """The view; only when it is made does the page get its cursor, so that failures leave none."""
+        cursor = self._history.next_cursor
+        text = show(page, cursor, start, num_lines, self._budget(options), self._settings.count_tokens)
+        self._history.add(page)
+        return text
+
+    def _budget(self, options: BrowseOptions) -> int:
+        return self._settings.view_tokens * options.size.view_factor
+
+    def _find_details(self, request: Find) -> Details:
+        try:
+            url = self._history.page(request.cursor).url
+        except UsageError:  # told by the find itself
+            url = ""
+        return find_details(request.pattern, url)
+
+
+def _with_scheme(url: str) -> str:
+    """`example.com/page` is meant as an address of the web."""
+    url = url.removeprefix("view-source:").strip()
+    head = url.partition("/")[0].partition("?")[0]
+    named = ":" in head and not head.rpartition(":")[2].isdigit()
+    return url if named else f"https://{url.lstrip('/')}"
+
+
+def _failure(error: BrowserError | str, details: Details) -> ToolOutput:
+    return ToolOutput(f"Error: {error}", failed=True, details=details)
