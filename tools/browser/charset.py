@@ -21,7 +21,7 @@ _MARKS: Final = (
 )
 # What pages mean by a label is often the larger encoding of the same family.
 _MEANT: Final = {
-    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "tis-620": "cp874",
+    "ascii": "cp1252", "iso8859_1": "cp1252", "iso8859_9": "cp1254", "tis_620": "cp874",
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
 }  # fmt: skip
 # Codecs that Python counts as text but that are no charset of any page.
@@ -31,7 +31,7 @@ _NO_CHARSET: Final = (
     "idna",
     "punycode",
     "undefined",
-    "utf-7",
+    "utf_7",
     "mbcs",
     "oem",
 )
@@ -59,16 +59,16 @@ def _declared(content_type: str, body: bytes) -> str | None:
     found = _META.search(start) or _XML.match(start.lstrip())
     encoding = _codec(found[1].decode("ascii")) if found else None
     # A declaration that could be read as ASCII is not in UTF-16, whatever it says.
-    return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
+    return "utf-8" if encoding and encoding.startswith(("utf_16", "utf_32")) else encoding
 
 
 def _codec(label: str) -> str | None:
     try:
-        codec = codecs.lookup(label)
-        b"".decode(label)  # LookupError for codecs that do not make text
-    except LookupError:
+        b"x".decode(label, "replace")  # LookupError for codecs that do not make text
+    except (LookupError, UnicodeError):
         return None
-    return None if codec.name in _NO_CHARSET else _MEANT.get(codec.name, codec.name)
+    name = codecs.lookup(label).name.replace("-", "_")
+    return None if name in _NO_CHARSET else _MEANT.get(name, name)
 
 
 def _looks_like(body: bytes) -> str:

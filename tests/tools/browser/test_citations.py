@@ -32,7 +32,8 @@ def citations(pieces: list[Piece]) -> list[Citation]:
 @pytest.mark.parametrize(
     "marker",
     [
-        "【4†L12-L15】", "【4†L12】", "【4†source】", "【4†L12-15】", "【4†】", "【4†L1‑L2】", "【4†A title†example.com】",
+        "【4†L12-L15】", "【4†L12】", "【4†source】", "【4†L12-15】", "【4†】",
+        "【4†L1‑L2】", "【4†A title†example.com】",
     ],
 )  # fmt: skip
 def test_every_form_of_a_marker_is_replaced_by_a_link(marker: str) -> None:
@@ -45,7 +46,8 @@ def test_every_form_of_a_marker_is_replaced_by_a_link(marker: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[4†L1]", "[4]", "【4】", "【9†L1】", "【x†L1】", "【†L1】", "【4†L1", "【4†L1\n】", "【1234567†L1】", "】4†L1【",
+        "[4†L1]", "[4]", "【4】", "【9†L1】", "【x†L1】", "【†L1】", "【4†L1", "【4†L1\n】",
+        "【1234567†L1】", "】4†L1【",
         "【 4†L1】", "[[4†L1-L2]]", "【4†" + "x" * 200 + "】", "【４†L1】", "【4†L1【", "†", "【",
     ],
 )  # fmt: skip

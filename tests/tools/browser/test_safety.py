@@ -23,7 +23,7 @@ NAMES = {
     "xn--lcalhost-n4a.example": ["127.0.0.1"],
 }
 
-REFUSED = """
+_REFUSED = """
 http://127.0.0.1/ http://127.0.0.1:80/ http://127.1/ http://127.0.1/ http://2130706433/ http://0x7f000001/
 http://0x7f.1/ http://0x7f.0x0.0x0.0x1/ http://017700000001/ http://0177.0.0.1/ http://0177.1/ http://127.0.0.1./
 http://127.000.000.001/ http://0/ http://0.0.0.0/ http://00000000/ http://[::]/ http://[::1]/ http://[::1]:8080/
@@ -49,12 +49,14 @@ http://example.com:99999/ http://[::1/ http://[127.0.0.1]/ http://[v1.x]/ http:/
 https://127.0.0.1/ https://[::1]/ HTTP://127.0.0.1/
 file:///etc/passwd ftp://example.com/ gopher://example.com/ dict://example.com:11211/ data:text/html,x
 javascript:alert(1) jar:http://example.com!/ unix:/var/run/docker.sock view-source:http://127.0.0.1/ example.com ?
-""".split()
+"""
+REFUSED = _REFUSED.split()
 
 REDIRECTS = [
-    "http://127.0.0.1/", "//127.0.0.1/", "http://2130706433/", "http://localhost/", "http://[::1]/", "file:///etc/passwd",
-    "http://169.254.169.254/latest/", "https://mixed.example/", "http://user@example.com/", "gopher://example.com/",
-    "http://[::ffff:127.0.0.1]/", "http://0x7f.1/", "\\\\127.0.0.1\\x", "http://rebinding.example/",
+    "http://127.0.0.1/", "//127.0.0.1/", "http://2130706433/", "http://localhost/", "http://[::1]/",
+    "file:///etc/passwd", "http://169.254.169.254/latest/", "https://mixed.example/",
+    "http://user@example.com/", "gopher://example.com/", "http://[::ffff:127.0.0.1]/", "http://0x7f.1/",
+    "\\\\127.0.0.1\\x", "http://rebinding.example/",
 ]  # fmt: skip
 
 

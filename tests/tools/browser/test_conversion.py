@@ -1,0 +1,222 @@
+"""Bodies become text: HTML, Markdown, PDF, plain text in any charset; and what is none is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.tools.browser.servers import pdf
+from tools.browser.backends.base import Document
+from tools.browser.charset import decode
+from tools.browser.convert import Body, convert
+from tools.browser.errors import PageError
+from tools.browser.html_text import html_to_text
+from tools.browser.text import clean, find_lines, without_markers, wrap
+
+PAGE = """<!doctype html><html><head><title> The  title </title><style>p {}</style></head><body>
+<nav><a href="/home">Home</a> <a href="https://other.example/x">Other</a></nav>
+<h1>A <em>heading</em></h1>
+<p>One <b>bold</b> word, a <a href="#below">fragment</a>, <a href="mailto:a@b.c">mail</a>
+and <a href="page.html?q=1">a page</a> and <a href="/home">home again</a>.</p>
+<ul><li>first<li>second<ul><li>inner <code>x = 1</code></ul></ul>
+<ol><li>one<li>two</ol>
+<pre>def f():
+    return 1</pre>
+<table><tr><th>A<th>B<tr><td>1<td>2</table>
+<blockquote><p>quoted</blockquote>
+E = mc<sup>2</sup>, H<sub>2</sub>O<br>next <img src=i.png alt="a picture"><img src=spacer.gif>
+<a href="/card"><div>Card</div><p>of two blocks</p></a>
+<script>alert(1)</script><template>t</template><noscript>n</noscript>
+</body></html>"""
+
+
+def test_a_page_of_html_becomes_blocks_of_text_with_numbered_links() -> None:
+    read = html_to_text(PAGE, "https://example.com/docs/index.html")
+    assert read.title == "The title"
+    assert read.text == (
+        "【0†Home】 【1†Other†other.example】\n\n"
+        "# A heading\n\n"
+        "One bold word, a fragment, mail and 【2†a page】 and 【0†home again】.\n\n"
+        "  * first\n  * second\n    * inner `x = 1`\n\n"
+        "  1. one\n  2. two\n\n"
+        "def f():\n    return 1\n\n"
+        "A | B\n1 | 2\n\n"
+        "> quoted\n\n"
+        "E = mc^{2}, H_{2}O\nnext [Image 0: a picture] 【3†Card of two blocks】"
+    )
+    assert read.links == (
+        "https://example.com/home",
+        "https://other.example/x",
+        "https://example.com/docs/page.html?q=1",
+        "https://example.com/card",
+    )
+
+
+def test_what_a_reader_would_not_see_is_not_shown_to_the_model() -> None:
+    html = (
+        "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
+        "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
+    )
+    assert html_to_text(html, "https://a.example/").text == "seen\n\nalso seen"
+
+
+def test_a_page_cannot_forge_markers_of_links() -> None:
+    read = html_to_text("<p>【0†fake】 <a href=/x>a†b【1】</a>", "https://a.example/")
+    assert read.text == "〖0†fake〗 【0†a‡b〖1〗】"
+
+
+def test_links_to_what_is_no_page_are_plain_text() -> None:
+    targets = [
+        "javascript:x",
+        "data:text/html,x",
+        "tel:1",
+        "ftp://a/b",
+        "http://[bad/",
+        "",
+        "#a",
+        "file:///etc",
+    ]
+    html = "".join(f'<a href="{target}">t</a>' for target in targets)
+    assert html_to_text(html, "https://a.example/").text == "t" * len(targets)
+
+
+@pytest.mark.parametrize("opening", ["<div>" * 20_000, "<a href=x>" * 5_000, "<ul><li>" * 3_000])
+def test_no_depth_of_nesting_matters(opening: str) -> None:
+    assert "deep" in html_to_text(f"{opening}deep", "https://a.example/").text
+
+
+@pytest.mark.parametrize(
+    "html", ["", "\x00", "<", "<html>", "<title>", "<a href", "\ud800", "<p>" * 3, "<table><a href=x>"]
+)
+def test_broken_html_is_no_error(html: str) -> None:
+    html_to_text(html, "https://a.example/")
+
+
+KOI8 = "<?xml version='1.0' encoding='koi8-r'?>мир"
+RUSSIAN = "это русский текст без всякой пометки о том, как он записан"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "text"),
+    [
+        ("grüß".encode(), "", "grüß"),
+        ("grüß".encode("latin-1"), "text/plain; charset=ISO-8859-1", "grüß"),
+        ("“quote”".encode("cp1252"), "text/plain; charset=latin1", "“quote”"),
+        ("<meta charset=shift_jis>東京".encode("shift_jis"), "text/html", "<meta charset=shift_jis>東京"),
+        (KOI8.encode("koi8-r"), "", KOI8),
+        ("\ufeffmark".encode(), "text/plain; charset=ascii", "mark"),
+        ("two".encode("utf-16"), "", "two"),
+        ("é".encode(), "text/plain; charset=rot13", "é"),
+        ("é".encode(), "text/plain; charset=unicode_escape", "é"),
+        ("é".encode(), "text/plain; charset=nonsense", "é"),
+        (b"\xff\xfe\xfa\xfb\x80", "text/plain; charset=utf-8", ""),
+        (RUSSIAN.encode("cp1251"), "", RUSSIAN),
+    ],
+)
+def test_charsets_are_told_by_mark_header_declaration_or_look(
+    body: bytes, content_type: str, text: str
+) -> None:
+    assert decode(body, content_type).startswith(text)
+
+
+async def read(data: bytes, content_type: str, *, cut: bool = False, view_source: bool = False) -> Document:
+    return await convert(Body("https://a.example/x", content_type, data, cut), view_source=view_source)
+
+
+async def test_a_pdf_is_read_page_by_page() -> None:
+    document = await read(pdf("The first page", "The second page"), "application/pdf")
+    assert document.title == "A paper"
+    assert document.text == "# Page 1\n\nThe first page\n\n# Page 2\n\nThe second page"
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "words"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "image/png", "image/png"),
+        (b"PK\x03\x04\0\0\0\0", "application/octet-stream", "binary"),
+        (b"\0\0\0\0", "", "binary"),
+        (b"MZ\0\0", "text/plain", "binary"),
+        (b"zip", "application/zip", "application/zip"),
+        (b"%PDF-1.4 broken", "application/pdf", "could not be read"),
+        (pdf(""), "application/pdf", "no text"),
+    ],
+)
+async def test_what_holds_no_text_is_refused_with_a_reason(
+    data: bytes, content_type: str, words: str
+) -> None:
+    with pytest.raises(PageError, match=words):
+        await read(data, content_type)
+
+
+async def test_a_pdf_that_was_cut_or_whose_source_is_asked_for_is_refused() -> None:
+    with pytest.raises(PageError, match="too large"):
+        await read(pdf("x"), "application/pdf", cut=True)
+    with pytest.raises(PageError, match="no source"):
+        await read(pdf("x"), "application/pdf", view_source=True)
+
+
+async def test_types_that_are_not_said_are_seen() -> None:
+    assert (await read(b"<!DOCTYPE html><title>t</title><p>x", "")).title == "t"
+    assert (await read(pdf("seen"), "application/octet-stream")).text.endswith("seen")
+    assert (await read(b'{"a": 1}', "application/problem+json")).text == '{"a": 1}'
+    assert (await read(b"<p>x", "text/plain")).text == "<p>x"
+
+
+async def test_the_source_of_a_page_is_its_text_as_it_was_sent() -> None:
+    document = await read(PAGE.encode(), "text/html", view_source=True)
+    assert document.text == PAGE
+    assert not document.links
+
+
+async def test_a_page_that_was_cut_says_so() -> None:
+    assert "first part" in (await read(b"<p>x", "text/html", cut=True)).note
+    assert "first part" in (await read(b"x" * 3_000_000, "text/plain")).note
+
+
+async def test_markdown_keeps_its_form_and_gets_numbered_links() -> None:
+    text = (
+        "# Title\n\nSee [the guide](guide.md#part) or <https://b.example/>.\n\n"
+        "```\n[not](a.link)\n```\n![i](i.png)\n"
+    )
+    document = await read(text.encode(), "text/markdown")
+    assert document.title == "Title"
+    assert document.text == (
+        "# Title\n\nSee 【0†the guide】 or 【1†https://b.example/†b.example】.\n\n"
+        "```\n[not](a.link)\n```\n![i](i.png)"
+    )
+    assert document.links == ("https://a.example/guide.md#part", "https://b.example/")
+
+
+async def test_converting_a_large_page_leaves_the_event_loop_free() -> None:
+    html = "<p>some words <a href=/x>and links</a> in a row</p>" * 40_000
+    work = asyncio.create_task(read(html.encode(), "text/html"))
+    gaps, last = [], time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        gaps.append(now - last)
+        last = now
+    assert len((await work).text) > 1_000_000
+    assert sorted(gaps)[int(len(gaps) * 0.99)] < 0.1
+
+
+def test_lines_are_wrapped_without_losing_any_character() -> None:
+    text = "word " * 100 + "\n\n" + "x" * 10_000 + "\n" + "東" * 200
+    lines = wrap(text)
+    assert max(map(len, lines)) <= 80
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_matches_are_found_over_line_ends_and_without_regard_to_case() -> None:
+    lines = ["The Quick", "brown 【1†fox", "trot†a.example】 here", "quick   BROWN", ""]
+    plain = without_markers(lines)
+    assert plain == ["The Quick", "brown fox", "trot here", "quick   BROWN", ""]
+    assert find_lines(plain, "quick brown") == [0, 3]
+    assert find_lines(plain, "fox trot HERE") == [1]
+    assert find_lines(plain, "(") == find_lines(plain, "  ") == []
+
+
+def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:
+    assert clean("a\r\nb\rc\u2028d\x0be\x00f\x1bg\th") == "a\nb\nc\nd\nefg\th"
