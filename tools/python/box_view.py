@@ -25,15 +25,10 @@ ETC_FILES = {
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_PROC_HIDDEN_FILES = (
-    "kcore",
-    "keys",
-    "key-users",
-    "kallsyms",
-    "timer_list",
-    "sched_debug",
-    "interrupts",
-    "cmdline",
+_PROC_HIDDEN_FILES = (  # of the host as a whole and not needed by programs; the host's uid 0 may read them
+    *("kcore", "kmsg", "keys", "key-users", "kallsyms", "modules", "config.gz", "cmdline", "timer_list"),
+    *("sched_debug", "interrupts", "iomem", "ioports", "mtrr", "locks", "slabinfo", "vmallocinfo"),
+    *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "buddyinfo", "latency_stats"),
 )
 _PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
 
@@ -75,4 +70,9 @@ def private_view(limits: Limits, files: dict[str, int]) -> list[str]:
         (65536, SOCKET_FOLDER),
     ):
         argv += ["--perms", "0700", "--size", str(size), "--tmpfs", folder]
-    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+    return argv
+
+
+def sealed() -> list[str]:
+    """What comes last: nothing but the sized folders stays writable."""
+    return ["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]

@@ -31,7 +31,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tools.python import seccomp
-from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, system_view
+from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
 from tools.python.cgroups import Groups, make_groups
 from tools.python.folder import Folder
 from tools.python.interpreter import Interpreter, examine
@@ -152,8 +152,9 @@ class Bubblewrap:
             *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
             *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
             *(["--disable-userns"] if "--disable-userns" in self._options else []),
-            *system_view(interpreter),
             *private_view(self._limits, files),
+            *system_view(interpreter),  # after /tmp: an interpreter may live there
+            *sealed(),
             *("--info-fd", str(tell), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
         ]
         for name, value in environment(str(interpreter.executable), HOME).items():

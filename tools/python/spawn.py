@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
@@ -85,9 +86,15 @@ class Spawned:
 
     async def end(self) -> None:
         """Kills what was started, after a failed start."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        kill(self.process)
         await self.process.wait()
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Kills a process of asyncio's; its own `kill` may reap it, which asyncio then takes for lost."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 async def spawn(

@@ -1,0 +1,35 @@
+"""Short ways to call the python tool, and to see what a process holds."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+
+from tools.python import PythonSession
+from tools.python.watchdog import measure
+from tools.tool import ToolCall, ToolOutput
+
+
+async def call(session: PythonSession, source: str) -> ToolOutput:
+    return await session.run(ToolCall("", textwrap.dedent(source)))
+
+
+async def said(session: PythonSession, source: str) -> str:
+    return (await call(session, source)).text.strip()
+
+
+def processes() -> set[int]:
+    """This process's descendants."""
+    return set(measure(os.getpid(), 100_000).ids) - {os.getpid()}
+
+
+def descriptors() -> set[str]:
+    """What this process has open, but for the look itself."""
+    found: set[str] = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name}={os.readlink(entry)}")
+        except FileNotFoundError:
+            continue
+    return found

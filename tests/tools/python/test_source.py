@@ -1,0 +1,52 @@
+"""What the model writes in place of bare source."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tools.python.source import source_of
+
+MEANT = "x = 1\nprint('a\\nb')"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        MEANT,
+        json.dumps({"code": MEANT}),
+        json.dumps({"source": MEANT}),
+        "  " + json.dumps({"input": MEANT}) + "\n",
+        f"```python\n{MEANT}\n```",
+        f"```py\n{MEANT}\n```\n",
+        f"```\n{MEANT}\n```",
+        f"\n```Python\r\n{MEANT}\n```  ",
+        f"```python\n{MEANT}",
+        json.dumps({"code": f"```python\n{MEANT}\n```"}),
+    ],
+)
+def test_slips_are_taken_for_the_source_they_mean(written: str) -> None:
+    assert source_of(written) == MEANT
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "{'code': 'x'}",
+        '{"code": 1}',
+        '{"code": "x", "other": "y"}',
+        '{"a": 1}["a"]',
+        '{"code": "x"}["code"]',
+        '{"code": ',
+        "s = '```python\\nx\\n```'",
+        "```python\na\n```\ntext\n```python\nb\n```",
+        '"""```"""',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "%timeit 1",
+    ],
+)
+def test_all_else_is_source_as_it_stands(source: str) -> None:
+    assert source_of(source) == source
