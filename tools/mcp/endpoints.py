@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+import httpx2
+
 _SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password|session|signature", re.IGNORECASE)
+_URL_CHARS = 4_096
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -111,14 +114,15 @@ def http_endpoint(
     """The endpoint of a URL, and the authorization that stood in it as `user:password@`, if any."""
     try:
         parts = urlsplit(url)
-        port, host = parts.port, parts.hostname
-    except ValueError as error:
+        read = httpx2.URL(url)  # the client's own reading must be a URL too, and to the same host
+    except (ValueError, httpx2.InvalidURL) as error:
         raise McpSettingsError("The URL of the MCP server is not a URL.", param=param) from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise McpSettingsError("The URL of an MCP server begins with http:// or https://.", param=param)
-    if any(character.isspace() or not character.isprintable() for character in url):
-        raise McpSettingsError("The URL of the MCP server has characters that no URL has.", param=param)
-    del port  # read only so that one out of range is refused here
+    if parts.scheme not in ("http", "https") or not read.host or read.port == 0:
+        raise McpSettingsError(
+            "The URL of an MCP server begins with http:// or https:// and a host.", param=param
+        )
+    if len(url) > _URL_CHARS or "\\" in url or any(each.isspace() or not each.isprintable() for each in url):
+        raise McpSettingsError("The URL of the MCP server is too long, or has odd characters.", param=param)
     user, at, place = parts.netloc.rpartition("@")
     bare = urlunsplit((parts.scheme, place, parts.path, parts.query, ""))
     basic = base64.b64encode(unquote(user).encode()).decode() if at else None

@@ -7,6 +7,7 @@ the other way round). Knows nothing of tools or calls.
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
@@ -25,6 +26,12 @@ from tools.addresses import Resolver, system_resolver
 from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
 from tools.mcp.failures import causes
 from tools.mcp.http import PinnedTransport, http_client
+
+# The lower levels of these loggers show whole messages, URLs with their queries and sessions: what a client
+# or a server says in confidence. Whoever wants to read that sets their levels by name.
+for _talkative in ("mcp.client", "httpx2", "httpcore2"):
+    if logging.getLogger(_talkative).level == logging.NOTSET:
+        logging.getLogger(_talkative).setLevel(logging.WARNING)
 
 _SILENCE_SECONDS = 900.0  # an event stream may be quiet for as long as the longest call
 _EVENT_BYTES = 16_000_000
