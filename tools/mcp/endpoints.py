@@ -114,10 +114,11 @@ def http_endpoint(
     """The endpoint of a URL, and the authorization that stood in it as `user:password@`, if any."""
     try:
         parts = urlsplit(url)
+        port = parts.port
         read = httpx2.URL(url)  # the client's own reading must be a URL too, and to the same host
     except (ValueError, httpx2.InvalidURL) as error:
         raise McpSettingsError("The URL of the MCP server is not a URL.", param=param) from error
-    if parts.scheme not in ("http", "https") or not read.host or read.port == 0:
+    if parts.scheme not in ("http", "https") or not read.host or port == 0:
         raise McpSettingsError(
             "The URL of an MCP server begins with http:// or https:// and a host.", param=param
         )

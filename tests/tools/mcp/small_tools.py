@@ -1,0 +1,89 @@
+"""Two small tools for tests to serve: `python small_tools.py notes|python` serves one on standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+
+from tools.mcp.serve import serve
+from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+_TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+class Notes:
+    """Remembers lines, each session its own."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    declaration = Declaration(
+        "notes", "Takes notes.", (Function("add", "Adds.", _TEXT), Function("all", "Lists."))
+    )
+
+    def open(self) -> Session:
+        return _Notes(self)
+
+    async def close(self) -> None:
+        return None
+
+
+class _Notes:
+    def __init__(self, tool: Notes) -> None:
+        self._tool = tool
+        self._lines: list[str] = []
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        sys.stdout.write("a careless word on standard output\n")
+        if call.function == "all":
+            return ToolOutput(", ".join(self._lines) or "nothing")
+        text = json.loads(call.arguments).get("text")
+        if not isinstance(text, str):
+            return ToolOutput("There is no text to add.", failed=True)
+        self._lines.append(text)
+        return ToolOutput("added")
+
+    async def close(self) -> None:
+        self._tool.closed += 1
+
+
+class Sums:
+    """Adds two numbers, called by its bare name as python is, and draws the result twice."""
+
+    declaration = Declaration("python", "Adds.")
+
+    def open(self) -> Session:
+        return _Sums()
+
+    async def close(self) -> None:
+        return None
+
+
+class _Sums:
+    async def run(self, call: ToolCall) -> ToolOutput:
+        if call.function:
+            return ToolOutput("There are no functions.", failed=True)
+        if call.arguments == "wait":
+            await asyncio.sleep(60)
+        left, _, right = call.arguments.partition("+")
+        try:
+            total = int(left) + int(right)
+        except ValueError:
+            return ToolOutput("That is no sum.", failed=True)
+        url = f"data:image/png;base64,{PIXEL}"
+        details = {
+            "images": [{"mime_type": "image/png", "data": PIXEL}],
+            "outputs": [{"type": "logs", "logs": str(total)}, {"type": "image", "url": url}],
+        }
+        return ToolOutput(str(total), details=details)
+
+    async def close(self) -> None:
+        return None
+
+
+if __name__ == "__main__":
+    assert base64.b64decode(PIXEL)
+    serve(Notes() if sys.argv[1] == "notes" else Sums(), "stdio")

@@ -1,0 +1,231 @@
+"""Our own tools over MCP and back through our own client, and others' tools in place of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp.server.mcpserver import MCPServer
+
+from tests.contracts.tool_contract import ToolContract
+from tests.tools.mcp.echo_server import PIXEL, ServerThread, app_of, make_server
+from tests.tools.mcp.small_tools import Notes, Sums
+from tools.mcp.client import McpTool
+from tools.mcp.endpoints import Endpoint, McpSettingsError, StdioEndpoint, http_endpoint
+from tools.mcp.external import ExternalTool, external_tools, server_at, tool_server
+from tools.mcp.failures import McpFailure
+from tools.mcp.serve import ServedTool
+from tools.tool import Tool, ToolCall
+from tools.toolbox import Offer, Toolbox
+
+SMALL_TOOLS = Path(__file__).with_name("small_tools.py")
+
+
+@contextmanager
+def served(tool: Tool) -> Iterator[tuple[str, ServedTool]]:
+    over_mcp = ServedTool(tool)
+    server = ServerThread(over_mcp.app())
+    try:
+        yield f"http://127.0.0.1:{server.port}/mcp", over_mcp
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running(server: MCPServer, transport: Any = "http") -> Iterator[str]:
+    thread = ServerThread(app_of(server, transport))
+    try:
+        yield f"http://127.0.0.1:{thread.port}/{'mcp' if transport == 'http' else 'sse'}"
+    finally:
+        thread.stop()
+
+
+def at(url: str) -> Endpoint:
+    return http_endpoint(url, trusted=True)[0]
+
+
+async def test_a_tool_with_functions_goes_out_and_comes_back_with_state_for_each_session() -> None:
+    with served(Notes()) as (url, _):
+        tool = McpTool("notes", at(url))
+        listing = await tool.list()
+        assert [each.name for each in listing.tools] == ["add", "all"]
+        assert listing.tools[0].input_schema["required"] == ["text"]
+        one, two = tool.open(), tool.open()
+        await one.run(ToolCall("add", '{"text": "bread"}'))
+        await one.run(ToolCall("add", '{"text": "wine"}'))
+        await two.run(ToolCall("add", '{"text": "cheese"}'))
+        assert (await one.run(ToolCall("all", "{}"))).text == "bread, wine"
+        assert (await two.run(ToolCall("all", "{}"))).text == "cheese"
+        failed = await one.run(ToolCall("add", "{}"))
+        assert failed.failed
+        assert failed.text == "There is no text to add."
+        await tool.close()
+
+
+async def test_a_session_that_a_client_ends_is_ended_behind_it() -> None:
+    notes = Notes()
+    with served(notes) as (url, over_mcp):
+        tool = McpTool("notes", at(url))
+        session = tool.open()
+        await session.run(ToolCall("add", '{"text": "bread"}'))
+        assert over_mcp.sessions == 1
+        await session.close()
+        for _ in range(50):
+            if over_mcp.sessions == 0 and notes.closed:
+                break
+            await asyncio.sleep(0.02)
+        assert over_mcp.sessions == 0
+        assert notes.closed == 1
+        await tool.close()
+
+
+async def test_a_client_of_the_age_without_sessions_is_told_of_those_with() -> None:
+    with served(Notes()) as (url, _):
+        async with Client(url, mode="auto") as client:
+            await client.call_tool("add", {"text": "bread"})
+            await client.call_tool("add", {"text": "wine"})
+            answer = await client.call_tool("all", {})
+    assert answer.content[0].text == "bread, wine"  # type: ignore[union-attr]
+
+
+async def test_a_bare_tool_has_one_argument_and_its_pictures_are_pictures() -> None:
+    with served(Sums()) as (url, _):
+        async with Client(url, mode="legacy") as client:
+            listed = (await client.list_tools()).tools
+            assert [each.name for each in listed] == ["python"]
+            assert listed[0].input_schema["required"] == ["code"]
+            answer = await client.call_tool("python", {"code": "1 + 2"})
+    text, first, second = answer.content
+    assert text.text == "3"  # type: ignore[union-attr]
+    assert base64.b64decode(first.data) == base64.b64decode(second.data) == PIXEL  # type: ignore[union-attr]
+
+
+async def test_an_unknown_tool_is_an_error_that_says_what_there_is() -> None:
+    with served(Notes()) as (url, _):
+        async with Client(url, mode="legacy") as client:
+            answer = await client.call_tool("burn", {})
+    assert answer.is_error
+    assert "notes.add, notes.all" in answer.content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_served_command_is_one_conversation_and_its_prints_do_no_harm() -> None:
+    endpoint = StdioEndpoint(
+        sys.executable, (str(SMALL_TOOLS), "notes"), {"PYTHONPATH": str(SMALL_TOOLS.parents[3])}
+    )
+    tool = McpTool("notes", endpoint)
+    session = tool.open()
+    await session.run(ToolCall("add", '{"text": "bread"}'))
+    await session.run(ToolCall("add", '{"text": "wine"}'))
+    assert (await session.run(ToolCall("all", "{}"))).text == "bread, wine"
+    await tool.close()
+
+
+def reference_browser() -> MCPServer:
+    """As the reference servers name their tools."""
+    server = MCPServer("browser", instructions="Tool for browsing.")
+
+    @server.tool()
+    def search(query: str, topn: int = 10, source: str | None = None) -> str:
+        """Searches."""
+        return f"found {query} {topn}"
+
+    @server.tool(name="open")
+    def open_page(id: int | str = -1, cursor: int = -1) -> str:
+        """Opens."""
+        return f"opened {id}"
+
+    @server.tool()
+    def find(pattern: str, cursor: int = -1) -> str:
+        """Finds."""
+        return f"found {pattern}"
+
+    return server
+
+
+async def test_a_reference_browser_takes_the_place_of_ours() -> None:
+    with running(reference_browser(), "sse") as url:
+        (tool,) = await external_tools(tool_server(url))
+        assert tool.declaration.namespace == "browser"
+        assert tool.declaration.description == "Tool for browsing."
+        assert [each.name for each in tool.declaration.functions] == ["search", "open", "find"]
+        assert "title" not in json.dumps(tool.declaration.functions[0].parameters)
+        box = Toolbox([Offer(tool)])
+        assert (await box.run("c", "browser.search", '{"query": "cats", "topn": 3}')).text == "found cats 3"
+        assert (await box.run("c", "browser.open", "{}")).text == "opened -1"
+        assert (await box.run("c", "browser.search", '{"query": ')).failed
+        await box.close()
+
+
+async def test_our_own_python_served_elsewhere_takes_the_place_of_ours_here() -> None:
+    with served(Sums()) as (url, _):
+        (tool,) = await external_tools(tool_server(url.removeprefix("http://")))
+        assert tool.declaration.namespace == "python"
+        assert tool.declaration.functions == ()
+        box = Toolbox([Offer(tool)])
+        output = await box.run("c", "python", "20 + 22")
+        assert output.text.startswith("42")
+        assert len(output.details["images"]) == 2
+        await box.close()
+
+
+async def test_a_container_and_a_browser_may_share_a_server() -> None:
+    server = reference_browser()
+
+    @server.tool(name="exec")
+    def execute(cmd: list[str]) -> str:
+        """Runs."""
+        return " ".join(cmd)
+
+    with running(server) as url:
+        tools = await external_tools(tool_server(url))
+        assert [each.declaration.namespace for each in tools] == ["browser", "container"]
+        assert [each.name for each in tools[1].declaration.functions] == ["exec"]
+        box = Toolbox(Offer(each) for each in tools)
+        assert (await box.run("c", "container.exec", '{"cmd": ["ls", "-l"]}')).text == "ls -l"
+        assert (await box.run("c", "container.search", "{}")).failed
+        await box.close()
+
+
+async def test_a_server_that_can_stand_in_for_nothing_is_refused_with_what_it_has() -> None:
+    with running(make_server()) as url:
+        with pytest.raises(McpSettingsError, match="it lists echo, fail") as refused:
+            await external_tools(tool_server(url))
+        assert refused.value.param == "--tool-server"
+
+
+async def test_a_tool_server_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(McpFailure, match="The tool server cannot be used"):
+        await external_tools(tool_server("127.0.0.1:9/mcp"))
+    with pytest.raises(McpSettingsError):
+        tool_server("ftp://x")
+
+
+@pytest.fixture(scope="module")
+def sums() -> Iterator[str]:
+    with served(Sums()) as (url, _):
+        yield url
+
+
+class TestExternal(ToolContract):
+    """Through our client, over HTTP, to a tool of ours behind MCP."""
+
+    url: str
+
+    @pytest.fixture(autouse=True)
+    def _served(self, sums: str) -> None:
+        self.url = sums
+
+    async def make(self) -> ExternalTool:
+        (tool,) = await external_tools(server_at(at(self.url)))
+        return tool
+
+    def slow_call(self) -> ToolCall:
+        return ToolCall("", "wait")

@@ -1,0 +1,310 @@
+"""What requests and operators write of MCP servers: names, permissions, secrets, flags."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import pickle
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tools.mcp.arguments import BadArguments, read_arguments
+from tools.mcp.client import McpTool, Narrowed
+from tools.mcp.endpoints import Credentials, HttpEndpoint, McpSettingsError, StdioEndpoint, http_endpoint
+from tools.mcp.names import RESERVED_NAMESPACES, safe_names, safe_namespace
+from tools.mcp.operator import parse_mcp_flag, parse_mcp_flags
+from tools.mcp.permissions import parse_permissions
+from tools.mcp.request import public_form, request_tool
+
+URL = "https://mcp.example/mcp"
+
+
+@given(st.lists(st.text(max_size=80), max_size=20), st.sets(st.sampled_from(["a", "b", "_", "x_2"])))
+def test_every_name_gets_a_word_of_its_own_and_finds_its_way_back(names: list[str], taken: set[str]) -> None:
+    safe = safe_names(names, taken=taken)
+    assert sorted(safe.originals.values()) == sorted(set(names))
+    for word, name in safe.originals.items():
+        assert word
+        assert len(word) <= 64
+        assert word not in taken
+        assert all(character.isascii() and (character.isalnum() or character in "_-") for character in word)
+        assert safe.word_for(name) == word
+        if word != name:
+            assert any(repr(name) in note for note in safe.notes)
+
+
+def test_names_that_are_fit_keep_theirs_whatever_comes_before_them() -> None:
+    safe = safe_names(["a.b", "a b", "a_b", "fine-1"])
+    assert dict(safe.originals) == {"a_b_2": "a.b", "a_b_3": "a b", "a_b": "a_b", "fine-1": "fine-1"}
+    assert len(safe.notes) == 2
+
+
+@pytest.mark.parametrize("label", sorted(RESERVED_NAMESPACES))
+def test_a_label_that_means_something_else_gets_another_namespace(label: str) -> None:
+    assert safe_namespace(label) == f"mcp_{label}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "needs", "does_not"),
+    [
+        (None, ["read", "write"], []),
+        ("always", ["read", "write"], []),
+        ("never", [], ["read", "write"]),
+        ({"never": {"tool_names": ["read"]}}, ["write"], ["read"]),
+        ({"always": {"tool_names": ["write"]}}, ["read", "write"], []),
+        (
+            {"always": {"tool_names": ["write"]}, "never": {"tool_names": ["read", "write"]}},
+            ["write"],
+            ["read"],
+        ),
+        ({"never": {"read_only": True}}, ["write"], ["read"]),
+        ({"never": {"read_only": True, "tool_names": ["write"]}}, ["read", "write"], []),
+        ({"always": None, "never": {}}, ["read", "write"], []),
+    ],
+)
+def test_approval_is_needed_as_the_request_says(setting: Any, needs: list[str], does_not: list[str]) -> None:
+    permissions = parse_permissions(None, setting)
+    annotations = {"read": {"readOnlyHint": True}, "write": None}
+    assert [name for name in annotations if permissions.approval.needed(name, annotations[name])] == needs
+    assert [
+        name for name in annotations if not permissions.approval.needed(name, annotations[name])
+    ] == does_not
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        (None, ["read", "write"]),
+        ([], []),
+        (["read"], ["read"]),
+        ({"tool_names": ["write"]}, ["write"]),
+        ({"read_only": True}, ["read"]),
+        ({"read_only": False}, ["write"]),
+        ({}, ["read", "write"]),
+    ],
+)
+def test_tools_are_allowed_as_the_request_says(setting: Any, allowed: list[str]) -> None:
+    permissions = parse_permissions(setting)
+    annotations: dict[str, Any] = {"read": {"readOnlyHint": True}, "write": {}}
+    assert [name for name in annotations if permissions.allows(name, annotations[name])] == allowed
+
+
+@pytest.mark.parametrize(
+    ("allowed", "approval", "param"),
+    [
+        ("read", None, "allowed_tools"),
+        ([1], None, "allowed_tools"),
+        ({"tool_names": "read"}, None, "allowed_tools.tool_names"),
+        ({"read_only": "yes"}, None, "allowed_tools.read_only"),
+        (None, "sometimes", "require_approval"),
+        (None, 5, "require_approval"),
+        (None, {"never": ["read"]}, "require_approval.never"),
+        (None, {"always": {"tool_names": [None]}}, "require_approval.always.tool_names"),
+    ],
+)
+def test_wrong_permissions_are_refused_with_the_field(allowed: Any, approval: Any, param: str) -> None:
+    with pytest.raises(McpSettingsError) as refused:
+        parse_permissions(allowed, approval)
+    assert refused.value.param == param
+
+
+def test_credentials_can_be_sent_and_nothing_else() -> None:
+    credentials = Credentials({"X-Api-Key": "hunter2hunter2", "authorization": "old one"}, "token-abc")
+    assert credentials.for_sending() == {"X-Api-Key": "hunter2hunter2", "Authorization": "Bearer token-abc"}
+    assert "hunter2" not in repr(credentials)
+    assert credentials.redact("it is hunter2hunter2, Bearer token-abc") == "it is [redacted], [redacted]"
+    for store in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="not to be stored"):
+            store(credentials)
+    with pytest.raises(TypeError):
+        json.dumps(credentials)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "x"},
+        {"Content-Length": "5"},
+        {"mcp-session-id": "x"},
+        {"X-A": "line\r\nX-B: secret"},
+        {"X A": "x"},
+        {"": "x"},
+        {"X-A": 5},
+        {5: "x"},
+        {"X-A": "snow ☃"},
+    ],
+)
+def test_headers_that_would_change_the_request_are_refused_without_their_values(headers: Any) -> None:
+    with pytest.raises(McpSettingsError) as refused:
+        Credentials(headers)
+    assert refused.value.param == "headers"
+    assert "secret" not in str(refused.value)
+
+
+def test_a_password_in_a_url_becomes_a_header_and_leaves_the_url() -> None:
+    endpoint, authorization = http_endpoint("https://me:p%40ss@mcp.example:8443/a?key=hidden#part")
+    assert endpoint.url == "https://mcp.example:8443/a?key=hidden"
+    assert authorization == "Basic bWU6cEBzcw=="
+    assert "hidden" not in repr(endpoint)
+    assert endpoint.origin == "https://mcp.example:8443"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "mcp.example",
+        "ftp://mcp.example",
+        "file:///etc/passwd",
+        "http://",
+        "http:///mcp",
+        "http://a b/",
+        "http://x/\n",
+        "http://x:99999/",
+        "http://x:0/",
+        "http://[::1/",
+        "javascript:alert(1)",
+        "http://x\\@y/",
+        "gopher://x",
+        "http://0177.0.0.1/",
+    ],
+)
+def test_what_is_no_http_url_is_refused(url: str) -> None:
+    with pytest.raises(McpSettingsError) as refused:
+        http_endpoint(url)
+    assert refused.value.param == "server_url"
+
+
+def test_a_url_is_a_server_of_the_operators() -> None:
+    server = parse_mcp_flag("docs = https://user:secret@mcp.example/mcp")
+    assert server.label == "docs"
+    assert isinstance(server.endpoint, HttpEndpoint)
+    assert server.endpoint.trusted
+    assert "secret" not in repr(server)
+    assert server.credentials.for_sending()["Authorization"].startswith("Basic ")
+
+
+def test_a_command_is_split_as_a_shell_would() -> None:
+    server = parse_mcp_flag(f"files={sys.executable} -m 'my server' --root=/tmp")
+    assert server.endpoint == StdioEndpoint(sys.executable, ("-m", "my server", "--root=/tmp"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("", "needs a name"),
+        ("https://mcp.example/mcp", "needs a name"),
+        ("=https://mcp.example", "needs a name"),
+        ("two words=https://mcp.example", "needs a name"),
+        ("a.b=https://mcp.example", "needs a name"),
+        ("python=https://mcp.example", "means something else"),
+        ("docs=", "neither URL nor command"),
+        ("docs=ftp://mcp.example", "begins with http"),
+        ("docs=http://:80", "docs"),
+        ("docs=no-such-command-anywhere --flag", "was not found"),
+        ("docs=sh -c 'unclosed", "cannot be split"),
+    ],
+)
+def test_a_flag_that_cannot_be_read_is_answered_with_how_to_write_it(flag: str, said: str) -> None:
+    with pytest.raises(McpSettingsError, match=said) as refused:
+        parse_mcp_flag(flag)
+    assert refused.value.param == "--mcp"
+
+
+def test_a_name_stands_for_one_server() -> None:
+    assert [each.label for each in parse_mcp_flags(["a=http://x/", "b=http://x/"])] == ["a", "b"]
+    with pytest.raises(McpSettingsError, match="Two MCP servers"):
+        parse_mcp_flags(["a=http://x/", "a=http://y/"])
+
+
+def test_a_requests_tool_is_a_tool_of_its_own() -> None:
+    tool = request_tool(
+        {
+            "type": "mcp",
+            "server_label": "my docs",
+            "server_url": URL,
+            "headers": {"X-Key": "secret-1234"},
+            "authorization": "secret-5678",
+            "allowed_tools": ["a"],
+            "require_approval": "never",
+            "server_description": "Documents.",
+        },
+        {},
+    )
+    assert isinstance(tool, McpTool)
+    assert tool.declaration.namespace == "my_docs"
+    assert tool.declaration.description == "Documents."
+    assert not tool.needs_approval("a")
+    assert "secret" not in repr(tool) + repr(vars(tool))
+
+
+def test_a_label_alone_means_the_operators_server() -> None:
+    operators = {"docs": McpTool("docs", http_endpoint(URL, trusted=True)[0])}
+    tool = request_tool({"type": "mcp", "server_label": "docs", "require_approval": "never"}, operators)
+    assert isinstance(tool, Narrowed)
+    assert not tool.needs_approval("anything")
+    assert operators["docs"].needs_approval("anything")
+
+
+@pytest.mark.parametrize(
+    ("tool", "param"),
+    [
+        ({}, "server_label"),
+        ({"server_label": ""}, "server_label"),
+        ({"server_label": 5}, "server_label"),
+        ({"server_label": "x" * 200}, "server_label"),
+        ({"server_label": "x"}, "server_url"),
+        ({"server_label": "x", "server_url": 5}, "server_url"),
+        ({"server_label": "x", "server_url": "file:///etc/passwd"}, "server_url"),
+        ({"server_label": "x", "connector_id": "connector_dropbox"}, "connector_id"),
+        ({"server_label": "x", "server_url": URL, "headers": ["a"]}, "headers"),
+        ({"server_label": "x", "server_url": URL, "authorization": 5}, "authorization"),
+        ({"server_label": "x", "server_url": URL, "authorization": "a\nb"}, "authorization"),
+        ({"server_label": "x", "server_url": URL, "server_description": 5}, "server_description"),
+        ({"server_label": "x", "server_url": URL, "require_approval": "maybe"}, "require_approval"),
+        ({"server_label": "docs", "authorization": "mine"}, "authorization"),
+    ],
+)
+def test_a_wrong_tool_is_refused_with_its_field(tool: dict[str, Any], param: str) -> None:
+    operators = {"docs": McpTool("docs", http_endpoint(URL, trusted=True)[0])}
+    with pytest.raises(McpSettingsError) as refused:
+        request_tool(tool, operators)
+    assert refused.value.param == param
+
+
+def test_what_is_stored_of_a_tool_has_no_secret() -> None:
+    tool = {
+        "type": "mcp",
+        "server_label": "x",
+        "server_url": "https://u:secret@mcp.example/mcp",
+        "headers": {"A": "secret"},
+        "authorization": "secret",
+        "require_approval": "never",
+    }
+    assert public_form(tool) == {
+        "type": "mcp",
+        "server_label": "x",
+        "server_url": "https://mcp.example/mcp",
+        "require_approval": "never",
+    }
+    assert public_form({"server_url": "//u:secret@x"}) == {}
+
+
+@given(st.text())
+def test_any_text_is_arguments_or_a_sentence(text: str) -> None:
+    with contextlib.suppress(BadArguments):
+        json.dumps(read_arguments(text)).encode()
+
+
+@pytest.mark.parametrize("text", ["", " ", "null", "{}"])
+def test_nothing_is_no_arguments(text: str) -> None:
+    assert read_arguments(text) == {}
+
+
+def test_lone_surrogates_do_not_reach_a_server() -> None:
+    assert read_arguments('{"\\ud800": ["\\udfff"]}') == {"?": ["?"]}
