@@ -3,8 +3,8 @@
 In go logits, out come tokens and, where asked for, log-probabilities. A sampler belongs to one generation:
 its random numbers and its counts of what was generated depend on no other. It knows nothing of the model.
 
-Order: logit_bias and penalties, temperature, min_p, top_k, top_p. The vocabulary is never sorted as a whole
-unless a nucleus is wider than `WIDEST_PART`: sorting 201,088 logits takes 16 ms, the best 1,024 0.8 ms.
+Order: logit_bias and penalties, temperature, min_p, top_k, top_p. The vocabulary is never sorted as a whole:
+that takes 16 ms for 201,088 logits, finding the best 512 of them 0.4 ms, a pass over all 0.1 ms.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
 
-FIRST_PART = 64
-WIDEST_PART = 4096
+BLOCK = 1024
+PARTS = (64, 512)  # how many of the best tokens are looked at, one size after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,7 @@ class Sampler:
             values, ids = scaled.topk(sampling.top_k)
             return int(ids[_pick(_nucleus(values.exp_(), sampling.top_p), point)].item())
         if sampling.top_p < 1:
-            weights, ids = _widening_nucleus(scaled, sampling.top_p)
-            return int(ids[_pick(weights, point)].item())
+            return _draw_from_nucleus(scaled, sampling.top_p, point)
         return _pick(scaled.exp_(), point)
 
     def _biases(self, sampling: Sampling) -> Tensor | None:
@@ -107,17 +107,29 @@ class Sampler:
 
 
 def _pick(weights: Tensor, point: float) -> int:
-    """The index at this point (0 ≤ point < 1) of the weights laid end to end."""
-    sums = torch.cumsum(weights, 0, dtype=torch.float64)
-    # right=True passes over weights of 0; the last one that is not 0 bounds what rounding could pass.
-    index = int(torch.searchsorted(sums, sums[-1:] * point, right=True).item())
-    if index < len(weights) and weights[index] > 0:
+    """The index at this point (0 ≤ point < 1) of the weights laid end to end.
+
+    In two steps, blocks first: running sums of the whole vocabulary cost three times as much.
+    """
+    whole = len(weights) - len(weights) % BLOCK
+    blocks = weights[:whole].view(-1, BLOCK).sum(1, dtype=torch.float64)
+    sums = torch.cat((blocks, weights[whole:].sum(dtype=torch.float64).view(1))).cumsum(0)
+    target = float(sums[-1]) * point
+    block = _index_at(sums, target)
+    inside = weights[block * BLOCK : (block + 1) * BLOCK].cumsum(0, dtype=torch.float64)
+    return block * BLOCK + _index_at(inside, target - (float(sums[block - 1]) if block else 0.0))
+
+
+def _index_at(sums: Tensor, target: float) -> int:
+    """The first whose running sum is past the target; where rounding passed all, the last that adds."""
+    index = int(torch.searchsorted(sums, target, right=True))
+    if index < len(sums):
         return index
-    return int(torch.nonzero(weights)[-1].item())
+    return int(torch.searchsorted(sums, sums[-1:]).item())
 
 
 def _nucleus(weights: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
-    """Of weights in falling order, the fewest that reach top_p of the total (if none is given, their own)."""
+    """Of weights in falling order, the fewest that reach top_p of the total (None: their own)."""
     if top_p >= 1:
         return weights
     sums = torch.cumsum(weights, 0, dtype=torch.float64)
@@ -126,15 +138,37 @@ def _nucleus(weights: Tensor, top_p: float, total: Tensor | None = None) -> Tens
     return weights[:count]
 
 
-def _widening_nucleus(scaled: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """The nucleus' weights in falling order and their ids, from as small a part as holds it."""
-    total = scaled.exp().sum(dtype=torch.float64)
-    part = FIRST_PART
-    while part < len(scaled):
+def _draw_from_nucleus(scaled: Tensor, top_p: float, point: float) -> int:
+    weights = scaled.exp()
+    total = weights.sum(dtype=torch.float64)
+    narrow = _narrow_nucleus(scaled, total, top_p)
+    if narrow is None:
+        return _pick(_wide_nucleus(weights, total, top_p), point)
+    return int(narrow[1][_pick(narrow[0], point)].item())
+
+
+def _narrow_nucleus(scaled: Tensor, total: Tensor, top_p: float) -> tuple[Tensor, Tensor] | None:
+    """The nucleus' weights in falling order and their ids, from as small a part as holds it, if one does."""
+    for part in PARTS:
+        if part >= len(scaled):
+            return None
         values, ids = scaled.topk(part)
         weights = values.exp_()
         if float(weights.sum(dtype=torch.float64)) >= top_p * float(total):
             return _nucleus(weights, top_p, total), ids
-        part = part * 8 if part < WIDEST_PART else len(scaled)
-    values, ids = scaled.sort(descending=True)
-    return _nucleus(values.exp_(), top_p, total), ids
+    return None
+
+
+def _wide_nucleus(weights: Tensor, total: Tensor, top_p: float) -> Tensor:
+    """The weights with those outside the nucleus made 0: those below the largest bound that keeps enough.
+
+    The bound is found by halving its logarithm, in some 30 passes over the vocabulary: 2 ms, where sorting it
+    takes 16. Weights that are the same to one part in 10^7 are in or out together.
+    """
+    wanted = top_p * float(total)
+    low, high = 1e-38, 2.0  # the largest weight is 1
+    while high / low > 1 + 1e-7:
+        middle = math.sqrt(low * high)
+        kept = float(functional.threshold(weights, middle, 0.0).sum(dtype=torch.float64))
+        low, high = (middle, high) if kept >= wanted else (low, middle)
+    return functional.threshold(weights, low, 0.0)

@@ -70,21 +70,50 @@ def test_draws_follow_the_naive_distribution(sampling: Sampling) -> None:
     assert chi2 <= freedom + 4 * math.sqrt(2 * max(freedom, 1)) + 1
 
 
-def test_a_nucleus_wider_than_the_first_parts_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = some_logits(3000, spread=0.01)
-    for widest in (64, 512, 4096):
-        monkeypatch.setattr(module, "WIDEST_PART", widest)
-        weights, ids = module._widening_nucleus(logits - logits.max(), 0.9)
-        wanted = naive(logits, Sampling(top_p=0.9))
-        assert set(ids[: len(weights)].tolist()) == set(wanted.nonzero().flatten().tolist())
+@pytest.mark.parametrize("parts", [(), (64, 512), (64, 512, 2500)], ids=repr)
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.99999])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 20.0])
+def test_a_nucleus_is_the_sorted_one_however_wide(
+    monkeypatch: pytest.MonkeyPatch, parts: tuple[int, ...], top_p: float, spread: float
+) -> None:
+    monkeypatch.setattr(module, "PARTS", parts)
+    logits = some_logits(3000, spread=spread).double().mul(1000).round().div(1000).float()
+    scaled = logits - logits.max()
+    total = scaled.exp().sum(dtype=torch.float64)
+    narrow = module._narrow_nucleus(scaled, total, top_p)
+    if narrow is None:
+        found = set(module._wide_nucleus(scaled.exp(), total, top_p).nonzero().flatten().tolist())
+    else:
+        found = set(narrow[1][: len(narrow[0])].tolist())
+    weights = scaled.double().exp()
+    wanted = naive(logits, Sampling(top_p=top_p)) > 0
+    # Equal weights at the edge may be in or out: all above it are in, none below it is.
+    edge = float(weights[wanted].min())
+    assert set((weights > edge * (1 + 1e-6)).nonzero().flatten().tolist()) <= found
+    assert found <= set((weights >= edge * (1 - 1e-6)).nonzero().flatten().tolist())
 
 
-def test_a_narrow_nucleus_sorts_no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 50.0])
+def test_the_vocabulary_is_never_sorted(monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the whole vocabulary was sorted")
 
     monkeypatch.setattr(torch.Tensor, "sort", refuse)
-    drawn(some_logits(201_088, spread=3.0), Sampling(seed=1, top_p=0.5, temperature=0.5), draws=3)
+    monkeypatch.setattr(torch.Tensor, "argsort", refuse)
+    drawn(some_logits(201_088, spread=3.0), Sampling(seed=1, top_p=0.9, temperature=temperature), draws=3)
+
+
+@pytest.mark.parametrize("size", [1, 5, 1023, 1024, 1025, 5000])
+def test_a_point_falls_on_the_weight_that_covers_it(size: int) -> None:
+    weights = some_logits(size).exp()
+    if size > 1:
+        weights[::2] = 0
+    sums = weights.double().cumsum(0)
+    for point in (0.0, 1e-12, 0.3, 0.5, 0.77, 1 - 2**-53):
+        found = module._pick(weights, point)
+        assert weights[found] > 0
+        wanted = int((sums > point * sums[-1]).int().argmax()) if point < 0.9 else int(weights.nonzero()[-1])
+        assert found == wanted
 
 
 def test_temperature_zero_is_greedy() -> None:
