@@ -68,6 +68,18 @@ class Option:
             raise SettingsError(f"{source} {self.kind.must}, not {text!r}.{_hint(self, text)}")
         return value
 
+    def from_flag(self, given: str | bool | list[str]) -> object:
+        """What the command line gave: a switch, a text, or the texts of a flag that may be repeated."""
+        if isinstance(given, bool):
+            return given
+        if isinstance(given, str):
+            return self.read(given, self.flag)
+        # Not split at commas, as a variable is: each has a flag of its own, and may hold one.
+        values = tuple(text.strip() for text in given)
+        if not self.kind.holds(values):
+            raise SettingsError(f"{self.flag} {self.kind.must}, not {given[-1]!r}.")
+        return values
+
     def check(self, value: object) -> None:
         if not self.kind.holds(value):
             raise SettingsError(f"{self.name} {self.kind.must}, not {value!r}.")

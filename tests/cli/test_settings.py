@@ -49,7 +49,6 @@ def test_a_default_as_it_is_shown_reads_back_as_itself(option: object) -> None:
         ("context", "none", None),
         ("context", "NONE", None),
         ("device", "CPU", "cpu"),
-        ("served_model_name", "a, b,*", ("a", "b", "*")),
         ("port", "0", 0),
     ],
 )
@@ -77,6 +76,13 @@ def test_a_flag_wins_over_its_variable_and_an_empty_variable_is_none() -> None:
 
 def test_a_repeated_flag_adds_names() -> None:
     assert parse("--served-model-name", "a", "--served-model-name", "*").served_model_name == ("a", "*")
+    assert parse("--served-model-name", "a,b").served_model_name == ("a,b",)
+    with pytest.raises(SettingsError, match="--served-model-name must be one or more names, not ''"):
+        parse("--served-model-name", "")
+
+
+def test_a_variable_that_is_a_list_has_commas() -> None:
+    assert parse(environ={"GPT_OSS_SERVER_SERVED_MODEL_NAME": "a, b,*"}).served_model_name == ("a", "b", "*")
 
 
 @pytest.mark.parametrize(
