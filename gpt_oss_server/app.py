@@ -24,6 +24,7 @@ from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
@@ -39,10 +40,13 @@ def create_app(
     clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """A server for `engine`. It closes the engine when it shuts down."""
-    service = ResponsesService(_as_engine(engine), settings, store=store, ids=ids, clock=clock)
+    settings = settings or Settings()
+    tools = ToolsetMaker(settings)
+    service = ResponsesService(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        tools.start()
         yield
         await service.close()
 

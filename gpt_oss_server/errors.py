@@ -6,6 +6,7 @@ error body, whose four keys are always there. Errors of other packages are trans
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
 │   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not served
+│   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
 │   ├── InvalidJson               400  code invalid_json
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   └── BodyTooLarge              413  code request_too_large
@@ -51,6 +52,10 @@ class InvalidRequest(ApiError):
 
 class UnsupportedField(InvalidRequest):
     code = "unsupported_parameter"
+
+
+class ToolNotAvailable(InvalidRequest):
+    code = "tool_unavailable"
 
 
 class InvalidJson(InvalidRequest):

@@ -105,6 +105,41 @@ class Settings:
         "How past function calls are written into the prompt: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
 
+    browser: str | None = setting(
+        None,
+        optional(text("BACKEND")),
+        "Tools",
+        "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
+        "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
+    )
+    python: str = setting(
+        "auto",
+        choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
+        "Tools",
+        "The sandbox of the python tool. `auto` takes one that works here, and never `unsafe-local`.",
+    )
+    python_timeout: float = setting(
+        120.0, duration(), "Tools", "How long one call of the python tool may run."
+    )
+    mcp: tuple[str, ...] = setting(
+        (),
+        names("NAME=URL"),
+        "Tools",
+        "An MCP server that requests may use by its label; a command in place of the URL; repeatable.",
+    )
+    tool_server: tuple[str, ...] = setting(
+        (),
+        names("URL"),
+        "Tools",
+        "An MCP server whose browser, python or container is used in place of ours; repeatable.",
+    )
+    allow_private_hosts: bool = setting(
+        False,
+        switch(),
+        "Tools",
+        "Whether tools may reach private and local addresses at a request's wish. For a lab only.",
+    )
+
     store_default: bool = setting(
         True, switch(), "Store", "Whether a response is stored when its request does not say (`store`)."
     )
@@ -153,9 +188,7 @@ def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Setti
     values: dict[str, Any] = {}
     for option in OPTIONS:
         if option.name in given:
-            flag = given[option.name]
-            raw = ",".join(flag) if isinstance(flag, list) else flag
-            values[option.name] = raw if isinstance(raw, bool) else option.read(raw, option.flag)
+            values[option.name] = option.from_flag(given[option.name])
         elif (raw := environ.get(option.variable, "")) != "":
             values[option.name] = option.read(raw, option.variable)
     return Settings(**values)

@@ -7,7 +7,7 @@ the same events. It knows nothing of items, ids or HTTP. Closing the iterator st
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -73,6 +73,7 @@ class Turn:
         transcript: Transcript,
         sampling: Sampling,
         tools: TurnTools | None = None,
+        approved: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.transcript = transcript
         self._engine = engine
@@ -81,10 +82,16 @@ class Turn:
         self._recipients = recipients
         self._sampling = sampling
         self._tools = tools
+        self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
         self._decoder = Decoder(encoding, recipients)
         self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
+        for recipient, arguments in self._approved:
+            header = Header("commentary", recipient, "json")
+            yield [MessageStarted(header), *([TextDelta(arguments)] if arguments else [])]
+            yield [ToolStarted(header, arguments)]
+            yield [ToolFinished(header, await self._run(header, arguments))]
         while True:
             finish = Finish.STOP
             prompt = self.transcript.prompt_so_far(self._renderer.cue)
@@ -104,7 +111,7 @@ class Turn:
                 yield [TurnFinished(finish)]
                 return
             yield [ToolStarted(call.header, call.text)]
-            yield [ToolFinished(call.header, await self._run(call))]
+            yield [ToolFinished(call.header, await self._run(call.header, call.text))]
             if not self._has_room():
                 yield [TurnFinished(Finish.LENGTH)]
                 return
@@ -156,12 +163,11 @@ class Turn:
             return None
         return last
 
-    async def _run(self, call: MessageFinished) -> ToolOutput:
-        recipient = call.header.recipient
+    async def _run(self, header: Header, arguments: str) -> ToolOutput:
         assert self._tools is not None
-        assert recipient is not None
-        output = await self._tools.run(recipient, call.text)
-        result = self._renderer.tool_result(recipient, output.text, channel=call.header.channel)
+        assert header.recipient is not None
+        output = await self._tools.run(header.recipient, arguments)
+        result = self._renderer.tool_result(header.recipient, output.text, channel=header.channel)
         self.transcript.give(result, self._renderer.cue)
         return output
 

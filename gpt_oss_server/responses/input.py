@@ -25,6 +25,15 @@ Item = dict[str, Any]
 NAMESPACE = "functions"
 
 
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A call to an MCP tool that waited for the client's consent and has it."""
+
+    request_id: str
+    recipient: str
+    arguments: str
+
+
 @dataclass(slots=True)
 class Conversation:
     """What a list of items adds to the conversation, while it is read in order."""
@@ -34,6 +43,8 @@ class Conversation:
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
+    approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
+    approved: list[Approved] = field(default_factory=list)
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -62,9 +73,14 @@ def function_recipient(item: Mapping[str, Any]) -> str:
 
 
 def read_input(
-    given: str | Item | list[Any] | None, renderer: Renderer, ids: Ids, recipients: Mapping[str, str]
+    given: str | Item | list[Any] | None,
+    renderer: Renderer,
+    ids: Ids,
+    *,
+    recipients: Mapping[str, str],
+    approvals: Mapping[str, tuple[str, str]],
 ) -> Conversation:
-    conversation = Conversation(renderer, ids, recipients=dict(recipients))
+    conversation = Conversation(renderer, ids, recipients=dict(recipients), approvals=dict(approvals))
     if isinstance(given, str):
         items: list[Any] = [{"type": "message", "role": "user", "content": given}]
     elif isinstance(given, dict):
@@ -188,6 +204,32 @@ def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
     conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
 
 
+def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
+    from tools.mcp.names import safe_namespace
+
+    recipient = f"{safe_namespace(_text(item, 'server_label', where))}.{_text(item, 'name', where)}"
+    arguments = str(item.get("arguments") or "")
+    conversation.approvals[_text(item, "id", where)] = (recipient, arguments)
+    conversation.add(conversation.renderer.call(recipient, arguments))
+
+
+def _approval_response(item: Item, where: str, conversation: Conversation) -> None:
+    request_id = _text(item, "approval_request_id", where)
+    if request_id not in conversation.approvals:
+        raise InvalidRequest(
+            f"`{where}.approval_request_id`: no call {request_id!r} waits for approval. Send its "
+            "mcp_approval_request item too, or the previous_response_id of the response that made it.",
+            param=f"{where}.approval_request_id",
+        )
+    recipient, arguments = conversation.approvals.pop(request_id)
+    if item.get("approve") is True:
+        conversation.approved.append(Approved(request_id, recipient, arguments))
+        return
+    reason = f" Their reason: {item['reason']}" if item.get("reason") else ""
+    refusal = f"The user did not approve this call, so it was not made.{reason}"
+    conversation.add(conversation.renderer.tool_result(recipient, refusal))
+
+
 def _nothing(item: Item, where: str, conversation: Conversation) -> None:
     """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
 
@@ -216,6 +258,8 @@ _HANDLERS: dict[str, Callable[[Item, str, Conversation], None]] = {
     "mcp_call": _hosted_call,
     "web_search_call": _hosted_call,
     "mcp_list_tools": _nothing,
+    "mcp_approval_request": _approval_request,
+    "mcp_approval_response": _approval_response,
 }
 
 _ID_PREFIXES = {
@@ -227,5 +271,8 @@ _ID_PREFIXES = {
     "custom_tool_call_output": "ctco",
     "code_interpreter_call": "ci",
     "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
     "web_search_call": "ws",
 }

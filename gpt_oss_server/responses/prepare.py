@@ -14,11 +14,12 @@ from typing import Any, Literal
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.render import FunctionTool, Renderer
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.input import read_input
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.input import Approved, read_input
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.responses.tools import RequestTools, parse_tools
+from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import StoredResponse
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
@@ -51,11 +52,15 @@ class Prepared:
     added: int  # how many of those segments this request added
     items: tuple[dict[str, Any], ...]
     call_recipients: dict[str, str]  # call_id → Harmony recipient
+    hosted: HostedTools
+    approved: tuple[Approved, ...]  # calls that the client has just approved
 
 
 def prepare(
     request: CreateResponse,
     previous: StoredResponse | None,
+    tools: RequestTools,
+    hosted: HostedTools,
     *,
     info: EngineInfo,
     settings: Settings,
@@ -63,8 +68,14 @@ def prepare(
     ids: Ids,
     date: str,
 ) -> Prepared:
-    tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
-    conversation = read_input(request.input, renderer, ids, previous.recipients if previous else {})
+    functions = tools.functions if tools.offered else []
+    conversation = read_input(
+        request.input,
+        renderer,
+        ids,
+        recipients=previous.recipients if previous else {},
+        approvals=previous.approvals if previous else {},
+    )
     history = (*(previous.history if previous else ()), *conversation.segments)
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
@@ -73,27 +84,31 @@ def prepare(
         effort=_EFFORTS[effort],
         date=date,
         identity=settings.identity,
-        function_tools=bool(tools.functions),
+        builtin_tools=hosted.in_system_message,
+        function_tools=bool(functions),
     )
-    prompt, history = _prompt(request, head, tools, history, renderer, info.context_length)
+    prompt, history = _prompt(request, head, functions, hosted, history, renderer, info.context_length)
     return Prepared(
         request=request,
         prompt=prompt,
         sampling=_sampling(request, info, settings, len(prompt)),
-        recipients=Recipients(functions=frozenset(f.name for f in tools.functions)),
+        recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
         tools=tools,
         effort=effort,
         history=history,
         added=min(len(conversation.segments), len(history)),
         items=tuple(conversation.items),
         call_recipients=conversation.recipients,
+        hosted=hosted,
+        approved=tuple(conversation.approved),
     )
 
 
 def _prompt(
     request: CreateResponse,
     system: Segment,
-    tools: RequestTools,
+    functions: Sequence[FunctionTool],
+    hosted: HostedTools,
     history: tuple[Segment, ...],
     renderer: Renderer,
     context: int,
@@ -101,7 +116,11 @@ def _prompt(
     """The prompt's ids; with truncation "auto" the oldest turns go until there is room for an answer."""
     while True:
         head, rest = renderer.opening(
-            system, history, instructions=_instructions(request), tools=tools.functions
+            system,
+            history,
+            instructions=_instructions(request),
+            tools=functions,
+            namespaces=hosted.in_developer_message,
         )
         prompt = renderer.prompt(head, rest)
         if len(prompt) < context:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.ids import Ids
@@ -13,7 +13,12 @@ from gpt_oss_server.responses.builders import (
     MessageBuilder,
     ReasoningBuilder,
 )
-from gpt_oss_server.responses.tool_builders import CodeInterpreterBuilder, McpCallBuilder, WebSearchBuilder
+from gpt_oss_server.responses.tool_builders import (
+    CodeInterpreterBuilder,
+    McpApprovalBuilder,
+    McpCallBuilder,
+    WebSearchBuilder,
+)
 
 ItemRoute = Callable[[Header], ItemBuilder]
 
@@ -23,6 +28,9 @@ class HostedCalls:
     """What the items of calls that run here need to know of their request."""
 
     runs: Callable[[str], bool] = lambda recipient: False
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
+    approved: dict[str, str] = field(default_factory=dict)  # recipient → the request that was approved
     container_id: str = ""
     include: frozenset[str] = frozenset()
 
@@ -43,11 +51,16 @@ def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
         recipient = header.recipient
         if recipient is None:
             return to_user[header.channel]()
+        namespace, _, function = recipient.partition(".")
+        label, name = hosted.names.get(recipient, (namespace, function))
+        if recipient in hosted.approved:
+            return McpCallBuilder(ids("mcp"), label, name, hosted.approved.pop(recipient))
+        if recipient in hosted.approvals:
+            return McpApprovalBuilder(ids("mcpr"), label, name)
         if not hosted.runs(recipient):
             return FunctionCallBuilder(ids("fc"), ids("call"), recipient)
-        namespace, _, function = recipient.partition(".")
         if namespace in to_tool:
             return to_tool[namespace](function)
-        return McpCallBuilder(ids("mcp"), namespace, function)
+        return McpCallBuilder(ids("mcp"), label, name)
 
     return route

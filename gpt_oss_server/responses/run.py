@@ -24,10 +24,11 @@ from gpt_oss_server.responses.routes import HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import Turn, TurnFinished, TurnTools
+from gpt_oss_server.turn import Turn, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
 _log = logging.getLogger(__name__)
+_TOLD_SLIPS = 100
 
 
 class Run:
@@ -45,8 +46,6 @@ class Run:
         counters: Counters,
         ids: Ids,
         clock: Callable[[], float],
-        tools: TurnTools | None = None,
-        hosted: HostedCalls | None = None,
         log_text: bool = False,
     ) -> None:
         self.request = prepared.request
@@ -64,9 +63,10 @@ class Run:
             prepared.recipients,
             self._transcript,
             prepared.sampling,
-            tools,
+            prepared.hosted,
+            [(call.recipient, call.arguments) for call in prepared.approved],
         )
-        self._stream = ResponseStream(response, item_route(ids, hosted), clock)
+        self._stream = ResponseStream(response, item_route(ids, _hosted_calls(prepared)), clock)
         self._log_text = log_text
 
     @property
@@ -74,8 +74,18 @@ class Run:
         return self._stream.response
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
+        try:
+            async with aclosing(self._events()) as events:
+                async for batch in events:
+                    yield batch
+        finally:
+            await self._prepared.hosted.close(keeps_conversation=self._store is not None)
+
+    async def _events(self) -> AsyncGenerator[list[Event], None]:
         stream = self._stream
         yield stream.start()
+        for listing in self._prepared.hosted.listings:
+            yield stream.add_listing(listing)
         finish = Finish.STOP
         try:
             async with aclosing(self._turn.events()) as turn:
@@ -120,7 +130,10 @@ class Run:
         if self._prepared.request.debug:
             prompt = self._encoding.decode(self._transcript.prompt)
             output = self._encoding.decode(self._transcript.tokens)
-            slips = [{"kind": slip.kind, "detail": slip.detail} for slip in self._transcript.slips]
+            # Bounded: a broken model can slip at every token.
+            slips = [
+                {"kind": slip.kind, "detail": slip.detail} for slip in self._transcript.slips[:_TOLD_SLIPS]
+            ]
             metadata |= {
                 "__debug": prompt + output,
                 "__debug_input": prompt,
@@ -154,6 +167,25 @@ class Run:
                 input_items=prepared.items,
                 history=(*prepared.history, *made),
                 own_segments=prepared.added + len(made),
+                conversation=prepared.hosted.conversation,
+                approvals=self._stream.approvals,
                 recipients={**prepared.call_recipients, **self._stream.recipients},
             )
         )
+
+
+def _hosted_calls(prepared: Prepared) -> HostedCalls:
+    hosted = prepared.hosted
+    return HostedCalls(
+        runs=hosted.runs,
+        names=hosted.names,
+        approvals=hosted.approvals,
+        approved={call.recipient: call.request_id for call in prepared.approved},
+        container_id=container_id(hosted.conversation),
+        include=frozenset(prepared.request.include or ()),
+    )
+
+
+def container_id(conversation: str) -> str:
+    """The name under which a conversation's python files are listed."""
+    return "cntr_" + conversation.removeprefix("resp_")

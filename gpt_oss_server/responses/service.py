@@ -18,14 +18,18 @@ from gpt_oss_server.errors import ModelNotServed, PreviousResponseNotFound, Resp
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.responses.hosted import HostedTools, bind_tools
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
 from gpt_oss_server.responses.run import Run
+from gpt_oss_server.responses.tools import RequestTools, parse_tools
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.toolset import Toolset, ToolsetMaker
 from inference.engine import Engine
+from tools.toolbox import Toolbox
 
 ANY_MODEL = "*"
 _LARGE_INPUT = 100_000  # characters; encoding more than this would hold up other streams for over 10 ms
@@ -49,6 +53,7 @@ class ResponsesService:
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
+        tools: ToolsetMaker | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
@@ -60,6 +65,7 @@ class ResponsesService:
             max_bytes=self.settings.store_max_bytes,
             max_age=self.settings.store_max_age,
         )
+        self._tools = tools
         self._ids = ids
         self._clock = clock
 
@@ -79,15 +85,16 @@ class ResponsesService:
 
     async def start(self, body: object) -> Run:
         """Everything up to the first token: after this returns, only the engine can fail."""
-        prepared = await self._prepare(parse_request(body))
+        response_id = self._ids("resp")
+        prepared = await self._prepare(parse_request(body), response_id)
         request = prepared.request
         keep = self.settings.store_default if request.store is None else request.store
         response = new_response(
             request,
-            response_id=self._ids("resp"),
+            response_id=response_id,
             created_at=int(self._clock()),
             model=request.model or self.model_names[0],
-            tools=list(prepared.tools.echo),
+            tools=prepared.tools.echo,
             effort=prepared.effort,
             temperature=prepared.sampling.temperature,
             top_p=prepared.sampling.top_p,
@@ -108,7 +115,8 @@ class ResponsesService:
 
     async def render(self, body: object) -> Rendered:
         """The prompt that this request would give the model; nothing is generated or stored."""
-        prepared = await self._prepare(parse_request(body))
+        prepared = await self._prepare(parse_request(body), "")
+        await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.encoding.decode(prepared.prompt))
 
     async def retrieve(self, response_id: str) -> StoredResponse:
@@ -127,18 +135,26 @@ class ResponsesService:
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def close(self) -> None:
+        if self._tools is not None:
+            await self._tools.close()
         await self.engine.close()
         await self.store.close()
 
-    async def _prepare(self, request: CreateResponse) -> Prepared:
+    async def _prepare(self, request: CreateResponse, response_id: str) -> Prepared:
         if request.model is not None:
             self.check_model(request.model)
         previous = await self._previous(request.previous_response_id)
+        tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
+        hosted = await self._bind(tools)
+        hosted.conversation = previous.conversation if previous else response_id
+        hosted.limit = request.max_tool_calls
 
         def work() -> Prepared:
             return prepare(
                 request,
                 previous,
+                tools,
+                hosted,
                 info=self.engine.info,
                 settings=self.settings,
                 renderer=self.renderer,
@@ -146,9 +162,17 @@ class ResponsesService:
                 date=datetime.fromtimestamp(self._clock()).strftime("%Y-%m-%d"),
             )
 
-        if _size(request) > _LARGE_INPUT:
-            return await asyncio.to_thread(work)
-        return work()
+        try:
+            return await asyncio.to_thread(work) if _size(request) > _LARGE_INPUT else work()
+        except BaseException:
+            await hosted.close(keeps_conversation=True)
+            raise
+
+    async def _bind(self, tools: RequestTools) -> HostedTools:
+        if not tools.hosted and not tools.servers:
+            return HostedTools(Toolbox())
+        toolset = await self._tools.ready() if self._tools is not None else Toolset()
+        return await bind_tools(tools, toolset, self._ids)
 
     async def _previous(self, response_id: str | None) -> StoredResponse | None:
         if response_id is None:

@@ -26,11 +26,13 @@ class ResponseStream:
     def __init__(self, response: dict[str, Any], route: ItemRoute, clock: Callable[[], float]) -> None:
         self.response = response
         self.recipients: dict[str, str] = {}  # call_id → recipient of the calls made here
+        self.approvals: dict[str, tuple[str, str]] = {}  # mcp_approval_request id → (recipient, arguments)
         self._route = route
         self._clock = clock
         self._sequence = 0
         self._pending: Header | None = None  # started, but without text so far
         self._open: ItemBuilder | None = None
+        self._recipient = ""  # of the open item
         self._text: list[str] = []
         self._ended = False
 
@@ -42,6 +44,17 @@ class ResponseStream:
     def start(self) -> list[Event]:
         self.response["status"] = "in_progress"
         return [self._lifecycle("response.created"), self._lifecycle("response.in_progress")]
+
+    def add_listing(self, item: dict[str, Any]) -> list[Event]:
+        """An item that was made before the turn began: what an MCP server offers."""
+        out: list[Event] = []
+        out.append(self._stamp({"type": "response.output_item.added", "item": {**item, "tools": []}}))
+        listed = "failed" if "error" in item else "completed"
+        steps = [f"response.mcp_list_tools.{step}" for step in ("in_progress", listed)]
+        out += [self._stamp({"type": step, "item_id": item["id"]}) for step in steps]
+        out.append(self._stamp({"type": "response.output_item.done", "item": item}))
+        self.response["output"].append(item)
+        return out
 
     def feed(self, events: Sequence[TurnEvent]) -> list[Event]:
         out: list[Event] = []
@@ -97,6 +110,7 @@ class ResponseStream:
         header = self._pending or Header("final")
         self._pending = None
         self._open = builder = self._route(header)
+        self._recipient = header.recipient or ""
         if builder.recipient is not None:
             call_id, recipient = builder.recipient
             self.recipients[call_id] = recipient
@@ -143,7 +157,10 @@ class ResponseStream:
     def _close(self, text: str, *, complete: bool, out: list[Event]) -> None:
         builder = self._open
         assert builder is not None
-        self._finish_item(*builder.close(text, complete=complete), out)
+        events, item = builder.close(text, complete=complete)
+        if item["type"] == "mcp_approval_request" and complete:
+            self.approvals[item["id"]] = (self._recipient, text)
+        self._finish_item(events, item, out)
 
     def _finish_item(self, events: list[Event], item: dict[str, Any], out: list[Event]) -> None:
         self._emit(events, out)

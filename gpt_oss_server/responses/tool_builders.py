@@ -117,10 +117,11 @@ class CodeInterpreterBuilder(_HostedCall):
 
 
 class McpCallBuilder(_HostedCall):
-    def __init__(self, item_id: str, server_label: str, name: str) -> None:
+    def __init__(self, item_id: str, server_label: str, name: str, approval: str | None = None) -> None:
         super().__init__(item_id)
         self._label = server_label
         self._name = name
+        self._approval = {"approval_request_id": approval} if approval else {}
 
     def _item(self, status: str, arguments: str) -> Item:
         return {
@@ -130,6 +131,7 @@ class McpCallBuilder(_HostedCall):
             "server_label": self._label,
             "name": self._name,
             "arguments": arguments,
+            **self._approval,
         }
 
     def open(self) -> tuple[Item, list[Event]]:
@@ -150,3 +152,30 @@ class McpCallBuilder(_HostedCall):
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         done = {"type": "response.mcp_call_arguments.done", "arguments": text}
         return [done], self._item("incomplete", text)
+
+
+class McpApprovalBuilder(_HostedCall):
+    """A call that waits for the client's consent; it ends the turn."""
+
+    def __init__(self, item_id: str, server_label: str, name: str) -> None:
+        super().__init__(item_id)
+        self._label = server_label
+        self._name = name
+
+    def _item(self, arguments: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "mcp_approval_request",
+            "server_label": self._label,
+            "name": self._name,
+            "arguments": arguments,
+        }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item(""), []
+
+    def delta(self, text: str) -> Event | None:
+        return None
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [], self._item(text)

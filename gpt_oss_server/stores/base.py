@@ -21,6 +21,10 @@ class StoredResponse:
     input_items: tuple[dict[str, Any], ...] = ()  # this request's own input, each with an id
     history: tuple[Segment, ...] = ()  # the whole conversation; segments are shared between turns
     own_segments: int = 0  # how many at the end of `history` this turn added
+    conversation: str = ""  # what the tools' sessions are kept under: the id of its first response
+    approvals: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # request id → (recipient, arguments)
     recipients: Mapping[str, str] = field(
         default_factory=dict
     )  # call_id → Harmony recipient, whole conversation

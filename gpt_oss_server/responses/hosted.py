@@ -1,0 +1,100 @@
+"""The tools of ours that one request uses, bound to the server's and to the conversation.
+
+In: what the request asks for and what the server offers. Out: declarations for the prompt, recipients for
+the decoder, and `TurnTools` for the turn. A tool that is asked for and not offered is a 400 that says what to
+set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt_oss_server.errors import ToolNotAvailable
+from gpt_oss_server.harmony.render import FunctionTool, ToolNamespace
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.toolset import Toolset
+from tools.tool import Declaration, ToolOutput
+from tools.toolbox import Toolbox
+
+_IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
+
+
+@dataclass(slots=True)
+class HostedTools:
+    """Implements `TurnTools` once `conversation` is set."""
+
+    toolbox: Toolbox
+    declarations: tuple[Declaration, ...] = ()
+    options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items, ready to be sent
+    approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    conversation: str = ""
+    limit: int | None = None
+    owned: bool = False  # the toolbox is this request's own, and ends with it
+    _calls: int = 0
+
+    @property
+    def in_system_message(self) -> tuple[ToolNamespace, ...]:
+        return tuple(_namespace(d) for d in self.declarations if d.namespace in _IN_SYSTEM_MESSAGE)
+
+    @property
+    def in_developer_message(self) -> tuple[ToolNamespace, ...]:
+        return tuple(_namespace(d) for d in self.declarations if d.namespace not in _IN_SYSTEM_MESSAGE)
+
+    @property
+    def recipients(self) -> frozenset[str]:
+        return frozenset(
+            name
+            for d in self.declarations
+            for name in ([f"{d.namespace}.{f.name}" for f in d.functions] or [d.namespace])
+        )
+
+    def runs(self, recipient: str) -> bool:
+        namespace = recipient.partition(".")[0]
+        mine = any(declaration.namespace == namespace for declaration in self.declarations)
+        return mine and recipient not in self.approvals
+
+    async def run(self, recipient: str, arguments: str) -> ToolOutput:
+        self._calls += 1
+        if self.limit is not None and self._calls > self.limit:
+            return ToolOutput(
+                f"The limit of {self.limit} tool call(s) in this response is reached, so this one was not "
+                "made. Answer with what you have.",
+                failed=True,
+            )
+        options = self.options.get(recipient.partition(".")[0])
+        return await self.toolbox.run(self.conversation, recipient, arguments, options)
+
+    async def close(self, *, keeps_conversation: bool) -> None:
+        if not keeps_conversation:
+            self.toolbox.forget(self.conversation)
+        if self.owned:
+            await self.toolbox.close()
+
+
+async def bind_tools(tools: RequestTools, toolset: Toolset, ids: Ids) -> HostedTools:
+    offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
+    hosted = HostedTools(toolset.toolbox)
+    wanted = list(tools.hosted) if tools.offered else []
+    if "container" in offered and wanted:
+        wanted.append("container")
+    for namespace in wanted:
+        if namespace not in offered:
+            refusal = toolset.refusals.get(namespace, f"The tool {namespace} is not offered here.")
+            raise ToolNotAvailable(refusal, param="tools")
+    hosted.declarations = tuple(offered[namespace] for namespace in wanted)
+    hosted.options = dict(tools.hosted)
+    if tools.servers and tools.offered:
+        from gpt_oss_server.responses.mcp import add_servers
+
+        await add_servers(tools.servers, toolset, hosted, ids)
+    return hosted
+
+
+def _namespace(declaration: Declaration) -> ToolNamespace:
+    functions = tuple(FunctionTool(f.name, f.description, f.parameters) for f in declaration.functions)
+    return ToolNamespace(declaration.namespace, declaration.description, functions)

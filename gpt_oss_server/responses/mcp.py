@@ -1,0 +1,78 @@
+"""MCP servers of a request: connected, listed, and made part of its tools.
+
+In: tools of type `mcp` as the client wrote them. Out: their declarations in `HostedTools`, and for each an
+mcp_list_tools item. A server that cannot be listed is an item with an error; the model goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.toolset import Toolset
+from tools.mcp.client import McpTool, Narrowed
+from tools.mcp.endpoints import McpSettingsError
+from tools.mcp.failures import McpFailure
+from tools.mcp.listing import McpListing
+from tools.mcp.request import request_tool
+from tools.mcp.transports import Reach
+from tools.toolbox import Offer, Toolbox
+
+
+async def add_servers(
+    servers: Sequence[tuple[str, dict[str, Any]]], toolset: Toolset, hosted: HostedTools, ids: Ids
+) -> None:
+    made = [_read(where, written, toolset) for where, written in servers]
+    spaces = [server.declaration.namespace for server in made]
+    if len(set(spaces)) < len(spaces):
+        raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
+    own = [Offer(server, counted_as="mcp") for server in made if isinstance(server, McpTool)]
+    if own:
+        hosted.toolbox, hosted.owned = Toolbox(own, parent=toolset.toolbox), True
+    for server in made:
+        hosted.listings.append(await _listed(server, hosted, ids))
+
+
+def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:
+    try:
+        return request_tool(written, toolset.operators, reach=toolset.reach or Reach())
+    except McpSettingsError as error:
+        raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
+
+
+async def _listed(server: McpTool | Narrowed, hosted: HostedTools, ids: Ids) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": ids("mcpl"),
+        "type": "mcp_list_tools",
+        "server_label": server.label,
+        "tools": [],
+    }
+    try:
+        listing = await server.list()
+    except McpFailure as failure:
+        return {**item, "error": str(failure)}
+    declaration = server.declaration
+    hosted.declarations += (declaration,)
+    if isinstance(server, Narrowed):
+        hosted.options[declaration.namespace] = server.options
+    for tool in listing.tools:
+        recipient = f"{declaration.namespace}.{tool.word}"
+        hosted.names[recipient] = (server.label, tool.name)
+        if server.needs_approval(tool.name):
+            hosted.approvals[recipient] = (server.label, tool.name)
+    return {**item, "tools": _shown(listing)}
+
+
+def _shown(listing: McpListing) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": dict(tool.input_schema),
+            "annotations": dict(tool.annotations) if tool.annotations else None,
+        }
+        for tool in listing.tools
+    ]

@@ -1,0 +1,144 @@
+"""The tools that this server offers, made from its settings.
+
+In: settings. Out: a toolbox with the browser, python and the operator's MCP servers, each only where it can
+be used; for what cannot, a sentence that says what to set or to install. Settings that are wrong are told
+when this is made; what takes long (probing the sandbox, asking tool servers) waits for `ready`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.settings import Settings, SettingsError
+from tools.tool import ToolUnavailable
+from tools.toolbox import Offer, Toolbox
+
+if TYPE_CHECKING:
+    from tools.browser.backends.base import Backend
+    from tools.mcp.client import McpTool
+    from tools.mcp.transports import Reach
+    from tools.python import PythonTool
+
+_log = logging.getLogger(__name__)
+_NO_BROWSER = (
+    "The browser is off. Start the server with --browser local:DIR for a folder of documents, "
+    "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
+)
+_NO_PYTHON = "The python tool is off. Start the server with --python auto."
+_MARGIN = (
+    15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
+)
+
+
+@dataclass(slots=True)
+class Toolset:
+    """What is offered. `refusals` says for a namespace why it is not."""
+
+    toolbox: Toolbox = field(default_factory=Toolbox)
+    operators: dict[str, McpTool] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=lambda: {"browser": _NO_BROWSER, "python": _NO_PYTHON})
+    python: PythonTool | None = None
+    reach: Reach | None = None
+
+    async def close(self) -> None:
+        await self.toolbox.close()
+        for server in self.operators.values():
+            await server.close()
+
+
+class ToolsetMaker:
+    """Reads the settings at once, and makes the toolset once, when it is first waited for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        try:
+            self._backend = _backend(settings)
+            self._servers = _operator_servers(settings)
+        except (ToolUnavailable, ValueError) as error:
+            raise SettingsError(str(error)) from error
+        self._making: asyncio.Task[Toolset] | None = None
+
+    def start(self) -> None:
+        """Begin, without waiting: the first request that needs a tool should find it ready."""
+        if self._making is None:
+            self._making = asyncio.get_running_loop().create_task(self._make())
+
+    async def ready(self) -> Toolset:
+        self.start()
+        assert self._making is not None
+        return await asyncio.shield(self._making)  # a client that leaves must not undo it
+
+    async def close(self) -> None:
+        if self._making is not None:
+            await (await self._making).close()
+
+    async def _make(self) -> Toolset:
+        settings, toolset = self._settings, Toolset()
+        offers: list[Offer] = []
+        if self._backend is not None:
+            from tools.browser import BrowserTool
+
+            browser = BrowserTool(self._backend, allow_private_hosts=settings.allow_private_hosts)
+            offers.append(Offer(browser, timeout=30.0 + _MARGIN))
+        await self._add_python(toolset, offers)
+        if self._servers or settings.tool_server:
+            await self._add_servers(toolset, offers)
+        toolset.toolbox = Toolbox(offers)
+        for offer in offers:
+            toolset.refusals.pop(offer.tool.declaration.namespace, None)
+        return toolset
+
+    async def _add_python(self, toolset: Toolset, offers: list[Offer]) -> None:
+        settings = self._settings
+        if settings.python == "off":
+            return
+        try:
+            from tools.python import PythonTool, choose_sandbox
+
+            sandbox = await choose_sandbox(settings.python)
+        except (ToolUnavailable, ImportError) as error:
+            toolset.refusals["python"] = f"The python tool cannot be used here. {error}"
+            return
+        if sandbox is not None:
+            toolset.python = PythonTool(sandbox, timeout=settings.python_timeout)
+            offers.append(Offer(toolset.python, timeout=settings.python_timeout + _MARGIN))
+
+    async def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
+        from tools.mcp.client import McpTool
+        from tools.mcp.external import external_tools, tool_server
+        from tools.mcp.failures import McpFailure
+
+        for server in self._servers:
+            tool = McpTool(server.label, server.endpoint, server.credentials)
+            toolset.operators[server.label] = tool
+            offers.append(Offer(tool))
+        for url in self._settings.tool_server:
+            try:
+                found = await external_tools(tool_server(url))
+            except (McpFailure, ValueError) as error:
+                _log.error("--tool-server: %s", error)  # it may be started later; the rest is served
+                continue
+            replaced = {tool.declaration.namespace for tool in found}
+            offers[:] = [offer for offer in offers if offer.tool.declaration.namespace not in replaced]
+            offers.extend(Offer(tool) for tool in found)
+
+
+def _backend(settings: Settings) -> Backend | None:
+    from tools.browser.backends import default_backend, parse_backend
+
+    return parse_backend(settings.browser or default_backend())
+
+
+def _operator_servers(settings: Settings) -> tuple[OperatorServer, ...]:
+    if not settings.mcp:
+        return ()
+    from tools.mcp.operator import parse_mcp_flags
+
+    return parse_mcp_flags(settings.mcp)
+
+
+if TYPE_CHECKING:
+    from tools.mcp.operator import OperatorServer

@@ -1,0 +1,199 @@
+"""Calls to tools of ours run inside the response: the turn goes on, and the stream stays well-formed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset import Toolset, ToolsetMaker
+from tests.lints import check_stream
+from tests.serving import scripted
+from tools.tool import Declaration, Session, ToolCall, ToolOutput
+from tools.toolbox import Offer, Toolbox
+
+ANALYSIS_CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>It is 4.<|return|>"
+PYTHON: dict[str, Any] = {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
+
+
+class Calculator:
+    """A tool in place of python: it evaluates sums, and counts what each session has been asked."""
+
+    def __init__(self) -> None:
+        self.closed_sessions = 0
+
+    @property
+    def declaration(self) -> Declaration:
+        return Declaration("python", "Evaluates sums.")
+
+    def open(self) -> Session:
+        return CalculatorSession(self)
+
+    async def close(self) -> None:
+        pass
+
+
+class CalculatorSession:
+    def __init__(self, tool: Calculator) -> None:
+        self._tool = tool
+        self._calls = 0
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        self._calls += 1
+        if call.arguments == "sleep":
+            await asyncio.sleep(60)
+        if call.arguments == "crash":
+            raise RuntimeError("a defect of the tool")
+        total = str(sum(int(part) for part in call.arguments.split("+")))
+        text = f"{total} (call {self._calls})"
+        return ToolOutput(text, details={"outputs": [{"type": "logs", "logs": text}]})
+
+    async def close(self) -> None:
+        self._tool.closed_sessions += 1
+
+
+class Ready(ToolsetMaker):
+    """A toolset that a test has made."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        super().__init__(Settings(python="off", browser="off"))
+        self._toolset = toolset
+
+    async def _make(self) -> Toolset:
+        return self._toolset
+
+
+def service_with(encoding: Encoding, *turns: str, timeout: float = 5, loop: bool = False) -> ResponsesService:
+    toolset = Toolset(Toolbox([Offer(Calculator(), timeout=timeout)]))
+    return ResponsesService(scripted(*turns, loop=loop), encoding=encoding, tools=Ready(toolset))
+
+
+async def events_of(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
+    run = await service.start({"input": "2+2?", "metadata": {"__debug": True}, **PYTHON, **body})
+    return [event async for batch in run for event in batch]
+
+
+async def test_a_call_runs_and_the_turn_goes_on(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "2+2"), ANSWER)
+    events = await events_of(service, include=["code_interpreter_call.outputs"])
+    response = check_stream(events)
+    call, message = response["output"]
+    assert call["type"] == "code_interpreter_call"
+    assert call["code"] == "2+2"
+    assert call["outputs"] == [{"type": "logs", "logs": "4 (call 1)"}]
+    assert message["content"][0]["text"] == "It is 4."
+    kinds = [event["type"].removeprefix("response.") for event in events if event.get("output_index") == 0]
+    assert kinds == [
+        "output_item.added",
+        "code_interpreter_call.in_progress",
+        *["code_interpreter_call_code.delta"] * 3,
+        "code_interpreter_call_code.done",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "output_item.done",
+    ]
+
+
+async def test_the_result_is_in_the_prompt_and_counts_as_input(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "2+2"), ANSWER)
+    response = check_stream(await events_of(service))
+    output = response["metadata"]["__debug_output"]
+    assert "<|call|><|start|>python to=assistant<|channel|>analysis<|message|>4 (call 1)<|end|>" in output
+    sampled = len(encoding.encode_special(ANALYSIS_CALL.replace("{}", "2+2") + ANSWER))
+    assert response["usage"]["output_tokens"] == sampled
+    whole = encoding.encode_special(response["metadata"]["__debug"])
+    assert response["usage"]["total_tokens"] == len(whole)
+
+
+async def test_what_a_tool_remembers_lives_as_long_as_the_conversation(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "1+1"), ANSWER, loop=True)
+    first = check_stream(await events_of(service))
+    second = check_stream(await events_of(service, previous_response_id=first["id"]))
+    assert "2 (call 1)" in first["metadata"]["__debug_output"]
+    assert "2 (call 2)" in second["metadata"]["__debug_output"]
+    assert "2 (call 1)" in second["metadata"]["__debug_input"]
+    alone = check_stream(await events_of(service, store=False))
+    assert "2 (call 1)" in alone["metadata"]["__debug_output"]
+
+
+@pytest.mark.parametrize("arguments", ["crash", "sleep", "not a sum"])
+async def test_a_tool_that_fails_is_an_answer_to_the_model(encoding: Encoding, arguments: str) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", arguments), ANSWER, timeout=0.1)
+    response = check_stream(await events_of(service))
+    assert response["status"] == "completed"
+    assert [item.get("status") for item in response["output"]] == ["failed", "completed"]
+
+
+async def test_the_limit_of_calls_is_told_to_the_model(encoding: Encoding) -> None:
+    call = ANALYSIS_CALL.replace("{}", "1+1")
+    service = service_with(encoding, call, call, ANSWER)
+    response = check_stream(await events_of(service, max_tool_calls=1))
+    assert [item.get("status") for item in response["output"]] == ["completed", "failed", "completed"]
+
+
+async def test_a_call_cut_at_every_token_ends_well(encoding: Encoding) -> None:
+    call = ANALYSIS_CALL.replace("{}", "2+2")
+    total = len(encoding.encode_special(call + ANSWER))
+    for cut in range(1, total + 1):
+        service = service_with(encoding, call, ANSWER)
+        response = check_stream(await events_of(service, max_output_tokens=cut))
+        assert response["status"] == ("completed" if cut == total else "incomplete")
+        assert response["usage"]["output_tokens"] == cut
+
+
+SLIPS = [
+    "<|channel|>commentary to=python code<|message|>2+2<|call|>",
+    "<|channel|>commentary to=functions.python code<|message|>2+2<|call|>",
+    "<|channel|>analysis to=python code<|message|>2+2<|end|><|start|>assistant<|channel|>final<|message|>5<|return|>",
+    "<|channel|>analysis to=python code<|message|>2+2",
+]
+
+
+@pytest.mark.parametrize("turn", SLIPS)
+async def test_slips_of_a_call_are_run_all_the_same(encoding: Encoding, turn: str) -> None:
+    response = check_stream(await events_of(service_with(encoding, turn, ANSWER)))
+    assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
+    assert response["output"][1]["content"][0]["text"] == "It is 4."
+
+
+async def test_a_call_to_a_tool_that_is_not_enabled_goes_to_the_client(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "2+2"))
+    response = check_stream(await events_of(service, tools=[]))
+    call = response["output"][0]
+    assert (call["type"], call["name"], call["arguments"]) == ("function_call", "python", "2+2")
+
+
+async def test_a_tool_that_is_off_is_a_400_that_says_what_to_set(encoding: Encoding) -> None:
+    from gpt_oss_server.errors import ToolNotAvailable
+
+    service = service_with(encoding, ANSWER)
+    with pytest.raises(ToolNotAvailable, match="--browser"):
+        await service.start({"input": "hi", "tools": [{"type": "web_search"}]})
+    quiet = {"type": "web_search", "external_web_access": False}
+    assert await service.render({"input": "hi", "tools": [quiet]})
+
+
+async def test_a_client_that_leaves_stops_the_running_tool(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "sleep"), ANSWER, timeout=30)
+    run = await service.start({"input": "hi", **PYTHON})
+    waiting = asyncio.ensure_future(run.wait())
+    await asyncio.sleep(0.2)
+    waiting.cancel()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+def test_warnings_are_json(encoding: Encoding) -> None:
+    async def ask() -> dict[str, Any]:
+        return check_stream(await events_of(service_with(encoding, SLIPS[1], ANSWER)))
+
+    response = asyncio.run(ask())
+    assert json.loads(response["metadata"]["__debug_warnings"])[0]["kind"]
