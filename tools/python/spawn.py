@@ -20,6 +20,7 @@ from tools.python.inside import READY
 from tools.python.sandbox import Connection, Limits, SandboxError
 
 _KEPT = 8192  # bytes of a failed start's words
+_LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much and touches little; with less it crashes
 START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well under two seconds
 
 
@@ -36,7 +37,7 @@ def launcher_input(
         "CORE": 0,
         "CPU": limits.cpu_seconds,
         # DATA counts what a process can write to privately; AS, looser, all that it maps.
-        "DATA": limits.memory,
+        "DATA": max(limits.memory, _LEAST_DATA),
         "AS": 2 * limits.memory + 2 * 1024**3,
         "FSIZE": limits.file_size,
         "NOFILE": limits.open_files,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -44,13 +45,23 @@ def sandbox() -> Sandbox:
     return bubblewrap()
 
 
-@pytest.fixture
-async def tool(sandbox: Sandbox) -> AsyncIterator[PythonTool]:
-    made = PythonTool(sandbox, timeout=8.0, grace=1.0)
-    yield made
-    await made.close()
+MakeTool = Callable[..., PythonTool]
 
 
 @pytest.fixture
-async def session(tool: PythonTool) -> PythonSession:
-    return tool.open()
+async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
+    """Tools with settings of the test's; closed after it."""
+    made: list[PythonTool] = []
+
+    def make(**settings: Any) -> PythonTool:
+        made.append(PythonTool(sandbox, **settings))
+        return made[-1]
+
+    yield make
+    for tool in made:
+        await tool.close()
+
+
+@pytest.fixture
+async def session(make_tool: MakeTool) -> PythonSession:
+    return make_tool(timeout=10.0, grace=1.0).open()

@@ -1,0 +1,135 @@
+"""What is left after a close, and how many can run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests.tools.python.calling import call, descriptors, processes, said
+from tests.tools.python.conftest import MakeTool, bubblewrap
+from tools.python import PythonTool, Sandbox
+
+FORKS = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+"""
+
+
+def _groups() -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob("**/gpt-oss-python-*"))
+
+
+async def test_after_close_no_process_descriptor_thread_group_or_folder_is_left(sandbox: Sandbox) -> None:
+    before = processes()
+    folders = {path for path in os.listdir(tempfile.gettempdir()) if path.startswith("gpt-oss-python")}
+    await _used_and_closed(sandbox)  # once to load what stays loaded
+    opened, groups = descriptors(), _groups()
+    await _used_and_closed(sandbox)
+    assert processes() == before
+    assert descriptors() == opened
+    assert _groups() == groups
+    left = {path for path in os.listdir(tempfile.gettempdir()) if path.startswith("gpt-oss-python")}
+    assert left == folders
+    await asyncio.sleep(0.3)
+    assert "python-tool-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+async def _used_and_closed(sandbox: Sandbox) -> None:
+    tool = PythonTool(sandbox)
+    idle, dead, busy = tool.open(), tool.open(), tool.open()
+    await call(idle, FORKS)
+    await call(dead, FORKS)
+    await call(dead, "os._exit(1)")
+    running = asyncio.create_task(call(busy, FORKS + "time.sleep(600)"))
+    await asyncio.sleep(1.0)
+    began = time.monotonic()
+    await tool.close()
+    assert time.monotonic() - began < 2.0
+    output = await running
+    assert output.failed
+
+
+async def test_twenty_sessions_at_once_do_not_hold_up_the_event_loop(make_tool: MakeTool) -> None:
+    tool = make_tool(timeout=60.0)
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            gaps.append(time.monotonic() - began - 0.005)
+
+    ticking = asyncio.create_task(tick())
+    sessions = [tool.open() for _ in range(20)]
+    source = "for i in range(20_000): print(i)\nprint({0})"
+    outputs = await asyncio.gather(
+        *(call(session, source.format(number)) for number, session in enumerate(sessions))
+    )
+    ticking.cancel()
+    assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(20)]
+    gaps.sort()
+    assert gaps[int(len(gaps) * 0.99)] < 0.1
+
+
+SERVER = """
+import asyncio, os, signal, sys
+from tools.python import PythonTool, choose_sandbox
+from tools.tool import ToolCall
+
+async def main():
+    tool = PythonTool(await choose_sandbox("bubblewrap"))
+    await tool.open().run(ToolCall("", sys.argv[1]))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_when_the_server_is_killed_its_kernels_end_too(sandbox: Sandbox, tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    # Arguments of a sleeping program show in /proc of the host.
+    source = f"import subprocess; subprocess.Popen(['/bin/sh', '-c', 'sleep 600; : {mark}'])"
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", SERVER, source], check=False, capture_output=True
+    )
+    assert done.returncode == -9, done.stderr
+    for _ in range(50):
+        if not _running(mark):
+            break
+        await asyncio.sleep(0.1)
+    assert not _running(mark)
+    for group in _groups():  # the killed server could not remove its own
+        try:
+            group.rmdir()
+        except OSError:
+            continue
+
+
+def _running(mark: str) -> bool:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "cmdline").read_bytes():
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+async def test_a_kernel_starts_fast() -> None:
+    tool = PythonTool(await asyncio.to_thread(bubblewrap))
+    began = time.monotonic()
+    assert await said(tool.open(), "1") == "1"
+    assert time.monotonic() - began < 15.0  # 0.4 s on a free machine
+    await tool.close()

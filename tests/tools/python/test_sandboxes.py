@@ -1,0 +1,121 @@
+"""Which sandbox is chosen, what is said when there is none, and the two that are not the default."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.python.calling import call, processes, said
+from tools.python import PythonTool, choose_sandbox
+from tools.python.docker import Docker
+from tools.python.interpreter import examine
+from tools.python.refusals import refusal
+from tools.python.sandbox import Limits
+from tools.tool import ToolUnavailable
+
+
+async def test_off_is_no_sandbox_and_an_unknown_name_is_refused() -> None:
+    assert await choose_sandbox("off") is None
+    with pytest.raises(ToolUnavailable, match="choose one of auto, bubblewrap, docker, unsafe-local, off"):
+        await choose_sandbox("chroot")
+
+
+async def test_without_any_sandbox_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ToolUnavailable) as refused:
+        await choose_sandbox("auto")
+    assert "apt-get install bubblewrap" in str(refused.value)
+    assert "needs the `docker` command" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (
+            "bwrap: No permissions to create new namespace, likely because",
+            "kernel.unprivileged_userns_clone=1",
+        ),
+        ("bwrap: No permissions to creating new namespace, likely because", "unprivileged_userns_clone=1"),
+        ("bwrap: Creating new namespace failed: No space left on device", "user.max_user_namespaces"),
+        ("bwrap: setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
+        (
+            "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
+            "apparmor_restrict_unprivileged_userns",
+        ),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
+        ("something else", "choose --python docker or --python off"),
+    ],
+)
+def test_what_bubblewrap_says_becomes_what_to_do(words: str, advice: str) -> None:
+    assert advice in refusal(words)
+    assert words in refusal(words)
+
+
+async def test_an_interpreter_that_cannot_run_kernels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolUnavailable, match="cannot run"):
+        await examine(str(tmp_path / "python"))
+    with pytest.raises(ToolUnavailable, match="ended with 1"):
+        await examine("/bin/false")
+
+
+async def test_an_interpreter_shows_its_parts_and_not_its_settings() -> None:
+    interpreter = await examine(sys.executable)
+    assert Path(sys.prefix, "lib") in interpreter.paths
+    for path in interpreter.paths:
+        assert path.name not in ("etc", "pip.conf")
+        assert path not in (Path("/"), Path.home(), Path(sys.prefix))
+
+
+async def test_docker_without_an_engine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ToolUnavailable, match="needs the `no-such-engine` command"):
+        await Docker(Limits(), command="no-such-engine").check()
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon at unix:///x.' >&2\nexit 1\n")
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ToolUnavailable, match=r"running engine.*Cannot connect to the Docker daemon"):
+        await choose_sandbox("docker")
+
+
+def test_the_docker_command_gives_nothing_away() -> None:
+    argv = Docker(Limits(), image="image").command_line("name", Path("/host/data"), Path("/host/run"))
+    text = " ".join(argv)
+    for needed in (
+        *("--network none", "--read-only", "--cap-drop ALL", "--security-opt no-new-privileges"),
+        *("--pids-limit 64", "--memory ", "--memory-swap ", "--rm", "--tmpfs /tmp:", "size=134217728"),
+        *("--volume /host/data:/mnt/data:rw", "--volume /host/run:/run/kernel:rw", "--entrypoint python"),
+    ):
+        assert needed in text
+    user = argv[argv.index("--user") + 1]
+    assert not user.startswith("0:")
+    assert argv.index("image") < argv.index("-c")
+    assert "--privileged" not in argv
+
+
+async def test_unsafe_local_works_is_loud_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    before = processes()
+    sandbox = await choose_sandbox("unsafe-local")
+    assert sandbox is not None
+    tool = PythonTool(sandbox, timeout=2.0)
+    session = tool.open()
+    with caplog.at_level(logging.WARNING):
+        assert await said(session, "x = 1; x") == "1"
+    assert "UNSAFE" in caplog.text
+    await session.write("a.txt", b"a")
+    assert await said(session, "open('a.txt').read()") == "'a'"
+    await call(session, "import os; os._exit(1)")
+    assert await said(session, "open('a.txt').read()") == "'a'"
+    await call(session, "import subprocess; subprocess.Popen(['sleep', '600'])")
+    assert (await call(session, "while True: pass")).failed
+    assert "UNKNOWN" in (tool.declaration.description or "")
+    await tool.close()
+    for _ in range(20):
+        if processes() <= before:
+            break
+        await asyncio.sleep(0.1)
+    assert processes() <= before

@@ -1,0 +1,280 @@
+"""A conversation with the python tool, in a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.util
+import time
+
+import pytest
+
+from tests.tools.python.calling import call, said
+from tests.tools.python.conftest import MakeTool
+from tools.python import FileRefused, PythonSession, PythonTool, Sandbox
+from tools.python.session import NO_OUTPUT
+from tools.tool import ToolCall
+
+
+async def test_state_is_kept_between_calls(session: PythonSession) -> None:
+    assert (await call(session, "x = 41")).text == NO_OUTPUT
+    assert await said(session, "x + 1") == "42"
+    assert await said(session, "print('out'); import sys; print('err', file=sys.stderr)") == "out\nerr"
+
+
+async def test_an_exception_is_an_answer_without_terminal_codes(session: PythonSession) -> None:
+    output = await call(session, "def f():\n    return 1/0\nf()")
+    assert not output.failed
+    assert "ZeroDivisionError: division by zero" in output.text
+    assert "\x1b" not in output.text
+    assert output.details["outputs"] == [{"type": "logs", "logs": output.text}]
+    assert "SyntaxError" in await said(session, "x = = 1")
+
+
+async def test_slips_are_understood_and_functions_are_not(session: PythonSession) -> None:
+    assert (await session.run(ToolCall("", '{"code": "print(1)"}'))).text == "1\n"
+    assert (await session.run(ToolCall("", "```python\nprint(2)\n```"))).text == "2\n"
+    refused = await session.run(ToolCall("exec", "print(3)"))
+    assert refused.failed
+    assert "no function 'exec'" in refused.text
+
+
+async def test_input_is_refused_at_once(session: PythonSession) -> None:
+    assert "StdinNotImplementedError" in await said(session, "input()")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
+async def test_a_plot_comes_back_as_a_png(session: PythonSession) -> None:
+    output = await call(
+        session,
+        """
+        import matplotlib.pyplot as plt
+        print("before")
+        plt.plot([1, 2, 3]); plt.show()
+        print("after")
+        """,
+    )
+    assert output.text == "before\n[image]\nafter\n"
+    before, image, after = output.details["outputs"]
+    assert (before["type"], after["type"]) == ("logs", "logs")
+    head, _, encoded = image["url"].partition(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(encoded).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+async def test_a_time_out_interrupts_and_keeps_variables(make_tool: MakeTool) -> None:
+    tool = make_tool(timeout=1.0)
+    session = tool.open()
+    output = await call(session, "x = 5\nprint('started')\nimport time; time.sleep(60)")
+    assert output.failed
+    assert output.text.startswith("started\n")
+    assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in output.text
+    assert await said(session, "x") == "5"
+
+
+async def test_code_that_ignores_the_interrupt_is_killed_and_files_are_kept(make_tool: MakeTool) -> None:
+    tool = make_tool(timeout=1.0, grace=0.5)
+    session = tool.open()
+    output = await call(
+        session,
+        """
+        open("/mnt/data/kept.txt", "w").write("kept"); x = 5
+        import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True: pass
+        """,
+    )
+    assert output.failed
+    assert "Timed out after 1 seconds, and the kernel was killed" in output.text
+    assert await session.read("kept.txt") == b"kept"
+    assert "NameError" in await said(session, "x")
+    assert await said(session, "print(open('kept.txt').read())") == "kept"
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "import os; os._exit(3)",
+        "import os; os.kill(os.getpid(), 9)",
+        "exit_now()",
+    ],
+)
+async def test_a_dead_kernel_is_told_and_the_next_call_has_a_fresh_one(
+    session: PythonSession, death: str
+) -> None:
+    await call(session, "import ctypes\ndef exit_now(): ctypes.string_at(0)")
+    output = await call(session, death)
+    assert output.failed
+    assert (
+        "The kernel died: its process ended. Variables and imports of earlier calls are gone" in output.text
+    )
+    assert await said(session, "1 + 1") == "2"
+
+
+async def test_a_kernel_that_dies_between_calls_is_told_at_the_next(session: PythonSession) -> None:
+    await call(session, "import os, threading; threading.Timer(0.2, lambda: os._exit(1)).start()")
+    await asyncio.sleep(0.6)
+    output = await call(session, "print('on')")
+    assert not output.failed
+    assert output.text.startswith("[The kernel was restarted: its process had ended between calls.")
+    assert output.text.endswith("on\n")
+
+
+async def test_an_unused_kernel_ends_and_the_model_is_told(make_tool: MakeTool) -> None:
+    tool = make_tool(idle=0.3)
+    session = tool.open()
+    await call(session, "x = 1")
+    await session.write("input.csv", b"a,b")
+    await asyncio.sleep(0.8)
+    assert await session.read("input.csv") == b"a,b"
+    text = (await call(session, "x")).text
+    assert "it was not used for a long time" in text
+    assert "NameError" in text
+    assert await said(session, "open('/mnt/data/input.csv').read()") == "'a,b'"
+
+
+async def test_an_old_kernel_ends_after_its_call(make_tool: MakeTool) -> None:
+    tool = make_tool(max_age=0.5)
+    session = tool.open()
+    assert await said(session, "import time; time.sleep(1); print('done')") == "done"
+    await asyncio.sleep(0.3)
+    assert "age limit" in await said(session, "1")
+
+
+async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
+    await call(session, "n = 0")
+    running = asyncio.create_task(call(session, "import time\nwhile True:\n    n += 1\n    time.sleep(0.01)"))
+    await asyncio.sleep(0.5)
+    running.cancel()
+    began = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - began < 0.1
+    first = await said(session, "n")
+    assert time.monotonic() - began < 1.0
+    await asyncio.sleep(0.2)
+    assert await said(session, "n") == first
+
+
+async def test_a_cancelled_call_that_does_not_stop_is_killed(session: PythonSession) -> None:
+    running = asyncio.create_task(
+        call(session, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass")
+    )
+    await asyncio.sleep(1.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "the call before was cancelled and did not stop" in await said(session, "1")
+
+
+async def test_a_call_cancelled_while_the_kernel_starts_leaves_a_working_session(
+    session: PythonSession,
+) -> None:
+    for pause in (0.0, 0.02, 0.1, 0.2):
+        running = asyncio.create_task(call(session, "1"))
+        await asyncio.sleep(pause)
+        running.cancel()
+        await asyncio.wait({running})
+    assert await said(session, "1 + 1") == "2"
+
+
+async def test_a_flood_is_cut_in_the_middle_and_the_kernel_goes_on(session: PythonSession) -> None:
+    output = await call(session, "for i in range(300_000): print(i)\nprint('end')")
+    assert output.text.startswith("0\n1\n2\n")
+    assert output.text.endswith("299999\nend\n")
+    assert "characters of output were cut here" in output.text
+    assert len(output.text) < 20_200
+    assert await said(session, "1") == "1"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["print('x' * 50_000_000)", "'x' * 20_000_000", "raise ValueError('x' * 20_000_000)"],
+)
+async def test_one_huge_output_is_cut(session: PythonSession, source: str) -> None:
+    output = await call(session, source)
+    assert not output.failed
+    assert "characters of output were cut here" in output.text
+    assert len(output.text) < 20_200
+    assert await said(session, "1") == "1"
+
+
+async def test_many_flushed_lines_do_not_lose_the_end_of_the_call(session: PythonSession) -> None:
+    output = await call(session, "for i in range(20_000): print(i, flush=True)")
+    assert not output.failed
+    assert await said(session, "'still here'") == "'still here'"
+
+
+async def test_binary_output_is_text_for_the_model(session: PythonSession) -> None:
+    text = await said(session, r"import os; os.write(1, bytes(range(256)) * 4); print('\ud800')")
+    text.encode()
+
+
+async def test_files_go_in_and_out(session: PythonSession) -> None:
+    assert await session.files() == []
+    with pytest.raises(FileRefused):
+        await session.read("missing")
+    await session.write("folder/in.txt", b"hello")
+    assert await said(session, "print(open('folder/in.txt').read())") == "hello"
+    await call(session, "open('out.bin', 'wb').write(bytes(range(256)))")
+    assert [(info.path, info.size) for info in await session.files()] == [
+        ("folder/in.txt", 5),
+        ("out.bin", 256),
+    ]
+    assert await session.read("/mnt/data/out.bin") == bytes(range(256))
+
+
+async def test_hostile_files_lead_nowhere(session: PythonSession) -> None:
+    await call(
+        session,
+        """
+        import os
+        os.symlink("/etc/passwd", "a"); os.symlink("/", "root"); os.symlink("/proc/self/environ", "env")
+        os.mkfifo("pipe"); os.symlink("../../etc", "etc"); os.mkdir("d"); os.symlink("a", "d/b")
+        os.chmod("d", 0); open("closed", "w").write("x"); os.chmod("closed", 0)
+        """,
+    )
+    assert [info.path for info in await session.files()] == ["closed"]
+    for path in (
+        "a",
+        "root/etc/passwd",
+        "env",
+        "pipe",
+        "etc/passwd",
+        "d/b",
+        "../../etc/passwd",
+        "/etc/passwd",
+    ):
+        with pytest.raises(FileRefused):
+            await session.read(path)
+
+
+async def test_a_file_beyond_the_space_is_refused_in_words(session: PythonSession) -> None:
+    with pytest.raises(FileRefused, match="no space left"):
+        await session.write("big", b"x" * (21 * 1024 * 1024))
+    assert await session.files() == []
+
+
+async def test_the_least_used_kernel_gives_way_and_its_session_is_told(make_tool: MakeTool) -> None:
+    tool = make_tool(max_kernels=2)
+    first, second, third = tool.open(), tool.open(), tool.open()
+    await call(first, "x = 1")
+    await call(second, "x = 2")
+    assert await said(first, "x") == "1"
+    assert await said(third, "3") == "3"
+    assert await said(first, "x") == "1"
+    assert "another conversation needed its place" in await said(second, "2")
+
+
+async def test_a_closed_session_runs_nothing(session: PythonSession) -> None:
+    await session.close()
+    output = await call(session, "1")
+    assert output.failed
+    assert "the session is closed" in output.text
+
+
+def test_the_model_is_told_of_the_time_limit_and_of_no_internet(sandbox: Sandbox) -> None:
+    declared = PythonTool(sandbox, timeout=30).declaration
+    assert declared.namespace == "python"
+    assert declared.functions == ()
+    assert "time out after 30.0 seconds" in (declared.description or "")
+    assert "Internet access for this session is disabled." in (declared.description or "")
