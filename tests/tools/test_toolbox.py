@@ -10,11 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.contracts.tool_contract import ToolContract
-from tools.outputs import OutputLimits, bounded, cut
 from tools.sessions import SessionLimits
 from tools.tool import Declaration, Function, Tool, ToolCall, ToolOutput
 from tools.toolbox import Offer, Toolbox
@@ -375,31 +372,3 @@ async def test_counters_add_up() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="notes"):
         Toolbox([Offer(Scripted(says)), Offer(Scripted(says))])
-
-
-@given(st.text(max_size=300), st.integers(min_value=1, max_value=100))
-def test_a_bounded_text_can_be_encoded_and_keeps_both_ends(text: str, limit: int) -> None:
-    output = bounded(ToolOutput(text), OutputLimits(text=limit))
-    output.text.encode("utf-8")
-    if len(text) <= limit:
-        assert output.text == text
-    else:
-        assert "left out" in output.text
-        assert output.text.startswith(text[: limit - limit // 4])
-        assert len(output.text) < limit + 60
-
-
-@given(st.text(alphabet=st.characters(categories=["Cs", "Lu"]), max_size=20))
-def test_lone_surrogates_do_not_get_through(text: str) -> None:
-    bounded(ToolOutput(text), OutputLimits()).text.encode("utf-8")
-
-
-def test_a_cut_says_how_much_is_missing() -> None:
-    assert "[… 60 characters left out …]" in cut("a" * 100, 40)
-
-
-@pytest.mark.parametrize("details", [{"data": "x" * 100}, {"data": b"bytes"}, {"data": {1, 2}}])
-def test_details_that_are_too_large_or_no_json_are_dropped(
-    details: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    assert bounded(ToolOutput("text", details=details), OutputLimits(details=50)).details == {}

@@ -1,0 +1,34 @@
+"""Servers and a tool for tests of MCP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.tools.mcp.echo_server import Seen, serving
+from tests.tools.mcp.helpers import SECRETS, at
+from tools.mcp.client import McpTool
+from tools.mcp.endpoints import Credentials
+
+
+@pytest.fixture(scope="module", params=["http", "sse"])
+def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
+    """One server for all tests that leave it as they found it."""
+    seen = Seen()
+    with serving(seen, request.param) as url:
+        yield url, seen
+
+
+@pytest.fixture(scope="module")
+def lone() -> Iterator[tuple[str, Seen]]:
+    seen = Seen()
+    with serving(seen) as url:
+        yield url, seen
+
+
+@pytest.fixture
+async def tool(place: tuple[str, Seen]) -> AsyncIterator[McpTool]:
+    made = McpTool("echo", at(place[0]), Credentials({"X-Secret": SECRETS[0]}, SECRETS[1]), timeout=10)
+    yield made
+    await made.close()

@@ -1,0 +1,181 @@
+"""Servers that die, restart, refuse, or speak something else: a sentence each, and the next call works."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.tools.mcp.echo_server import Seen, ServerThread, app_of, make_server
+from tests.tools.mcp.helpers import SECRETS, answer, at, call, lifespan, soon
+from tools.mcp.client import McpTool
+from tools.mcp.endpoints import Credentials, StdioEndpoint
+from tools.mcp.failures import McpFailure
+
+PIPE = StdioEndpoint(sys.executable, (str(Path(__file__).with_name("echo_server.py")), "stdio"))
+Kind = Literal["http", "sse"]
+
+
+# The server that is killed leaves its own streams unclosed.
+@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_server_that_dies_in_mid_call_fails_the_call_and_its_return_is_noticed(kind: Kind) -> None:
+    seen = Seen()
+    server = ServerThread(app_of(make_server(seen), kind))
+    tool = McpTool(
+        "echo", at(f"http://127.0.0.1:{server.port}/{'mcp' if kind == 'http' else 'sse'}"), timeout=10
+    )
+    session = tool.open()
+    await tool.list()
+    running = asyncio.ensure_future(call(session, "slow", seconds=30))
+    assert await soon(seen.started)
+    port = server.port
+    await asyncio.to_thread(server.stop)
+    output = await asyncio.wait_for(running, 8)
+    assert output.failed
+    assert (await call(session, "echo", text="anybody?")).failed
+    server = ServerThread(app_of(make_server(seen), kind), port)
+    assert (await call(session, "echo", text="back")).text == "back"
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
+async def test_a_server_that_restarted_between_calls_is_reconnected_to_without_a_failure() -> None:
+    server = ServerThread(app_of(make_server(), "http"))
+    port = server.port
+    tool = McpTool("echo", at(f"http://127.0.0.1:{port}/mcp"), timeout=10)
+    session = tool.open()
+    assert (await call(session, "echo", text="one")).text == "one"
+    await asyncio.to_thread(server.stop)
+    server = ServerThread(app_of(make_server(), "http"), port)
+    assert (await call(session, "echo", text="two")).text == "two"
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
+async def test_a_command_is_a_server_too_and_is_started_again_when_it_died() -> None:
+    tool = McpTool("echo", PIPE, timeout=10)
+    session = tool.open()
+    assert (await call(session, "echo", text="hello")).text == "hello"
+    died = await call(session, "die")
+    assert died.failed
+    assert "closed the connection" in died.text
+    assert (await call(session, "echo", text="again")).text == "again"
+    await tool.close()
+
+
+async def test_a_command_that_is_none_is_a_sentence() -> None:
+    tool = McpTool("echo", StdioEndpoint("no-such-command-anywhere"))
+    output = await call(tool.open(), "echo", text="hello")
+    assert output.failed
+    assert "cannot be started" in output.text
+    await tool.close()
+
+
+async def test_a_command_that_speaks_something_else_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    tool = McpTool("echo", StdioEndpoint(sys.executable, ("-c", "print('hello')")), timeout=5)
+    output = await call(tool.open(), "echo", text="hello")
+    assert output.failed
+    await tool.close()
+
+
+async def test_nobody_at_the_address_is_a_sentence_for_the_listing_too() -> None:
+    tool = McpTool("echo", at("http://127.0.0.1:9/mcp"), timeout=5)
+    with pytest.raises(McpFailure, match="cannot be connected to"):
+        await tool.list()
+    await tool.close()
+
+
+async def test_a_refused_authorization_is_said_and_not_shown() -> None:
+    async def guard(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+        else:
+            await answer(send, 401, b"who is sesame-opens-9931?")
+
+    server = ServerThread(guard)
+    tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/mcp"), Credentials({"X-Key": SECRETS[0]}))
+    output = await call(tool.open(), "echo", text="hello")
+    assert output.failed
+    assert "status 401" in output.text
+    assert SECRETS[0] not in output.text
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
+async def test_a_server_of_the_age_without_sessions_is_spoken_to_as_it_wishes() -> None:
+    """It refuses the handshake with the versions that it has, as the protocol says."""
+    inner = make_server().streamable_http_app()
+
+    async def modern_only(scope: Any, receive: Any, send: Any) -> None:
+        version = dict(scope.get("headers", ())).get(b"mcp-protocol-version", b"")
+        if scope["type"] == "lifespan" or version == b"2026-07-28":
+            await inner(scope, receive, send)
+            return
+        error = {
+            "code": -32022,
+            "message": "No.",
+            "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+        }
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        await answer(send, 400, body, (b"content-type", b"application/json"))
+
+    server = ServerThread(modern_only)
+    tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/mcp"), timeout=5)
+    session = tool.open()
+    assert (await call(session, "echo", text="modern")).text == "modern"
+    assert (await call(session, "has_a_space_and_dot")).text == "found"
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
+async def test_a_server_that_only_speaks_the_older_transport_is_found_at_any_url() -> None:
+    server = ServerThread(make_server().sse_app(sse_path="/old", message_path="/messages/"))
+    tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/old"), timeout=5)
+    assert (await call(tool.open(), "echo", text="old")).text == "old"
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "said"),
+    [
+        (200, b"[1, 2", [(b"content-type", b"application/json")], "error"),
+        (200, b"x" * 33_000_000, [(b"content-type", b"application/json")], "more data than is taken"),
+        (
+            200,
+            gzip.compress(b"x" * 50_000_000),
+            [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")],
+            "more data than is taken",
+        ),
+        (200, b"<html>", [(b"content-type", b"text/html")], "error"),
+        (200, b"data: nonsense\n\n", [(b"content-type", b"text/event-stream")], "error"),
+        (202, b"", [], "error"),
+        (500, b"oops", [], "status 500"),
+        (429, b"slow down", [], "status 429"),
+        (404, b"nobody", [], "status 404"),
+        (302, b"", [(b"location", b"http://10.0.0.1/")], "error"),
+    ],
+)
+async def test_every_strange_answer_is_a_failed_output(
+    status: int, body: bytes, headers: list[tuple[bytes, bytes]], said: str
+) -> None:
+    async def strange(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+        else:
+            await answer(send, status, body, *headers)
+
+    server = ServerThread(strange)
+    tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/mcp?key=hidden-in-query"), timeout=5)
+    output = await call(tool.open(), "echo", text="hello")
+    assert output.failed
+    assert said in output.text
+    assert "hidden-in-query" not in output.text
+    await tool.close()
+    await asyncio.to_thread(server.stop)
