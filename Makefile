@@ -84,7 +84,8 @@ wheel-test: wheel
 	@$(BIN)/python tests/meta/wheel.py dist/*.whl
 
 # openai-harmony shares its import name with oss-harmony: put first on the path it takes its place. Its
-# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256.
+# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256. Left out
+# are the tests of what knows no Harmony.
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -93,7 +94,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 --ignore=tests/inference --ignore=tests/meta $(TESTS)
+		$(BIN)/python -m pytest -n 2 --ignore=tests/inference --ignore=tests/tools --ignore=tests/meta $(TESTS)
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks
