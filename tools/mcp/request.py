@@ -8,11 +8,12 @@ the caller's to clean: `public_form` is what may be stored and echoed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
+from tools.mcp.names import safe_namespace
 from tools.mcp.permissions import parse_permissions
 from tools.mcp.transports import Reach
 
@@ -24,9 +25,11 @@ def request_tool(
     tool: Mapping[str, Any],
     operators: Mapping[str, McpTool],
     *,
+    taken: Collection[str] = (),
     reach: Reach | None = None,
     timeout: float = 120.0,
 ) -> McpTool | Narrowed:
+    """`taken` are the namespaces of the request's other tools: no two may meet in one."""
     label = tool.get("server_label")
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
         said = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
@@ -34,6 +37,9 @@ def request_tool(
     if tool.get("connector_id") is not None:
         said = "Connectors are a hosted service; name the MCP server itself by its server_url."
         raise McpSettingsError(said, param="connector_id")
+    if safe_namespace(label) in taken:
+        said = f"Another tool is called {safe_namespace(label)!r} already. Choose another server_label."
+        raise McpSettingsError(said, param="server_label")
     permissions = parse_permissions(tool.get("allowed_tools"), tool.get("require_approval"))
     url = tool.get("server_url")
     if url is None:

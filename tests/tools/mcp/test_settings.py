@@ -277,6 +277,12 @@ def test_a_wrong_tool_is_refused_with_its_field(tool: dict[str, Any], param: str
     assert refused.value.param == param
 
 
+def test_two_labels_that_meet_in_one_namespace_are_refused() -> None:
+    tool = {"server_label": "my docs", "server_url": URL}
+    with pytest.raises(McpSettingsError, match="'my_docs' already"):
+        request_tool(tool, {}, taken={"my_docs"})
+
+
 def test_what_is_stored_of_a_tool_has_no_secret() -> None:
     tool = {
         "type": "mcp",
