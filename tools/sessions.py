@@ -69,6 +69,11 @@ class SessionPool:
                 self._close_soon(entry)
             self._wake_later()
 
+    def peek(self, conversation: str) -> Session | None:
+        """The conversation's session, if there is one: to ask it, not to run calls in it."""
+        entry = self._entries.get(conversation)
+        return entry.session if entry is not None else None
+
     def discard(self, conversation: str) -> None:
         """Ends a session whose state nobody can vouch for; the next call gets a fresh one."""
         entry = self._entries.pop(conversation, None)

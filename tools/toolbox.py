@@ -114,6 +114,11 @@ class Toolbox:
             return ToolOutput(f"There is no tool called {namespace[:80]!r}.", failed=True)
         return await box._run(conversation, namespace, ToolCall(function, arguments, options or {}))
 
+    def session(self, conversation: str, namespace: str) -> Session | None:
+        """What a tool holds of a conversation, for who knows the tool: to resolve cursors, to list files."""
+        box = self._find(namespace)
+        return box._pools[namespace].peek(conversation) if box is not None else None
+
     def forget(self, conversation: str) -> None:
         """Ends what the tools hold of a conversation."""
         for pool in self._pools.values():

@@ -29,8 +29,8 @@ class ItemBuilder(Protocol):
         """The item as it is added, and the events that follow its addition."""
         ...
 
-    def delta(self, text: str) -> Event | None:
-        """The event that tells of more text; None where the item does not stream it."""
+    def delta(self, text: str) -> tuple[Event, ...]:
+        """The events that tell of more text: usually one, none where the item does not stream it."""
         ...
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
@@ -66,8 +66,8 @@ class _TextItem:
         added = {"type": "response.content_part.added", "content_index": 0, "part": self.part("")}
         return self.item([], "in_progress"), [added]
 
-    def delta(self, text: str) -> Event:
-        return {"type": self.delta_type, "content_index": 0, "delta": text}
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": self.delta_type, "content_index": 0, "delta": text},)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         part = self.part(text)
@@ -99,8 +99,8 @@ class MessageBuilder(_TextItem):
     def part(self, text: str) -> Item:
         return {"type": "output_text", "annotations": [], "text": text}
 
-    def delta(self, text: str) -> Event:
-        return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": []}
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": []},)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         events, item = super().close(text, complete=complete)
@@ -141,8 +141,8 @@ class FunctionCallBuilder:
     def open(self) -> tuple[Item, list[Event]]:
         return self._item("", "in_progress"), []
 
-    def delta(self, text: str) -> Event:
-        return {"type": "response.function_call_arguments.delta", "delta": text}
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": "response.function_call_arguments.delta", "delta": text},)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         done = {"type": "response.function_call_arguments.done", "name": self._name, "arguments": text}

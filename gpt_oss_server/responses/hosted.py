@@ -53,10 +53,18 @@ class HostedTools:
             for name in ([f"{d.namespace}.{f.name}" for f in d.functions] or [d.namespace])
         )
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        return frozenset(declaration.namespace for declaration in self.declarations)
+
+    def cite(self, cursor: int, line: int | None) -> tuple[str, str] | None:
+        """(url, title) of what a citation stands for, as far as the conversation's browser knows."""
+        session = self.toolbox.session(self.conversation, "browser")
+        resolve = getattr(session, "resolve", None)  # a browser of another server has none
+        return resolve(cursor, line) if resolve is not None else None
+
     def runs(self, recipient: str) -> bool:
-        namespace = recipient.partition(".")[0]
-        mine = any(declaration.namespace == namespace for declaration in self.declarations)
-        return mine and recipient not in self.approvals
+        return recipient.partition(".")[0] in self.namespaces and recipient not in self.approvals
 
     async def run(self, recipient: str, arguments: str) -> ToolOutput:
         self._calls += 1

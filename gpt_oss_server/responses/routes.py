@@ -13,12 +13,14 @@ from gpt_oss_server.responses.builders import (
     MessageBuilder,
     ReasoningBuilder,
 )
+from gpt_oss_server.responses.citations import CitedMessageBuilder
 from gpt_oss_server.responses.tool_builders import (
     CodeInterpreterBuilder,
     McpApprovalBuilder,
     McpCallBuilder,
     WebSearchBuilder,
 )
+from tools.browser.citations import Resolve
 
 ItemRoute = Callable[[Header], ItemBuilder]
 
@@ -31,16 +33,22 @@ class HostedCalls:
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
     approved: dict[str, str] = field(default_factory=dict)  # recipient → the request that was approved
+    cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
     container_id: str = ""
     include: frozenset[str] = frozenset()
 
 
 def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
     hosted = hosted or HostedCalls()
+    cite = hosted.cite
+
+    def message(phase: str) -> ItemBuilder:
+        return CitedMessageBuilder(ids("msg"), phase, cite) if cite else MessageBuilder(ids("msg"), phase)
+
     to_user: dict[str, Callable[[], ItemBuilder]] = {
         "analysis": lambda: ReasoningBuilder(ids("rs")),
-        "commentary": lambda: MessageBuilder(ids("msg"), "commentary"),
-        "final": lambda: MessageBuilder(ids("msg"), "final_answer"),
+        "commentary": lambda: message("commentary"),
+        "final": lambda: message("final_answer"),
     }
     to_tool: dict[str, Callable[[str], ItemBuilder]] = {
         "browser": lambda function: WebSearchBuilder(ids("ws"), function, hosted.include),

@@ -181,6 +181,7 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         names=hosted.names,
         approvals=hosted.approvals,
         approved={call.recipient: call.request_id for call in prepared.approved},
+        cite=hosted.cite if "browser" in hosted.namespaces else None,
         container_id=container_id(hosted.conversation),
         include=frozenset(prepared.request.include or ()),
     )

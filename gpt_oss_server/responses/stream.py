@@ -122,14 +122,12 @@ class ResponseStream:
         builder = self._open
         assert builder is not None
         self._text.append(text)
-        event = builder.delta(text)
-        if event is None:
-            return
-        event["sequence_number"] = self._sequence
-        event["item_id"] = builder.id
-        event["output_index"] = len(self.response["output"])
-        self._sequence += 1
-        out.append(event)
+        for event in builder.delta(text):
+            event["sequence_number"] = self._sequence
+            event["item_id"] = builder.id
+            event["output_index"] = len(self.response["output"])
+            self._sequence += 1
+            out.append(event)
 
     def _end(self, event: MessageFinished, out: list[Event]) -> None:
         if self._open is None:

@@ -40,8 +40,8 @@ class WebSearchBuilder(_HostedCall):
         item = self._item("in_progress", _guess(self._function, ""))
         return item, [{"type": "response.web_search_call.in_progress"}]
 
-    def delta(self, text: str) -> Event | None:
-        return None
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ()
 
     def called(self, text: str) -> list[Event]:
         return [{"type": "response.web_search_call.searching"}]
@@ -96,8 +96,8 @@ class CodeInterpreterBuilder(_HostedCall):
     def open(self) -> tuple[Item, list[Event]]:
         return self._item("in_progress", ""), [{"type": "response.code_interpreter_call.in_progress"}]
 
-    def delta(self, text: str) -> Event | None:
-        return {"type": "response.code_interpreter_call_code.delta", "delta": text}
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": "response.code_interpreter_call_code.delta", "delta": text},)
 
     def called(self, text: str) -> list[Event]:
         return [
@@ -137,8 +137,8 @@ class McpCallBuilder(_HostedCall):
     def open(self) -> tuple[Item, list[Event]]:
         return self._item("in_progress", ""), [{"type": "response.mcp_call.in_progress"}]
 
-    def delta(self, text: str) -> Event | None:
-        return {"type": "response.mcp_call_arguments.delta", "delta": text}
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": "response.mcp_call_arguments.delta", "delta": text},)
 
     def called(self, text: str) -> list[Event]:
         return [{"type": "response.mcp_call_arguments.done", "arguments": text}]
@@ -174,8 +174,8 @@ class McpApprovalBuilder(_HostedCall):
     def open(self) -> tuple[Item, list[Event]]:
         return self._item(""), []
 
-    def delta(self, text: str) -> Event | None:
-        return None
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ()
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         return [], self._item(text)

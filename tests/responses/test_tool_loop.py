@@ -150,7 +150,8 @@ async def test_a_call_cut_at_every_token_ends_well(encoding: Encoding) -> None:
 SLIPS = [
     "<|channel|>commentary to=python code<|message|>2+2<|call|>",
     "<|channel|>commentary to=functions.python code<|message|>2+2<|call|>",
-    "<|channel|>analysis to=python code<|message|>2+2<|end|><|start|>assistant<|channel|>final<|message|>5<|return|>",
+    "<|channel|>analysis to=python code<|message|>2+2<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>5<|return|>",
     "<|channel|>analysis to=python code<|message|>2+2",
 ]
 

@@ -1,0 +1,105 @@
+"""The browser over a folder, in the response: search, open, find, and an answer whose citations are links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset import ToolsetMaker
+from tests.lints import check_stream
+from tests.serving import scripted
+
+SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
+FIND = '<|channel|>analysis to=browser.find code<|message|>{"pattern":"deep"}<|call|>'
+ANSWER = "<|channel|>final<|message|>It is deep【1†L0-L2】, and cold【77†L1】. 東京【1†L2】!<|return|>"
+WEB: dict[str, Any] = {"tools": [{"type": "web_search"}]}
+
+
+@pytest.fixture
+def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    engine = scripted(SEARCH, OPEN, FIND, ANSWER)
+    return ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+
+
+async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
+    run = await service.start({"input": "How deep is the fjord?", **WEB, **body})
+    return [event async for batch in run for event in batch]
+
+
+async def test_search_open_find_and_a_cited_answer(service: ResponsesService) -> None:
+    events = await ask(service, include=["web_search_call.action.sources"])
+    response = check_stream(events)
+    search, opened, found, message = response["output"]
+    assert search["action"]["type"] == "search"
+    assert search["action"]["query"] == "fjord"
+    assert search["action"]["sources"]
+    assert opened["action"]["type"] == "open_page"
+    assert found["action"] == {"type": "find_in_page", "pattern": "deep", "url": opened["action"]["url"]}
+    assert [item["status"] for item in (search, opened, found)] == ["completed"] * 3
+    assert "cursor:" not in str(response["output"])
+    part = message["content"][0]
+    assert "【77†L1】" in part["text"], "a wrong cursor loses nothing"
+    assert "【1†" not in part["text"]
+    assert len(part["annotations"]) == 2
+    for annotation in part["annotations"]:
+        cited = part["text"][annotation["start_index"] : annotation["end_index"]]
+        assert cited == f" ([{annotation['title']}]({annotation['url']}))"
+    added = [e for e in events if e["type"] == "response.output_text.annotation.added"]
+    assert [e["annotation_index"] for e in added] == [0, 1]
+    assert [e["annotation"] for e in added] == part["annotations"]
+    await service.close()
+
+
+async def test_events_stand_around_the_real_call(service: ResponsesService) -> None:
+    events = await ask(service)
+    first = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 0]
+    assert first == [
+        "output_item.added",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+        "web_search_call.completed",
+        "output_item.done",
+    ]
+    await service.close()
+
+
+async def test_pages_and_cursors_live_across_turns(encoding: Encoding, tmp_path: Path) -> None:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    engine = scripted(SEARCH, OPEN, "<|channel|>final<|message|>Opened.<|return|>", ANSWER)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    first = check_stream(await ask(service))
+    second = check_stream(await ask(service, previous_response_id=first["id"]))
+    assert len(second["output"][-1]["content"][0]["annotations"]) == 2
+    await service.close()
+
+
+async def test_a_cut_search_is_a_failed_item(service: ResponsesService) -> None:
+    response = check_stream(await ask(service, max_output_tokens=9))
+    assert response["status"] == "incomplete"
+    assert response["output"][0]["status"] == "failed"
+    await service.close()
+
+
+async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    calls = [
+        "<|channel|>analysis to=browser.search code<|message|>not json<|call|>",
+        '<|channel|>analysis to=browser.open code<|message|>{"id":5}<|call|>',
+        "<|channel|>commentary to=functions.browser.find <|constrain|>json<|message|>{}<|call|>",
+        "<|channel|>analysis to=browser.fly code<|message|>{}<|call|>",
+    ]
+    engine = scripted(*calls, ANSWER)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    response = check_stream(await ask(service))
+    assert response["status"] == "completed"
+    assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]
+    await service.close()
