@@ -1,9 +1,8 @@
-"""Two small tools for tests to serve: `python small_tools.py notes|python` serves one on standard input."""
+"""Two small tools for tests to serve: `small_tools.py notes|python [port]` serves one, on a pipe or a port."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import sys
 
@@ -85,5 +84,8 @@ class _Sums:
 
 
 if __name__ == "__main__":
-    assert base64.b64decode(PIXEL)
-    serve(Notes() if sys.argv[1] == "notes" else Sums(), "stdio")
+    served = Notes() if sys.argv[1] == "notes" else Sums()
+    if len(sys.argv) > 2:
+        serve(served, "streamable-http", port=int(sys.argv[2]))
+    else:
+        serve(served, "stdio")

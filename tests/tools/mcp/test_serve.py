@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
+import os
+import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -229,3 +233,27 @@ class TestExternal(ToolContract):
 
     def slow_call(self) -> ToolCall:
         return ToolCall("", "wait")
+
+
+async def test_serving_over_http_ends_at_a_signal() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": str(SMALL_TOOLS.parents[3])}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SMALL_TOOLS), "notes", str(port), env=environment
+    )
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            await asyncio.sleep(0.05)
+        tool = McpTool("notes", at(f"http://127.0.0.1:{port}/mcp"))
+        assert (await tool.open().run(ToolCall("add", '{"text": "bread"}'))).text == "added"
+        await tool.close()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) in (0, -signal.SIGTERM)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
