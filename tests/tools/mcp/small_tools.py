@@ -1,4 +1,4 @@
-"""Two small tools for tests to serve: `small_tools.py notes|python [port]` serves one, on a pipe or a port."""
+"""Two small tools for tests to serve: `small_tools.py notes|python [port]` serves one on a pipe or port."""
 
 from __future__ import annotations
 
