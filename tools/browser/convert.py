@@ -60,15 +60,11 @@ async def convert(body: Body, *, view_source: bool = False) -> Document:
 
 def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
     text = decode(body.data, body.content_type)
-    if view_source:
-        return _document(body, "", clean(text))
-    match kind:
-        case "html":
-            return _linked(body, html_to_text(text, body.url))
-        case "markdown":
-            return _linked(body, markdown_to_text(text, body.url))
-        case _:
-            return _document(body, "", clean(text))
+    if view_source or kind == "text":
+        return _document(body, "", clean(text[: MAX_CHARS + 1]))
+    if kind == "markdown":
+        return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
+    return _linked(body, html_to_text(text, body.url))
 
 
 def kind_of(content_type: str, data: bytes) -> Kind:

@@ -22,10 +22,13 @@ from tools.browser.fetch import Fetcher
 from tools.browser.history import History
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
-from tools.browser.view import CountTokens, show
+from tools.browser.view import CountTokens, reaches, show
 from tools.tool import ToolCall, ToolOutput
 
 log = logging.getLogger(__name__)
+
+_VIEW_SOURCE = "view-source:"
+_LINES_OF_A_PASSAGE = 8  # with those above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,9 @@ class BrowserSession:
 
     def _target(self, request: Open) -> _Target:
         if request.url is not None:
-            return _Target(Link(_with_scheme(request.url), source=request.view_source))
+            url = request.url.removeprefix(_VIEW_SOURCE)  # as the header of a source view has it
+            source = request.view_source or url != request.url
+            return _Target(Link(_with_scheme(url), source=source))
         page = self._history.page(request.cursor)
         if request.link is not None:
             return self._linked(page, request)
@@ -170,8 +175,8 @@ class BrowserSession:
         line = page.line_of(link.passage) if link.passage else None
         if line is None:
             return 0
-        budget, count_tokens = self._budget(options), self._settings.count_tokens
-        return 0 if count_tokens("\n".join(page.lines[: line + 8])) < budget else line
+        last = min(line + _LINES_OF_A_PASSAGE, len(page.lines) - 1)
+        return 0 if reaches(page, last, self._budget(options), self._settings.count_tokens) else line
 
     def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
         """The view; only when it is made does the page get its cursor, so that failures leave none."""
@@ -193,7 +198,6 @@ class BrowserSession:
 
 def _with_scheme(url: str) -> str:
     """`example.com/page` is meant as an address of the web."""
-    url = url.removeprefix("view-source:").strip()
     head = url.partition("/")[0].partition("?")[0]
     named = ":" in head and not head.rpartition(":")[2].isdigit()
     return url if named else f"https://{url.lstrip('/')}"

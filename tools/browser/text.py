@@ -10,7 +10,6 @@ import re
 import textwrap
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Final
 
 WIDTH: Final = 80  # characters of a line, as in the pages that the model was trained on
@@ -69,13 +68,32 @@ def without_markers(lines: Sequence[str]) -> list[str]:
 def find_lines(lines: Sequence[str], pattern: str) -> list[int]:
     """The lines, of lines without markers, on which a match of `pattern` begins, each once.
 
-    Case does not matter, nor does the amount of white space, and a match may go on over the wrapped line's
-    end.
+    Case does not matter, nor does the amount of white space, and a match may go on over a wrapped line's end.
+    Plain search and no regular expression: its time is bounded whatever a page and a pattern contain.
     """
-    words = pattern.split()
-    if not words:
-        return []
-    expression = re.compile(r"\s+".join(re.escape(word) for word in words), re.IGNORECASE)
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    found = [bisect_right(starts, match.start()) - 1 for match in expression.finditer("\n".join(lines))]
-    return list(dict.fromkeys(found))
+    wanted = " ".join(pattern.lower().split())
+    text, starts = _searchable(lines)
+    found: list[int] = []
+    at = text.find(wanted) if wanted else -1
+    while at >= 0:
+        line = bisect_right(starts, at) - 1
+        found.append(line)
+        next_line = starts[line + 1] if line + 1 < len(starts) else len(text)
+        at = text.find(wanted, max(at + 1, next_line))
+    return found
+
+
+def _searchable(lines: Sequence[str]) -> tuple[str, list[int]]:
+    """The lines as one text in lower case with single spaces, and where in it each begins."""
+    parts: list[str] = []
+    starts: list[int] = []
+    length = 0
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        starts.append(length)
+        words = " ".join(line.lower().split())
+        if words:
+            # Wrapped after a hyphen, or within a word that is longer than a line.
+            broken = (line.endswith("-") or len(line) >= WIDTH) and following[:1].strip()
+            parts.append(words if broken else f"{words} ")
+            length += len(parts[-1])
+    return "".join(parts), starts

@@ -49,6 +49,11 @@ def show(
     return "\n".join([header, scroll, *notes, "", *body])
 
 
+def reaches(page: Page, line: int, budget: int, count_tokens: CountTokens) -> bool:
+    """Whether a view from the page's beginning holds this line."""
+    return len(_numbered(page.lines[: line + 1], 0, budget, count_tokens)) > line
+
+
 def _numbered(lines: Sequence[str], start: int, budget: int, count_tokens: CountTokens) -> list[str]:
     """As many as the budget holds, one at least."""
     shown: list[str] = []

@@ -216,6 +216,18 @@ def test_matches_are_found_over_line_ends_and_without_regard_to_case() -> None:
     assert find_lines(plain, "quick brown") == [0, 3]
     assert find_lines(plain, "fox trot HERE") == [1]
     assert find_lines(plain, "(") == find_lines(plain, "  ") == []
+    assert find_lines(["", "a well-", "known", "", "x" * 80, "xyz", "İstanbul"], "Well-known") == [1]
+    assert find_lines(["", "a", "x" * 80, "xyz", "İstanbul"], "xxxyz") == [2]
+    assert find_lines(["İİ", "", "İstanbul  b"], "istanbul") == []
+    assert find_lines(["İİ", "", "İstanbul  b"], "İSTANBUL b") == [2]
+
+
+def test_finding_takes_bounded_time_on_a_page_made_to_be_slow() -> None:
+    started = time.perf_counter()
+    lines = wrap("a " * 300_000)
+    assert find_lines(lines, "a " * 400 + "b") == []
+    assert len(find_lines(lines, "a")) == len(lines)
+    assert time.perf_counter() - started < 5
 
 
 def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:

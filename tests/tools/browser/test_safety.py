@@ -48,7 +48,8 @@ http:///127.0.0.1/ http:127.0.0.1 http:/127.0.0.1/ //127.0.0.1/ http://:80/ http
 http://example.com:99999/ http://[::1/ http://[127.0.0.1]/ http://[v1.x]/ http://-a-/ http://a..b/
 https://127.0.0.1/ https://[::1]/ HTTP://127.0.0.1/
 file:///etc/passwd ftp://example.com/ gopher://example.com/ dict://example.com:11211/ data:text/html,x
-javascript:alert(1) jar:http://example.com!/ unix:/var/run/docker.sock view-source:http://127.0.0.1/ example.com ?
+javascript:alert(1) jar:http://example.com!/ unix:/var/run/docker.sock view-source:http://127.0.0.1/
+example.com ?
 """
 REFUSED = _REFUSED.split()
 

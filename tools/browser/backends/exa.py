@@ -8,6 +8,7 @@ imported with the first call, on a thread: that takes most of a second.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from exa_py import AsyncExa
 
 DEFAULT_URL: Final = "https://api.exa.ai"
+
+_TAG: Final = re.compile(r"<(?:[a-z][a-z0-9]*[ />]|!doctype)", re.IGNORECASE)
 
 # What Exa says of a page that it did not get; see `statuses` in its answer.
 _REASONS: Final = {
@@ -73,8 +76,10 @@ class ExaBackend:
         found = str(result.url or url)
         if not request.permits(found):
             raise PageError("The page leads to a domain that this request does not allow.")
-        # Exa's "text with tags" is HTML with its boilerplate removed, also of PDFs.
-        body = Body(found, "text/html; charset=utf-8", str(result.text).encode("utf-8", "replace"))
+        text = str(result.text)
+        # Of web pages the text comes with its tags; of PDFs and the like there are none.
+        kind = "text/html" if _TAG.search(text, 0, 20_000) else "text/markdown"
+        body = Body(found, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
         document = await convert(body, view_source=request.view_source)
         title = result.title or document.title
         return Document(document.url, title, document.text, document.links, document.note)

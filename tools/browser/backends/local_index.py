@@ -21,9 +21,15 @@ FORMAT: Final = 1  # of the cache file; another one is made anew
 MAX_FILES: Final = 50_000
 _SUFFIXES: Final = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")
 _MAX_WORDS: Final = 32
-# Scripts written without spaces: every character is a word, and a run of them a phrase.
+# Scripts written without spaces: each character is indexed as a word, and searched for in pairs.
 _UNSPACED: Final = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(rf"(?:{_UNSPACED.pattern})+|(?:(?!{_UNSPACED.pattern})\w)+")
+# Left out of a query that holds other words: in a small folder they would find everything.
+_COMMON: Final = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "has", "have", "how",
+    "i", "in", "is", "it", "its", "of", "on", "or", "that", "the", "there", "this", "to", "was", "what",
+    "when", "where", "which", "who", "why", "will", "with", "you", "your",
+})  # fmt: skip
 
 _SCHEMA: Final = """
 CREATE TABLE about (folder TEXT NOT NULL);
@@ -106,8 +112,16 @@ class FolderIndex:
 
 
 def query_words(query: str) -> list[str]:
-    """Each word once, in lower case, the longest-standing form of what FTS5 compares."""
-    return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:_MAX_WORDS]
+    """What to look for, each once: words in lower case, or pairs of characters without spaces."""
+    words: list[str] = []
+    for found in _WORD.finditer(query.lower()):
+        word = found[0]
+        if _UNSPACED.match(word) and len(word) > 2:
+            words += [word[start : start + 2] for start in range(len(word) - 1)]
+        else:
+            words.append(word)
+    telling = [word for word in words if word not in _COMMON]
+    return list(dict.fromkeys(telling or words))[:_MAX_WORDS]
 
 
 def list_files(folder: Path) -> Iterator[tuple[str, str]]:
@@ -171,6 +185,8 @@ def _open(folder: Path, cache: Path | None) -> sqlite3.Connection:
 
 
 def _create(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
+    # It can always be made again, so nothing waits for the disk.
+    db.execute("PRAGMA synchronous = OFF")
     db.executescript(_SCHEMA)
     with db:
         db.execute("INSERT INTO about VALUES (?)", (str(folder.resolve()),))

@@ -1,0 +1,175 @@
+"""Exa through exa-py itself, against a stand-in on 127.0.0.1 that speaks Exa's wire format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.tools.browser.servers import Answer, Seen, Server, serve
+from tests.tools.browser.shelf import call
+from tools.browser import BrowserTool
+from tools.browser.backends.exa import ExaBackend
+from tools.browser.session import BrowserSession
+
+RESULTS = [
+    {
+        "id": "https://a.example/one",
+        "url": "https://a.example/one",
+        "title": "Page one",
+        "score": 0.31,
+        "publishedDate": "2024-05-01T00:00:00.000Z",
+        "author": None,
+        "highlights": ["The first passage.", "The second\npassage."],
+        "highlightScores": [0.5, 0.4],
+    },
+    {"id": "https://b.example/", "url": "https://b.example/", "title": None, "highlights": []},
+]
+ARTICLE = "<html><body><h1>Article</h1><p>Text with <a href='/more'>a link</a>.</p></body></html>"
+
+
+def exa(seen: Seen) -> Answer:
+    """What api.exa.ai answers, in the fields that its client reads."""
+    asked = json.loads(seen.body)
+    if seen.headers.get("x-api-key") != "a-key":
+        return as_json({"error": "Invalid API key", "tag": "INVALID_API_KEY"}, 401)
+    if seen.path == "/search":
+        if asked["query"] == "limit":
+            return as_json({"error": "You are over the limit of key a-key", "tag": "RATE_LIMIT"}, 429)
+        if asked["query"] == "page":
+            return Answer("<html>a gateway's page</html>")
+        if asked["query"] == "odd":
+            return as_json({"nothing": "known"})
+        return as_json(
+            {
+                "requestId": "r1",
+                "resolvedSearchType": "neural",
+                "results": RESULTS[: asked["numResults"]],
+                "searchTime": 12.5,
+                "costDollars": {"total": 0.005, "search": {"neural": 0.005}},
+            }
+        )
+    (url,) = asked["urls"]
+    if url.endswith("/missing"):
+        error = {"tag": "CRAWL_NOT_FOUND", "httpStatusCode": 404}
+        return as_json({"results": [], "statuses": [{"id": url, "status": "error", "error": error}]})
+    if url.endswith("/empty"):
+        return as_json({"results": [{"id": url, "url": url, "title": "E", "text": ""}], "statuses": []})
+    if url.endswith("/paper.pdf"):
+        text = "Abstract\n\nIf a < b then 【3†x】.\n\nEnd"
+        return as_json({"results": [{"id": url, "url": url, "title": "P", "text": text}], "statuses": []})
+    found = "https://elsewhere.example/" if url.endswith("/moved") else url
+    return as_json(
+        {
+            "requestId": "r2",
+            "results": [{"id": url, "url": found, "title": "An article", "author": "x", "text": ARTICLE}],
+            "statuses": [{"id": url, "status": "success", "source": "cached"}],
+        }
+    )
+
+
+def as_json(value: Any, status: int = 200) -> Answer:
+    return Answer(json.dumps(value), status=status, content_type="application/json; charset=utf-8")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve(exa) as server:
+        yield server
+
+
+@pytest.fixture
+async def session(server: Server) -> AsyncIterator[BrowserSession]:
+    tool = BrowserTool(ExaBackend("a-key", base_url=server.url))
+    yield tool.open()
+    await tool.close()
+
+
+async def test_a_search_asks_for_passages_and_shows_them(session: BrowserSession, server: Server) -> None:
+    output = await call(session, "search", query="what is it", topn=7)
+    assert not output.failed, output.text
+    assert "L4:   * 【0†Page one†a.example】 The first passage. … The second passage." in output.text
+    assert output.details["results"][1] == {
+        "title": "https://b.example/",
+        "url": "https://b.example/",
+        "snippet": "",
+    }
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("POST", "/search")
+    assert json.loads(seen.body) == {
+        "query": "what is it",
+        "numResults": 7,
+        "contents": {"highlights": {"maxCharacters": 240}},
+    }
+
+
+async def test_the_requests_domains_and_place_go_along(session: BrowserSession, server: Server) -> None:
+    options = {
+        "filters": {"allowed_domains": ["a.example"]},
+        "user_location": {"type": "approximate", "country": "DE"},
+        "search_context_size": "high",
+    }
+    output = await call(session, "search", query="q", options=options)
+    assert [hit["url"] for hit in output.details["results"]] == ["https://a.example/one"]
+    asked = json.loads(server.seen[0].body)
+    assert asked["includeDomains"] == ["a.example"]
+    assert asked["userLocation"] == "DE"
+    assert asked["numResults"] == 20
+    assert asked["contents"] == {"highlights": {"maxCharacters": 400}}
+
+
+async def test_a_page_is_read_by_exa_with_its_links(session: BrowserSession, server: Server) -> None:
+    await call(session, "search", query="q")
+    output = await call(session, "open", id=0)
+    assert output.text.startswith("[1] An article (https://a.example/one)\n")
+    assert output.text.endswith("L2: # Article\nL3: \nL4: Text with 【0†a link】.")
+    assert json.loads(server.seen[1].body) == {
+        "urls": ["https://a.example/one"],
+        "text": {"includeHtmlTags": True, "maxCharacters": 2_000_000},
+    }
+    assert "【0†" not in (await call(session, "open", view_source=True)).text
+    assert session.resolve(1) == ("https://a.example/one", "An article")
+
+
+async def test_text_without_tags_keeps_its_lines(session: BrowserSession) -> None:
+    output = await call(session, "open", id="https://a.example/paper.pdf")
+    assert output.text.endswith("L2: Abstract\nL3: \nL4: If a < b then 〖3†x〗.\nL5: \nL6: End")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        ("search", {"query": "limit"}, "status 429"),
+        ("search", {"query": "page"}, "not understood"),
+        ("search", {"query": "odd"}, "not understood"),
+        ("open", {"id": "https://a.example/missing"}, "it was not found (404)"),
+        ("open", {"id": "https://a.example/empty"}, "no text"),
+        ("open", {"id": "http://127.0.0.1/"}, "not on the public Internet"),
+        ("open", {"id": "file:///etc/passwd"}, "Only http and https"),
+    ],
+)
+async def test_failures_are_explained_without_the_key(
+    session: BrowserSession, function: str, arguments: dict[str, Any], words: str
+) -> None:
+    output = await call(session, function, **arguments)
+    assert output.failed
+    assert words in output.text
+    assert "a-key" not in output.text
+
+
+async def test_a_page_that_leads_out_of_the_allowed_domains_is_not_shown(session: BrowserSession) -> None:
+    options = {"filters": {"allowed_domains": ["a.example"]}}
+    output = await call(session, "open", id="https://a.example/moved", options=options)
+    assert output.failed
+    assert "does not allow" in output.text
+
+
+async def test_a_wrong_key_and_a_service_that_is_away_are_explained(server: Server) -> None:
+    wrong = BrowserTool(ExaBackend("another", base_url=server.url))
+    assert "status 401" in (await call(wrong.open(), "search", query="q")).text
+    await wrong.close()
+    away = BrowserTool(ExaBackend("a-key", base_url="http://127.0.0.1:9"))
+    assert "could not be reached" in (await call(away.open(), "search", query="q")).text
+    await away.close()

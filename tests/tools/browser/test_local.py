@@ -1,0 +1,202 @@
+"""A local folder as the web: found by words, opened by stable addresses, and nothing outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.browser.servers import pdf
+from tests.tools.browser.shelf import call
+from tools.browser import BrowserTool
+from tools.browser.backends.local import LocalBackend
+from tools.browser.session import BrowserSession
+from tools.tool import ToolOutput
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "the docs"
+    (root / "guide").mkdir(parents=True)
+    (root / "guide" / "set up.md").write_text(
+        "# Setting up\n\nInstall the harvester, then read [tuning](../tuning.html#x) or [more](https://b.example/).\n"
+    )
+    (root / "tuning.html").write_text(
+        "<title>Tuning</title><p>Turn the flux knob. <a href='guide/set%20up.md'>Back</a>"
+    )
+    (root / "notes.txt").write_text(
+        "filler\n" * 500 + "The rare zanzibar passage is here.\n" + "filler\n" * 500
+    )
+    (root / "東京.md").write_text("# 東京案内\n\n東京は日本の首都です。\n")
+    (root / ".hidden.md").write_text("harvester")
+    (root / "photo.png").write_bytes(b"harvester")
+    (tmp_path / "secret.md").write_text("harvester secret")
+    (root / "link.md").symlink_to(tmp_path / "secret.md")
+    (root / "loop.md").symlink_to(root / "loop.md")
+    return root
+
+
+@pytest.fixture
+def papers(folder: Path) -> None:
+    (folder / "paper.pdf").write_bytes(pdf("Photosynthesis in cacti", title="Cacti"))
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+
+
+@pytest.fixture
+async def session(folder: Path) -> AsyncIterator[BrowserSession]:
+    tool = BrowserTool(LocalBackend(folder))
+    yield tool.open()
+    await tool.close()
+
+
+def found(output: ToolOutput) -> list[str]:
+    assert not output.failed, output.text
+    return [hit["url"] for hit in output.details["results"]]
+
+
+async def test_search_open_follow_a_link_and_find(session: BrowserSession) -> None:
+    output = await call(session, "search", query="How do I install the harvester?")
+    assert found(output) == ["local:///guide/set%20up.md"]
+    page = await call(session, "open", id=0)
+    assert page.text.startswith("[1] Setting up (local:///guide/set up.md)\n")
+    assert page.details["action"]["url"] == "local:///guide/set%20up.md"
+    assert "read 【0†tuning】" in page.text
+    assert "or 【1†more†b.example】" in page.text
+    tuning = await call(session, "open", id=0)
+    assert tuning.text.startswith("[2] Tuning (local:///tuning.html)")
+    assert (await call(session, "open", id=0)).text.startswith("[3] Setting up")
+    assert "Turn the flux knob" in (await call(session, "find", pattern="FLUX", cursor=2)).text
+    assert session.resolve(4) == ("local:///tuning.html", "Tuning")
+
+
+@pytest.mark.usefixtures("papers")
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("photosynthesis", "paper.pdf"),
+        ("broken", "broken.pdf"),
+        ("日本", "%E6%9D%B1%E4%BA%AC.md"),
+        ("首都はどこ", "%E6%9D%B1%E4%BA%AC.md"),
+        ("knobs turned", "tuning.html"),
+    ],
+)
+async def test_every_kind_of_file_is_found_by_its_words_or_its_name(
+    session: BrowserSession, query: str, path: str
+) -> None:
+    assert found(await call(session, "search", query=query)) == [f"local:///{path}"]
+
+
+async def test_a_long_document_opens_at_the_passage_that_was_found(session: BrowserSession) -> None:
+    output = await call(session, "search", query="zanzibar")
+    assert output.details["results"][0]["snippet"].startswith("The rare zanzibar passage is here.")
+    assert "L502: The rare zanzibar passage is here." in (await call(session, "open", id=0)).text
+
+
+@pytest.mark.usefixtures("papers")
+async def test_a_pdf_is_opened_and_a_broken_one_explained(session: BrowserSession) -> None:
+    assert "Photosynthesis in cacti" in (await call(session, "open", id="local:///paper.pdf")).text
+    broken = await call(session, "open", id="local:///broken.pdf")
+    assert broken.failed
+    assert "could not be read" in broken.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "local:///../secret.md", "local:///%2e%2e/secret.md", "local:///link.md", "local:///.hidden.md",
+        "local:///photo.png", "local:///guide", "local:///", "local:////etc/passwd", "local://etc/passwd",
+        "local:///guide/../../secret.md", "local:///tuning.html%00", "file:///etc/passwd", "http://127.0.0.1/",
+        "https://b.example/", "/etc/passwd",
+    ],
+)  # fmt: skip
+async def test_nothing_outside_of_the_folder_can_be_opened(
+    session: BrowserSession, folder: Path, url: str
+) -> None:
+    output = await call(session, "open", id=url)
+    assert output.failed
+    assert "harvester" not in output.text
+    assert str(folder.parent) not in output.text
+
+
+async def test_hidden_files_and_links_out_of_the_folder_are_not_found(session: BrowserSession) -> None:
+    assert found(await call(session, "search", query="secret")) == []
+    assert len(found(await call(session, "search", query="harvester"))) == 1
+
+
+async def test_no_answer_holds_the_folders_own_path(session: BrowserSession, folder: Path) -> None:
+    outputs = [
+        await call(session, "search", query="harvester flux"),
+        await call(session, "open", id=0),
+        await call(session, "open", id=0, view_source=True),
+        await call(session, "find", pattern="e"),
+    ]
+    for output in outputs:
+        assert str(folder.parent) not in output.text + json.dumps(dict(output.details))
+
+
+async def test_changed_new_and_deleted_files_are_noticed(session: BrowserSession, folder: Path) -> None:
+    assert found(await call(session, "search", query="walrus")) == []
+    (folder / "new.txt").write_text("a walrus")
+    assert found(await call(session, "search", query="walrus")) == ["local:///new.txt"]
+    (folder / "new.txt").write_text("a heron")
+    os.utime(folder / "new.txt", ns=(1, 1))
+    assert found(await call(session, "search", query="walrus")) == []
+    assert "a heron" in (await call(session, "open", id="local:///new.txt")).text
+    (folder / "new.txt").unlink()
+    assert found(await call(session, "search", query="heron")) == []
+    assert (await call(session, "open", id="local:///new.txt")).failed
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "NEAR(a b)", "a AND", "harvester*", "-", "title:x OR", "'; DROP TABLE files; --", "é̈"]
+)
+async def test_no_query_is_a_syntax_error(session: BrowserSession, query: str) -> None:
+    output = await call(session, "search", query=query)
+    assert not output.failed or "holds no words" in output.text
+
+
+async def test_a_domain_filter_means_nothing_for_local_files(session: BrowserSession) -> None:
+    options = {"filters": {"allowed_domains": ["b.example"]}}
+    assert len(found(await call(session, "search", query="harvester", options=options))) == 1
+    assert not (await call(session, "open", id=0, options=options)).failed
+
+
+async def test_a_cache_file_is_used_again_kept_up_and_replaced_when_damaged(
+    folder: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache" / "index.db"
+
+    async def search(query: str) -> list[str]:
+        tool = BrowserTool(LocalBackend(folder, cache=cache))
+        try:
+            return found(await call(tool.open(), "search", query=query))
+        finally:
+            await tool.close()
+
+    assert len(await search("harvester")) == 1
+    made = cache.stat().st_ino
+    (folder / "new.txt").write_text("harvester")
+    assert len(await search("harvester")) == 2
+    assert cache.stat().st_ino == made
+    cache.write_bytes(b"no database" * 1_000)
+    assert len(await search("harvester")) == 2
+
+
+async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n" + "some words and more\n" * 2_000)
+    tool = BrowserTool(LocalBackend(tmp_path))
+    work = asyncio.create_task(call(tool.open(), "search", query="words"))
+    gaps, last = [], time.perf_counter()
+    while time.perf_counter() < last + 5 and len(gaps) < 200 and not work.done():
+        await asyncio.sleep(0.001)
+        gaps.append(time.perf_counter() - last)
+        last = time.perf_counter()
+    await tool.close()
+    await work
+    assert sorted(gaps)[int(len(gaps) * 0.99)] < 0.1

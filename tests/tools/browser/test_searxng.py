@@ -1,0 +1,134 @@
+"""SearXNG by its JSON API, and the pages of its results by the safe fetcher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.tools.browser.servers import Answer, Seen, Server, pdf, serve
+from tests.tools.browser.shelf import call
+from tools.browser import BrowserTool
+from tools.browser.backends.searxng import SearxngBackend
+from tools.browser.fetch import Fetcher
+from tools.browser.session import BrowserSession
+
+
+async def loopback(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+def instance(seen: Seen) -> Answer:
+    """A SearXNG instance, and at other paths the web that it found."""
+    address = urlsplit(seen.path)
+    host = seen.headers["host"]
+    if address.path == "/page":
+        return Answer("<title>Found</title><p>The <a href='/paper.pdf'>paper</a>.")
+    if address.path == "/paper.pdf":
+        return Answer(pdf("Results of the paper"), content_type="application/pdf")
+    if address.path == "/picture":
+        return Answer(b"\x89PNG\0", content_type="image/png")
+    if address.path != "/search":
+        return Answer("no", status=404)
+    query = parse_qs(address.query)["q"][0]
+    if query == "html":
+        return Answer("<html>")
+    if query == "forbidden":
+        return Answer("no", status=403)
+    if query == "down":
+        return Answer("no", status=502)
+    if query == "quiet":
+        return as_json({"query": query, "results": [], "unresponsive_engines": [["google", "timeout"]]})
+    results = [
+        {
+            "url": f"http://{host}/page",
+            "title": "Found",
+            "content": "The  paper",
+            "engine": "x",
+            "score": 1.0,
+        },
+        {"url": "magnet:?xt=1", "title": "no page"},
+        {"title": "no address"},
+        {"url": "https://b.example/", "title": "", "content": None},
+    ]
+    return as_json({"query": query, "number_of_results": 2, "results": results, "unresponsive_engines": []})
+
+
+def as_json(value: Any) -> Answer:
+    return Answer(json.dumps(value), content_type="application/json")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve(instance) as server:
+        yield server
+
+
+@pytest.fixture
+async def session(server: Server) -> AsyncIterator[BrowserSession]:
+    fetcher = Fetcher(allow_private_hosts=True, resolver=loopback)
+    tool = BrowserTool(SearxngBackend(server.url), fetcher=fetcher)
+    yield tool.open()
+    await tool.close()
+
+
+async def test_search_open_a_page_and_its_pdf(session: BrowserSession, server: Server) -> None:
+    output = await call(session, "search", query="a paper")
+    assert [hit["title"] for hit in output.details["results"]] == ["Found", "https://b.example/"]
+    assert server.seen[0].path == "/search?q=a+paper&format=json&pageno=1"
+    page = await call(session, "open", id=0)
+    assert page.text.endswith("L2: The 【0†paper】.")
+    paper = await call(session, "open", id=0)
+    assert paper.text.startswith("[2] A paper (http://127.0.0.1")
+    assert paper.text.endswith("L4: Results of the paper")
+
+
+async def test_allowed_domains_are_asked_for_and_filtered(session: BrowserSession, server: Server) -> None:
+    one = {"filters": {"allowed_domains": ["b.example"]}}
+    output = await call(session, "search", query="q", options=one)
+    assert [hit["url"] for hit in output.details["results"]] == ["https://b.example/"]
+    two = {"filters": {"allowed_domains": ["b.example", "c.example"]}}
+    await call(session, "search", query="q", options=two)
+    asked = [parse_qs(urlsplit(seen.path).query)["q"][0] for seen in server.seen]
+    assert asked == ["q site:b.example", "q (site:b.example OR site:c.example)"]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        ("search", {"query": "html"}, "did not answer with JSON"),
+        ("search", {"query": "forbidden"}, "search.formats"),
+        ("search", {"query": "down"}, "status 502"),
+        ("search", {"query": "quiet"}, "engines did not answer"),
+        ("open", {"id": "/missing"}, "404 Not Found"),
+        ("open", {"id": "/picture"}, "image/png"),
+    ],
+)
+async def test_failures_are_explained(
+    session: BrowserSession, server: Server, function: str, arguments: dict[str, str], words: str
+) -> None:
+    if "id" in arguments:
+        arguments = {"id": server.url + arguments["id"]}
+    output = await call(session, function, **arguments)
+    assert output.failed
+    assert words in output.text
+
+
+async def test_the_instance_may_be_private_while_pages_may_not(server: Server) -> None:
+    tool = BrowserTool(SearxngBackend(f"{server.url}/search"))
+    session = tool.open()
+    assert not (await call(session, "search", query="q")).failed
+    refused = await call(session, "open", id=0)
+    assert refused.failed
+    assert "not on the public Internet" in refused.text
+    assert [urlsplit(seen.path).path for seen in server.seen] == ["/search"]
+    await tool.close()
+
+
+async def test_an_instance_that_is_away_is_explained() -> None:
+    tool = BrowserTool(SearxngBackend("http://127.0.0.1:9"))
+    assert "could not be reached" in (await call(tool.open(), "search", query="q")).text
+    await tool.close()
