@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ _NO_BROWSER = (
     "The browser is off. Start the server with --browser local:DIR for a folder of documents, "
     "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
 )
+_INSTALL = "The tools are an extra: pip install 'gpt-oss-server[tools]'."
 _NO_PYTHON = "The python tool is off. Start the server with --python auto."
 _MARGIN = (
     15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
@@ -57,6 +59,8 @@ class ToolsetMaker:
         try:
             self._backend = _backend(settings)
             self._servers = _operator_servers(settings)
+        except ImportError as error:
+            raise SettingsError(f"{error}. {_INSTALL}") from error
         except (ToolUnavailable, ValueError) as error:
             raise SettingsError(str(error)) from error
         self._making: asyncio.Task[Toolset] | None = None
@@ -99,7 +103,10 @@ class ToolsetMaker:
             from tools.python import PythonTool, choose_sandbox
 
             sandbox = await choose_sandbox(settings.python)
-        except (ToolUnavailable, ImportError) as error:
+        except ImportError as error:
+            toolset.refusals["python"] = f"The python tool cannot be used here: {error}. {_INSTALL}"
+            return
+        except ToolUnavailable as error:
             toolset.refusals["python"] = f"The python tool cannot be used here. {error}"
             return
         if sandbox is not None:
@@ -127,6 +134,8 @@ class ToolsetMaker:
 
 
 def _backend(settings: Settings) -> Backend | None:
+    if settings.browser is None and not os.environ.get("EXA_API_KEY"):
+        return None  # without importing what is an extra
     from tools.browser.backends import default_backend, parse_backend
 
     return parse_backend(settings.browser or default_backend())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.ids import Ids
@@ -13,14 +14,15 @@ from gpt_oss_server.responses.builders import (
     MessageBuilder,
     ReasoningBuilder,
 )
-from gpt_oss_server.responses.citations import CitedMessageBuilder
 from gpt_oss_server.responses.tool_builders import (
     CodeInterpreterBuilder,
     McpApprovalBuilder,
     McpCallBuilder,
     WebSearchBuilder,
 )
-from tools.browser.citations import Resolve
+
+if TYPE_CHECKING:
+    from tools.browser.citations import Resolve
 
 ItemRoute = Callable[[Header], ItemBuilder]
 
@@ -43,7 +45,11 @@ def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
     cite = hosted.cite
 
     def message(phase: str) -> ItemBuilder:
-        return CitedMessageBuilder(ids("msg"), phase, cite) if cite else MessageBuilder(ids("msg"), phase)
+        if cite is None:
+            return MessageBuilder(ids("msg"), phase)
+        from gpt_oss_server.responses.citations import CitedMessageBuilder  # the browser is an extra
+
+        return CitedMessageBuilder(ids("msg"), phase, cite)
 
     to_user: dict[str, Callable[[], ItemBuilder]] = {
         "analysis": lambda: ReasoningBuilder(ids("rs")),
