@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.render import FunctionTool
 
 Tool = dict[str, Any]
@@ -91,8 +91,12 @@ def _code_interpreter(tool: Tool, where: str, read: RequestTools) -> None:
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
-    from tools.mcp.request import public_form
-
+    try:
+        from tools.mcp.request import public_form
+    except ImportError as error:
+        raise ToolNotAvailable(
+            f"MCP servers cannot be used here: {error}. Install 'gpt-oss-server[tools]'.", param=where
+        ) from None
     read.servers.append((where, tool))
     read.echo.append(public_form(tool))
 
