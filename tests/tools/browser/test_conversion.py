@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.tools.browser.servers import pdf
+from tools.browser import pdf as pdf_module
 from tools.browser.backends.base import Document
 from tools.browser.charset import decode
 from tools.browser.convert import Body, convert
@@ -232,3 +236,22 @@ def test_finding_takes_bounded_time_on_a_page_made_to_be_slow() -> None:
 
 def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:
     assert clean("a\r\nb\rc\u2028d\x0be\x00f\x1bg\th") == "a\nb\nc\nd\nefg\th"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_pdf_that_takes_too_long_is_given_up_and_its_process_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cancelled: bool
+) -> None:
+    started = tmp_path / "pid"
+    program = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    monkeypatch.setattr(pdf_module, "_COMMAND", (sys.executable, "-I", "-c", program))
+    monkeypatch.setattr(pdf_module, "SECONDS", 60.0 if cancelled else 1.0)
+    work = asyncio.create_task(read(pdf("x"), "application/pdf"))
+    while not (started.exists() and started.read_text()):
+        await asyncio.sleep(0.01)
+    if cancelled:
+        work.cancel()
+    with pytest.raises(asyncio.CancelledError if cancelled else PageError):
+        await work
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
