@@ -247,8 +247,12 @@ async def test_a_pdf_that_takes_too_long_is_given_up_and_its_process_ended(
     monkeypatch.setattr(pdf_module, "_COMMAND", (sys.executable, "-I", "-c", program))
     monkeypatch.setattr(pdf_module, "SECONDS", 60.0 if cancelled else 1.0)
     work = asyncio.create_task(read(pdf("x"), "application/pdf"))
-    while not (started.exists() and started.read_text()):
-        await asyncio.sleep(0.01)
+
+    def wait_until_it_runs() -> None:
+        while not (started.exists() and started.read_text()):
+            time.sleep(0.01)
+
+    await asyncio.to_thread(wait_until_it_runs)
     if cancelled:
         work.cancel()
     with pytest.raises(asyncio.CancelledError if cancelled else PageError):
