@@ -29,8 +29,8 @@ _BURST = 64  # messages read before others get their turn
 _TURN = 0.002  # seconds of the same
 _PAUSE = 0.005  # between bursts
 _FLOOD_PAUSE = 0.02  # between bursts of a cell whose output is cut already
-_GREETINGS, _GREETING_WAIT = 50, 0.1
-IDLE_GRACE = 3.0  # seconds for the last outputs to follow a cell's reply
+_GREETINGS, _GREETING_WAIT = 6, 0.1  # each wait twice the one before: 6.3 s in all
+IDLE_GRACE = 1.0  # seconds for the last outputs to follow a cell's reply
 
 
 class Ended(Enum):
@@ -61,6 +61,7 @@ class Kernel:
         self._connection = connection
         self._session = secrets.token_hex(8)
         self._cell: _Cell | None = None
+        self._doubtful = False  # a cell ended, but its end did not reach us
         self._shell = context.socket(zmq.DEALER)
         self._control = context.socket(zmq.DEALER)
         self._iopub = context.socket(zmq.SUB)
@@ -83,13 +84,14 @@ class Kernel:
         self._readers = [asyncio.create_task(self._read(each)) for each in (self._iopub, self._shell)]
 
     async def greet(self) -> bool:
-        """Whether outputs reach us, tried for a while: a subscription takes effect after the connection."""
+        """Whether outputs reach us, asked repeatedly: a subscription takes effect some time after connecting."""
+        cell = self._cell = _Cell(secrets.token_hex(16), Outputs(OutputLimits()))
         try:
-            for _ in range(_GREETINGS):
-                cell = self._cell = _Cell(secrets.token_hex(16), Outputs(OutputLimits()))
-                await self._send(self._shell, "kernel_info_request", cell.id, {})
+            for number in range(_GREETINGS):
+                # A request seen before is refused as a replay, so the same one differs in something.
+                await self._send(self._shell, "kernel_info_request", cell.id, {"number": number})
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_GREETING_WAIT):
+                    async with asyncio.timeout(_GREETING_WAIT * 2**number):
                         return await self._first(cell.idle.wait())
             return False
         finally:
@@ -115,7 +117,7 @@ class Kernel:
         """Interrupts the cell; whether it ended within `grace` seconds and the kernel can go on."""
         cell = self._cell
         if cell is None or not self.alive:
-            return self.alive
+            return self.alive and not self._doubtful
         await self._send(self._control, "interrupt_request", secrets.token_hex(16), {})
         try:
             async with asyncio.timeout(grace):
@@ -141,7 +143,9 @@ class Kernel:
                 ended = Ended.DONE if await self._first(cell.idle.wait()) else Ended.DEAD
         except TimeoutError:
             # Messages of a flood are dropped, perhaps also the last one; then the channel itself still works.
-            ended = Ended.DONE if await self.greet() else Ended.LOST
+            self._doubtful = True
+            self._doubtful = not await self.greet()
+            ended = Ended.LOST if self._doubtful else Ended.DONE
         self._cell = None
         self.used = time.monotonic()
         self.box.use(False)
@@ -160,8 +164,8 @@ class Kernel:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.RCVHWM, _WAITING)
         socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        # The code inside can replace the socket's file by a link to one of
-        # the host's sockets: a second connection would follow it.
+        # The code inside can replace the socket's file by a link to one of the host's sockets: a second
+        # connection would follow it.
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
         socket.connect(self._connection.address(self.box.sockets, channel))
 

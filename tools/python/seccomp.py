@@ -16,7 +16,7 @@ import struct
 _EPERM, _ENOSYS = errno.EPERM, errno.ENOSYS
 
 # name → (error, number on x86_64, number on aarch64); None: that machine has no such call.
-_DENIED: dict[str, tuple[int, int | None, int | None]] = {
+DENIED: dict[str, tuple[int, int | None, int | None]] = {
     "mount": (_EPERM, 165, 40),
     "umount2": (_EPERM, 166, 39),
     "pivot_root": (_EPERM, 155, 41),
@@ -96,7 +96,7 @@ _FAMILIES = (1, 2, 10)  # unix; inet and inet6, which in a box reach its own loo
 _NO_FAMILY = errno.EINVAL  # as socket(2) has it; with EAFNOSUPPORT for netlink, libzmq aborts the process
 _FORBIDDEN_IOCTLS = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 
-_MACHINES = {
+MACHINES = {
     # audit architecture; numbers of clone, socket, socketpair, ioctl
     "x86_64": (0xC000003E, 56, 41, 53, 16),
     "aarch64": (0xC00000B7, 220, 198, 199, 29),
@@ -109,16 +109,16 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offs
 
 
 def supported(machine: str) -> bool:
-    return machine in _MACHINES
+    return machine in MACHINES
 
 
 def program(machine: str) -> bytes:
     """The filter for one kind of machine."""
-    architecture, clone, socket, socketpair, ioctl = _MACHINES[machine]
+    architecture, clone, socket, socketpair, ioctl = MACHINES[machine]
     column = 1 if machine == "x86_64" else 2
     steps = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, yes=1), _step(_RETURN, _KILL)]
     steps += [_step(_LOAD, _NUMBER), _step(_AT_LEAST, _FIRST_UNKNOWN, no=1), _error(_ENOSYS)]
-    for row in _DENIED.values():
+    for row in DENIED.values():
         number = row[column]
         if number is not None:
             steps += [_step(_EQUAL, number, no=1), _error(row[0])]

@@ -1,0 +1,232 @@
+"""Hostile code in the bubblewrap sandbox: nothing gets through, and the host stays well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.python.attempts import PRELUDE, attempts
+from tests.tools.python.calling import call, processes, said
+from tests.tools.python.conftest import MakeTool
+from tools.python import PythonSession
+from tools.python.seccomp import DENIED, MACHINES
+
+TRY = """
+def attempt(source):
+    try:
+        exec(source, {**globals()})
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:60]
+    return None
+print(json.dumps({name: attempt(source) for name, source in json.loads(TABLE).items()}))
+"""
+GROUP = 60
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the host has that nothing inside may reach."""
+    canary = f"canary-{secrets.token_hex(8)}"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    (tmp_path / "secret").write_text(canary)
+    abstract = f"gpt-oss-{secrets.token_hex(8)}"
+    path = f"/tmp/gpt-oss-{secrets.token_hex(4)}.sock"
+    with (
+        socket.socket() as tcp,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as unnamed,
+    ):
+        tcp.bind(("127.0.0.1", 0))
+        named.bind(path)
+        unnamed.bind("\0" + abstract)
+        for each in (tcp, named, unnamed):
+            each.listen()
+        column = 1 if platform.machine() == "x86_64" else 2
+        yield {
+            "canary": canary,
+            "file": str(tmp_path / "secret"),
+            "folder": str(tmp_path),
+            "project": str(Path(__file__)),
+            "path": os.environ["PATH"],
+            "hostname": socket.gethostname(),
+            "server": os.getpid(),
+            "port": tcp.getsockname()[1],
+            "abstract": abstract,
+            "socket": path,
+            "clone": MACHINES[platform.machine()][1],
+            "init_module": DENIED["init_module"][column],
+            "shmget": DENIED["shmget"][column],
+        }
+    os.unlink(path)
+
+
+def test_there_are_at_least_two_hundred_attempts() -> None:
+    assert len(attempts()) >= 200
+
+
+async def test_no_attempt_to_get_out_gets_through(make_tool: MakeTool, known: dict[str, Any]) -> None:
+    before = processes()
+    tool = make_tool(timeout=40.0)
+    session, other = tool.open(), tool.open()
+    await other.write("other-session", b"x")
+    through: dict[str, str] = {}
+    table = list(attempts().items())
+    for start in range(0, len(table), GROUP):
+        group = dict(table[start : start + GROUP])
+        head = f"{PRELUDE}\nP = {known!r}\nTABLE = {json.dumps(json.dumps(group))}\n"
+        output = await call(session, head + TRY)
+        assert not output.failed, output.text
+        answers = json.loads(output.text.strip().splitlines()[-1])
+        assert set(answers) == set(group)
+        through |= {name: group[name] for name, answer in answers.items() if answer is None}
+        # Every box is fresh, so that one attempt's debris does not stop another.
+        await session.retire("a new group of attempts")
+    assert not through
+    assert await said(other, "1") == "1"
+    await tool.close()
+    assert processes() == before
+
+
+KILLED_FOR = {
+    "processes that take memory together": (
+        "import os, time\n"
+        "for _ in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        kept = bytearray(b'x') * (120 << 20); time.sleep(60)\n"
+        "time.sleep(8)",
+        "memory",
+    ),
+    "many blocks of memory": ("kept = [b'x' * (1 << 20) + bytes([i % 256]) for i in range(2000)]", "Memory"),
+    "shared memory that no process limit counts": (
+        "import mmap\nkept = [mmap.mmap(-1, 64 << 20) for _ in range(8)]\n"
+        "for each in kept:\n    for place in range(0, 64 << 20, 4096): each[place] = 1\n",
+        "memory",
+    ),
+    "many small files": (
+        "import os, time\n"
+        "for i in range(100_000):\n    open(f'/tmp/{i}', 'w').close()\n    time.sleep(0.0001)",
+        "more than 2000 files",
+    ),
+    "many folders in /mnt/data": (
+        "import os, time\nfor i in range(100_000):\n    os.mkdir(f'/mnt/data/{i}')\n    time.sleep(0.0001)",
+        "more than 2000 files",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KILLED_FOR)
+async def test_a_box_over_its_limit_is_ended_and_the_model_told_why(
+    session: PythonSession, name: str
+) -> None:
+    source, why = KILLED_FOR[name]
+    output = await call(session, source)
+    assert output.failed or "MemoryError" in output.text
+    # Where a control group ends just one process, the kernel itself may be it, or go on: the words differ.
+    assert why.lower() in output.text.lower() or "died" in output.text
+    assert await said(session, "1 + 1") == "2"
+
+
+FORK_BOMB = """
+import os, time
+made = 0
+deadline = time.time() + 3
+while time.time() < deadline:
+    try:
+        if os.fork() == 0:
+            while True:
+                try: os.fork()
+                except OSError: time.sleep(0.05)
+        made += 1
+    except OSError:
+        time.sleep(0.05)
+"""
+
+THREAD_BOMB = """
+import threading, time
+kept = []
+while True:
+    thread = threading.Thread(target=time.sleep, args=(60,)); thread.start(); kept.append(thread)
+"""
+
+ORPHANS = """
+import os, time
+for _ in range(100):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.parametrize("bomb", [FORK_BOMB, THREAD_BOMB, ORPHANS], ids=["forks", "threads", "orphans"])
+async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bomb: str) -> None:
+    before = processes()
+    tool = make_tool(timeout=4.0, grace=1.0)
+    session = tool.open()
+    running = asyncio.create_task(call(session, bomb))
+    most = 0
+    while not running.done():
+        began = time.monotonic()
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - began < 2.0  # the host goes on
+        most = max(most, len(processes() - before))
+    assert most < 60
+    await tool.close()
+    assert processes() == before
+
+
+async def test_an_infinite_loop_in_the_background_runs_out_of_processor_time(make_tool: MakeTool) -> None:
+    session = make_tool(timeout=30.0).open()
+    source = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass"
+    output = await call(session, source)
+    assert output.failed
+    assert "died" in output.text
+
+
+async def test_code_that_takes_the_kernel_over_is_ended_by_the_time_limit(make_tool: MakeTool) -> None:
+    session = make_tool(timeout=2.0, grace=0.5).open()
+    output = await call(session, "import os; os.execv('/bin/sleep', ['sleep', '600'])")
+    assert output.failed
+    assert await said(session, "1") == "1"
+
+
+FORGED = """
+import os, threading
+from ipykernel.kernelapp import IPKernelApp
+app = IPKernelApp.instance()
+socket = app.iopub_thread.socket
+"""
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        "app.iopub_thread.schedule(lambda: socket.send(b'x' * (32 << 20)))",
+        "app.iopub_thread.schedule("
+        "lambda: [socket.send_multipart([b'<IDS|MSG>'] * 6) for _ in range(200_000)])",
+        "app.iopub_thread.schedule(lambda: socket.close(0))",
+        "import sys; from jupyter_client.session import Session; Session.send = lambda *a, **k: None",
+        "[os.unlink(f'/run/kernel/{n}') or os.symlink('/dev/log', f'/run/kernel/{n}') "
+        "for n in os.listdir('/run/kernel')]; app.iopub_thread.schedule(lambda: socket.close(0))",
+    ],
+    ids=["huge message", "junk messages", "closed channel", "silence", "sockets replaced by links"],
+)
+async def test_a_kernel_that_lies_to_the_host_costs_only_itself(make_tool: MakeTool, flood: str) -> None:
+    session = make_tool(timeout=4.0, grace=0.5).open()
+    output = await call(session, FORGED + flood + "\nimport time; time.sleep(0.5)")
+    assert len(output.text) < 25_000
+    for _ in range(2):
+        answer = await call(session, "1 + 1")
+    assert answer.text.strip().endswith("2")
