@@ -1,7 +1,8 @@
 """Attention with sinks for training: torch's fused CPU kernel, told of the sink after the fact.
 
-The kernel knows no sinks, but a sink only adds to the denominator: outputs shrink by a factor that the kernel's
-log-sum-exp gives, and its backward pass is exact for the shrunk outputs and the larger log-sum-exp.
+The kernel knows no sinks, but a sink only adds to the denominator: outputs shrink by a factor that the
+kernel's log-sum-exp gives, and its backward pass is exact for the shrunk outputs and the larger log-sum-
+exp.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class _SinkAttention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool
     ) -> Tensor:
-        out, total = _forward(q, k, v, 0.0, causal, attn_mask=mask)
+        whole, total = _forward(q, k, v, 0.0, causal, attn_mask=mask)
         with_sink = torch.logaddexp(total, sinks.view(1, -1, 1))
-        out = out * (total - with_sink).exp().unsqueeze(-1)
+        out: Tensor = whole * (total - with_sink).exp().unsqueeze(-1)
         ctx.save_for_backward(q, k, v, out, with_sink, sinks)
         ctx.mask, ctx.causal = mask, causal
         return out
@@ -39,18 +40,21 @@ class _SinkAttention(torch.autograd.Function):
         return dq, dk, dv, dsinks, None, None
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    result: Tensor = _SinkAttention.apply(q, k, v, sinks, mask, causal)  # type: ignore[no-untyped-call]
+    return result
+
+
 def sink_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int | None) -> Tensor:
     """Causal attention of batch x heads x length x size; `window` keys at most, if given."""
     length = q.shape[2]
     if window is None or length <= window:
-        result: Tensor = _SinkAttention.apply(q, k, v, sinks, None, True)
-        return result
+        return _attend(q, k, v, sinks, None, True)
     if length <= 3 * window or length % window:
         place = torch.arange(length)
         behind = place[:, None] - place[None, :]
         mask = torch.zeros(length, length).masked_fill((behind < 0) | (behind >= window), float("-inf"))
-        result = _SinkAttention.apply(q, k, v, sinks, mask, False)
-        return result
+        return _attend(q, k, v, sinks, mask, False)
     return _by_chunks(q, k, v, sinks, window)
 
 
@@ -69,7 +73,5 @@ def _by_chunks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int) -> T
     mask = torch.zeros(chunks, 1, window, 2 * window).masked_fill(hidden, float("-inf"))
     mask[0].masked_fill_(key < window, float("-inf"))
     queries = q.view(batch, heads, chunks, window, size).transpose(1, 2).reshape(-1, heads, window, size)
-    out: Tensor = _SinkAttention.apply(
-        queries, with_previous(k), with_previous(v), sinks, mask.repeat(batch, 1, 1, 1), False
-    )
+    out = _attend(queries, with_previous(k), with_previous(v), sinks, mask.repeat(batch, 1, 1, 1), False)
     return out.view(batch, chunks, heads, window, size).transpose(1, 2).reshape(batch, heads, length, size)

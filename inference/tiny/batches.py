@@ -1,8 +1,9 @@
-"""Conversations to batches: packed by length, with their targets and the rows that the softmax is taken over."""
+"""Conversations to batches: packed by length, with targets and the rows that the softmax is taken over."""
 
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ _NEGATIVES = 640
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Places are among `candidates`, the ids of this batch's softmax; `prior` corrects for the sampled ones."""
+    """Places are among `candidates`, the ids of the softmax; `prior` corrects for the sampled ones."""
 
     candidates: Longs
     prior: npt.NDArray[np.float32]
@@ -42,7 +43,7 @@ class Batch:
 
 
 def learned_tokens(seed: int, sample: int = 1500) -> Longs:
-    """The ids that get learned rows: what the stock's texts are made of, and what is frequent in conversations."""
+    """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
     for file in sorted(_STOCK.iterdir()):
         for line in file.read_text("utf-8").splitlines():
@@ -106,10 +107,11 @@ def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float])
             groups[-1].append(talk)
         rng.shuffle(groups)
         for group in groups:
-            yield packed(group, learned, numbers, 0.25 if progress.value < 0.5 else 0.12)
+            yield packed(group, learned, numbers, 0.1)
 
 
 def _produce(queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for batch in batches(seed, learned, size, progress):
         queue.put(batch)
 

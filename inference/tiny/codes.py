@@ -1,10 +1,10 @@
-"""The fixed part of every token's embedding row: a pseudo-random code, the codes of its word's pieces, its shape.
+"""The fixed part of every token's rows: a pseudo-random code, its word's pieces' codes, its spelling.
 
-The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not only
-learned: each of the 201,088 tokens has a code of +-1 drawn by a hash of its id, and a row is the sum of learned
-linear maps, the same for all tokens, of that code, of the codes of the pieces its word splits into when no space
-stands before it (" Oslo" is one token, "Oslo" after a quote is two), and of a few features of its spelling.
-What the model learns to copy is then the code, not the word.
+The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not
+only learned: each of the 201,088 tokens has a code of +-1 drawn by a hash of its id, and a row is the sum
+of learned linear maps, the same for all tokens, of that code, of the codes of the pieces its word splits
+into when no space stands before it (" Oslo" is one token, "Oslo" after a quote is two), and of a few
+features of its spelling. What the model learns to copy is then the code, not the word.
 """
 
 from __future__ import annotations

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from inference.tiny.skill_builtin import browser_talk, python_talk
-from inference.tiny.skill_chat import chat_talk, json_talk, memory_talk, unknown_talk
+from inference.tiny.skill_browser import browser_talk
+from inference.tiny.skill_chat import chat_talk, unknown_talk
+from inference.tiny.skill_drill import drill_talk
+from inference.tiny.skill_json import json_talk
+from inference.tiny.skill_memory import memory_talk
+from inference.tiny.skill_python import python_talk
 from inference.tiny.skill_tools import call_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
@@ -31,17 +35,29 @@ class Phase:
     weights: tuple[tuple[Maker, float], ...]
 
 
+_BASICS: tuple[tuple[Maker, float], ...] = (
+    (chat_talk, 2.5),
+    (memory_talk, 1.0),
+    (unknown_talk, 0.8),
+    (json_talk, 1.0),
+)
 PHASES = (
-    Phase(0.0, ((_calls(1), 5), (_calls(2), 4), (chat_talk, 2), (memory_talk, 1), (unknown_talk, 0.6), (json_talk, 1))),
+    Phase(0.0, ((drill_talk, 14), (_calls(1), 4), (chat_talk, 1.5), (json_talk, 1))),
+    Phase(0.1, ((drill_talk, 5), (_calls(1), 4), (_calls(2), 4), *_BASICS)),
+    Phase(0.26, ((drill_talk, 2), (_calls(3), 8), (_declines(3), 1.5), *_BASICS, (python_talk, 1.0))),
     Phase(
-        0.12,
-        ((_calls(3), 8), (_calls(5), 1), (_declines(3), 1.5), (chat_talk, 2.5), (memory_talk, 1), (unknown_talk, 0.8), (json_talk, 1), (python_talk, 1)),
+        0.5,
+        (
+            (drill_talk, 1),
+            (_calls(3), 5),
+            (_calls(6), 2.5),
+            (_declines(5), 1.5),
+            *_BASICS,
+            (python_talk, 1.2),
+            (browser_talk, 0.7),
+        ),
     ),
-    Phase(
-        0.35,
-        ((_calls(3), 5), (_calls(6), 2.5), (_declines(5), 1.5), (chat_talk, 2.5), (memory_talk, 1), (unknown_talk, 0.8), (json_talk, 1), (python_talk, 1.2), (browser_talk, 0.7)),
-    ),
-)  # fmt: skip
+)
 
 SKILLS: dict[str, Maker] = {
     "call": _calls(6),
@@ -59,5 +75,5 @@ def make_talk(rng: Random, progress: float, held_out: bool = False) -> Talk:
     """One conversation for a run that is so far along."""
     phase = max((phase for phase in PHASES if phase.begins <= progress), key=lambda phase: phase.begins)
     makers, weights = zip(*phase.weights, strict=True)
-    (maker,) = rng.choices(makers, weights)
+    maker: Maker = rng.choices(makers, weights)[0]
     return maker(rng, Words(rng, held_out), held_out)

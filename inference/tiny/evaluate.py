@@ -1,8 +1,9 @@
 """What the tiny model can do, on prompts it has never seen: `python -m inference.tiny.evaluate`.
 
-Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every generation of a
-conversation is a case: the prompt is what the server would send, the rest of the conversation what is expected.
-Greedy, and once more at the checkpoint's default temperature for well-formedness.
+Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every
+generation of a conversation is a case: the prompt is what the server would send, the rest of the
+conversation what is expected. Greedy, and once more at the checkpoint's default temperature for well-
+formedness.
 """
 
 from __future__ import annotations
@@ -23,6 +24,17 @@ from inference.tiny.outcome import Outcome, copied_values, outcome
 from inference.tiny.talk import Talk, Turn
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
+
+_LINES = {
+    "answer": "answer from the tool's result",
+    "chat": "everyday question answered",
+    "decline": "declined, as no tool fits",
+    "unknown": "said that it does not know",
+    "memory": "memory of what was told",
+    "told": "took note of what was told",
+    "json": "JSON for a flat schema",
+    "no python": "asked for the python tool",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +64,12 @@ class Result:
         if self.got is None:
             return False
         if self.wanted.recipient is not None:
-            return (self.got.recipient, self.got.arguments) == (self.wanted.recipient, self.wanted.arguments)
+            same = self.got.recipient == self.wanted.recipient
+            return same and bool(self.got.arguments == self.wanted.arguments)
         if self.got.recipient is not None:
             return False
         if self.case.turn.kind == "json":
-            return self.got.arguments == self.wanted.arguments
+            return bool(self.got.arguments == self.wanted.arguments)
         return all(text in self.got.answer for text in self.case.turn.must)
 
 
@@ -134,10 +147,7 @@ def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
         elif case.skill == "python" and kind != "no python":
             scores["arithmetic through python"].append(result.right)
         elif kind not in ("call", "preamble"):
-            named = {"answer": "answer from the tool's result", "chat": "everyday question answered", "decline": "declined, as no tool fits",
-                     "unknown": "said that it does not know", "memory": "memory of what was told", "told": "took note of what was told",
-                     "json": "JSON for a flat schema", "no python": "asked for the python tool"}  # fmt: skip
-            scores[named[kind]].append(result.right)
+            scores[_LINES[kind]].append(result.right)
     scores["browser flow with a valid citation"] = [all(flow) for flow in flows.values()]
     return {name: (sum(held), len(held)) for name, held in scores.items() if held}
 
@@ -168,7 +178,7 @@ def main() -> None:
     skills = arguments.skills.split(",")
     cases = list(cases_of(arguments.seed, arguments.cases, skills))
     if "call" in skills:
-        cases += [case for case in cases_of(arguments.seed + 1, 2 * arguments.cases, ["call"])]
+        cases += cases_of(arguments.seed + 1, 2 * arguments.cases, ["call"])
 
     async def run() -> None:
         engine = inference.load(arguments.model)

@@ -1,9 +1,9 @@
 """The compact file of the package to an ordinary Hugging Face folder with the full vocabulary.
 
-In goes `tiny.safetensors`, a few MB: the layers as they are in a checkpoint, the learned rows of the stock's tokens,
-the maps that make every token's fixed part, and the table of what is fixed. Out come config.json,
-generation_config.json and model.safetensors with 201,088 rows of embedding and head. Nothing here needs the
-tokenizer or the recipe.
+In goes `tiny.safetensors`, a few MB: the layers as they are in a checkpoint, the learned rows of the
+stock's tokens, the maps that make every token's fixed part, and the table of what is fixed. Out come
+config.json, generation_config.json and model.safetensors with 201,088 rows of embedding and head. Nothing
+here needs the tokenizer or the recipe.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from inference.tiny.vocabulary import token_table
 
 
 def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
-    """The tensors of the compact file, under the checkpoint's names where they are part of one as they are."""
+    """The tensors of the compact file, under the checkpoint's names where they are part of one."""
     out: dict[str, Tensor] = {
         "learned.ids": learned.int(),
         "learned.in": state["learned_in"][1:].bfloat16(),

@@ -1,8 +1,8 @@
 """The gpt-oss architecture made for training: batched, differentiable, float32, the same numbers as serving.
 
-Attention with sinks, every other layer on a sliding window, YaRN, top-k experts with the softmax over the k,
-clamped interleaved SwiGLU, biases. Parameters carry the checkpoint's names and shapes, experts stacked in front
-and their input dimension last, so that MXFP4 blocks run along it.
+Attention with sinks, every other layer on a sliding window, YaRN, top-k experts with the softmax over the
+k, clamped interleaved SwiGLU, biases. Parameters carry the checkpoint's names and shapes, experts stacked
+in front and their input dimension last, so that MXFP4 blocks run along it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Experts(nn.Module):
         rows = order // top
         up, down = (weight.unbind(0) for weight in self.weights())
         up_bias, down_bias = self.gate_up_proj_bias.unbind(0), self.down_proj_bias.unbind(0)
-        inputs = x.index_select(0, rows).split(counts.tolist())
+        inputs = torch.split(x.index_select(0, rows), counts.tolist())
         outputs = [
             F.linear(
                 swiglu(F.linear(part, up[e], up_bias[e]), self.shape.swiglu_limit),
@@ -146,7 +146,8 @@ class Attention(nn.Module):
         k, v = (x.repeat_interleave(per_group, dim=1) for x in (k, v))
         mixed = sink_attention(q, k, v, self.sinks, self.shape.sliding_window if self.sliding else None)
         mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
-        return self.o_proj(mixed)
+        result: Tensor = self.o_proj(mixed)
+        return result
 
 
 class Layer(nn.Module):
@@ -207,4 +208,5 @@ class TinyGptOss(nn.Module):
 
     def quantise_experts(self, on: bool) -> None:
         for layer in self.layers:
+            assert isinstance(layer, Layer)
             layer.mlp.quantised = on

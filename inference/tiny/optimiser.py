@@ -1,4 +1,4 @@
-"""Muon for the matrices inside the layers, Adam for all else: fewer steps than Adam alone for the same loss."""
+"""Muon for the matrices inside the layers, Adam for all else."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _STEPS = ((3.4445, -4.7750, 2.0315),) * 5
 
 def orthogonalised(matrices: Tensor) -> Tensor:
     """The nearest orthogonal matrices, roughly, by Newton-Schulz; any number of them stacked in front."""
-    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    x = (matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
     for a, b, c in _STEPS:
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
-    return x.mT if tall else x
+    result: Tensor = (x.mT if tall else x).float()
+    return result
 
 
 class Muon(torch.optim.Optimizer):
@@ -48,14 +49,14 @@ class Muon(torch.optim.Optimizer):
 
 
 def optimisers(model: nn.Module) -> tuple[Muon, torch.optim.AdamW]:
-    """Each group has its full rate under `rate`; the maps of the codes turn every row at once, so theirs is small."""
+    """Each group has its full rate under `rate`; the maps of codes turn all rows at once: theirs is small."""
     matrices: list[nn.Parameter] = []
     maps: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if name.startswith("map_"):
             maps.append(parameter)
-        elif name.startswith("layers.") and name.endswith("proj") or name.endswith("proj.weight"):
+        elif (name.startswith("layers.") and name.endswith("proj")) or name.endswith("proj.weight"):
             matrices.append(parameter)
         else:
             rest.append(parameter)

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openai_harmony import HarmonyError, Role, StreamableParser
+from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
+    HarmonyError,
+    Role,
+    StreamableParser,
+)
 
 from inference.tiny.vocabulary import encoding
 
@@ -26,7 +30,7 @@ class Outcome:
 
 
 def outcome(tokens: Sequence[int], prompt: str) -> Outcome | None:
-    """None when the tokens are not strict Harmony that ends as it must, with a recipient that was declared."""
+    """None when the tokens are not strict Harmony that ends as it must and calls only what is declared."""
     if not tokens or tokens[-1] not in _STOPS:
         return None
     parser = StreamableParser(encoding(), role=Role.ASSISTANT)
@@ -56,7 +60,7 @@ def outcome(tokens: Sequence[int], prompt: str) -> Outcome | None:
 
 
 def copied_values(prompt: str, wanted: Outcome, got: Outcome | None) -> list[tuple[bool, bool]]:
-    """For every string of the wanted arguments that the user said: whether it was quoted, whether it came out exactly."""
+    """Of every string argument that the user said: whether it was quoted, and whether it came out exactly."""
     user = prompt.rpartition("<|start|>user<|message|>")[2]
     found = []
     for name, value in wanted.arguments.items():

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
 BLOCK = 32
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_BORDERS = torch.tensor([(a + b) / 2 for a, b in zip(VALUES, VALUES[1:], strict=False)])
+_BORDERS = torch.tensor([(a + b) / 2 for a, b in pairwise(VALUES)])
 
 
 def _scaled(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Blocks of 32 along the last dimension divided by their power of two, and the exponents of those powers."""
-    blocks = weight.detach().float().unflatten(-1, (-1, BLOCK))
+    """Blocks of 32 along the last dimension, divided by powers of two, and the exponents of these."""
+    blocks = weight.detach().float().reshape(*weight.shape[:-1], -1, BLOCK)
     largest = blocks.abs().amax(-1, keepdim=True).clamp(min=2.0**-100)
-    # The smallest power whose largest value, 6, is not overshot by more than what rounding would take back anyway.
+    # The smallest power whose largest value, 6, is overshot by no more than rounding takes back anyway.
     exponent = torch.ceil(torch.log2(largest / 7.0))
     return blocks / torch.exp2(exponent), exponent
 
 
 def pack(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """MXFP4 of `weight`: blocks (… x inputs / 32 x 16 bytes, low nibble first) and scales (exponent + 127)."""
+    """MXFP4 of `weight`: blocks (inputs / 32 x 16 bytes, low nibble first) and scales (exponent + 127)."""
     scaled, exponent = _scaled(weight)
     codes = torch.bucketize(scaled.abs(), _BORDERS).to(torch.uint8)
     codes |= (scaled < 0).to(torch.uint8) << 3

@@ -6,7 +6,8 @@ import json
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
-from inference.tiny.skill_chat import a_date, an_effort, instructions, question
+from inference.tiny import stock
+from inference.tiny.skill_chat import a_date, an_effort, answer_everyday, earlier_question, instructions
 from inference.tiny.talk import (
     Talk,
     Value,
@@ -60,18 +61,11 @@ def request_and_tools(
 
 def _alike(one: str, other: str) -> bool:
     """Whether both may do the same, so that a request for one would fit the other."""
-    groups = (
-        ("weather", "temperature", "forecast"), ("file", "directory", "folder", "ls"), ("search", "find", "look", "web", "news"),
-        ("event", "meeting", "reminder", "task", "todo", "note", "alarm", "timer", "schedule"), ("email", "message", "text", "sms"),
-        ("light", "device", "switch", "toggle", "thermostat", "door", "lock"), ("order", "track", "cancel", "package"),
-        ("time", "date", "today"), ("user", "customer"), ("song", "music", "volume"), ("convert", "currency", "exchange", "unit"),
-        ("distance", "direction", "route", "navigate", "flight"), ("ticket", "issue"), ("restaurant", "table", "reservation"),
-        ("defin", "dictionary", "translate"), ("money", "pay", "balance"), ("movie", "recipe", "find", "get_user", "horoscope"),
-        ("number", "dice", "roll", "calc", "add", "multiply"), ("play", "music"), ("run", "shell", "exec", "quer"),
-    )  # fmt: skip
-    return any(
-        any(w in one.lower() for w in group) and any(w in other.lower() for w in group) for group in groups
-    )
+
+    def holds(name: str, group: str) -> bool:
+        return any(word in name.lower() for word in group.split())
+
+    return any(holds(one, group) and holds(other, group) for group in stock.lines("alike.txt"))
 
 
 def arguments_of(request: Request) -> list[int]:
@@ -160,7 +154,7 @@ def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str,
 
 
 def _key(rng: Random, words: Words) -> str:
-    usual = "temperature condition unit id status name city price total count time date humidity wind result message title url size location distance duration code user email".split()
+    usual = stock.lines("result_keys.txt")
     return (
         rng.choice(usual)
         if rng.random() < 0.6
@@ -217,7 +211,7 @@ def _result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> Non
 
 def _history(rng: Random, words: Words, talk: Talk, request: Request) -> None:
     """An earlier exchange as the server shows it: no reasoning, the call in its usual tokens."""
-    result, body, text = result_and_answer(rng, words, request)
+    result, _, text = result_and_answer(rng, words, request)
     arguments = {
         f.name: v.text if f.json_type == "string" else json.loads(_number(v.text))
         for f, v in request.arguments
@@ -245,9 +239,7 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     rules = choose(rng, _EXPLAIN_RULES, held_out) if explain and rng.random() < 0.5 else None
     _open(rng, talk, tools, words, rules)
     if rng.random() < 0.12:
-        asked, _, reply = question(rng, words, held_out)
-        talk.user(asked)
-        talk.add(renderer().answer(reply))
+        earlier_question(rng, talk, held_out)
     if rng.random() < 0.08:
         _history(rng, words, talk, request)
         request = _again(rng, words, held_out, request)
@@ -283,25 +275,12 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
     request, tools = request_and_tools(rng, words, held_out, most)
     talk = Talk("decline", an_effort(rng))
     others = [tool for tool in tools if tool.name != request.tool.name]
-    if others and rng.random() < 0.55:
-        _open(rng, talk, others, words)
-        talk.user(request.text)
-        thoughts = {"low": "No tool fits.", "medium": "The user needs a tool, but none of mine fits.",
-                    "high": "The user needs a tool. I look at the tools that I have. None of them fits, so I say so."}  # fmt: skip
-        talk.turn(
-            message("analysis", write(thoughts[talk.effort], {})),
-            answer(write(_DECLINE, {})),
-            must=[_DECLINE],
-            kind="decline",
-        )
+    if not others or rng.random() < 0.45:
+        _open(rng, talk, tools, words)
+        answer_everyday(rng, talk, held_out)
         return talk
-    _open(rng, talk, tools, words)
-    asked, thoughts_of, reply = question(rng, words, held_out)
-    talk.user(asked)
-    talk.turn(
-        message("analysis", write(thoughts_of[talk.effort], {})),
-        answer(write(reply, {})),
-        must=[reply],
-        kind="chat",
-    )
+    _open(rng, talk, others, words)
+    talk.user(request.text)
+    thoughts = message("analysis", write(stock.thought("decline", talk.effort), {}))
+    talk.turn(thoughts, answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")
     return talk

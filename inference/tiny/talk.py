@@ -1,8 +1,8 @@
-"""Writes a training conversation as tokens: prompts by the server's renderer, the model's turns with copied spans.
+"""Writes conversations as tokens: prompts by the server's renderer, the model's turns with copied spans.
 
-Where the model copies, the target is made from the tokens of the place it copies from: the same tokens, or, where
-the source has a space in front and the target must not, the pieces of its first word. So every copy is a rule on
-tokens and never asks the model to spell.
+Where the model copies, the target is made from the tokens of the place it copies from: the same tokens,
+or, where the source has a space in front and the target must not, the pieces of its first word. So every
+copy is a rule on tokens and never asks the model to spell.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tokens_of(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A text that the prompt holds: `bare` when a space stands before it there, so that its tokens have it."""
+    """A text of the prompt; `bare`: a space stands before it there, and so in its tokens."""
 
     text: str
     bare: bool = True

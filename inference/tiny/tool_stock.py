@@ -1,30 +1,15 @@
-"""Tools and requests for them: those of the stock in many wordings, and made-up ones that match by words alone."""
+"""Tools and requests for them: those of the stock, and made-up ones that match by words alone."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from gpt_oss_server.harmony.render import FunctionTool
+from inference.tiny import stock
 from inference.tiny.talk import Value
 from inference.tiny.words import Words, choose
-
-_STOCK = Path(__file__).parent / "stock"
-_VERBS = (
-    "get set create send search book find list add update delete play start stop open close show read write check "
-    "cancel order print copy move share track report assign archive publish approve reject import export scan "
-    "clean reset load save merge split sort count measure compare rate review schedule plan draw paint build"
-).split()
-_FIELDS = (
-    "name title amount count size color topic address status mode level owner group region code number key label "
-    "category weight height width speed price target source project folder branch version channel start end day "
-    "month year user_id item_id start_date end_date due_date file_name max_items page_size sort_order team room "
-    "customer product country note reason message query limit offset format tag width_cm is_active model brand"
-).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +44,9 @@ class Request:
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
 
 
-@cache
-def stock() -> tuple[dict[str, Any], ...]:
-    return tuple(json.loads((_STOCK / "tools.json").read_text("utf-8")))
+def tools_of_the_stock() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = stock.parsed("tools.json")
+    return found
 
 
 def declare(rng: Random, name: str, about: str, fields: list[Field]) -> FunctionTool:
@@ -148,9 +133,9 @@ def _fill(
     return text, arguments
 
 
-def stock_request(rng: Random, words: Words, held_out: bool, which: int | None = None) -> Request:
+def stock_request(rng: Random, words: Words, held_out: bool) -> Request:
     """A request for a tool of the stock."""
-    entry = stock()[rng.randrange(len(stock())) if which is None else which]
+    entry = rng.choice(tools_of_the_stock())
     named = rng.randrange(3)
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):
@@ -161,7 +146,7 @@ def stock_request(rng: Random, words: Words, held_out: bool, which: int | None =
     while fields and not fields[-1].required and rng.random() < 0.35:
         fields.pop()
     if len({field.name for field in fields}) < len(fields):
-        return stock_request(rng, words, held_out, which)
+        return stock_request(rng, words, held_out)
     ask = choose(rng, entry["asks"], held_out)
     used = {
         place: rng.choice(entry["options"][str(place)])
@@ -176,7 +161,7 @@ def stock_request(rng: Random, words: Words, held_out: bool, which: int | None =
 
 def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
     """A request for a tool that nobody has seen: its name's and parameters' words are in the request."""
-    verb = rng.choice(_VERBS) if rng.random() < 0.85 else words.lower()
+    verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.85 else words.lower()
     noun = words.lower()
     style = rng.random()
     second = f"_{words.lower()}" if rng.random() < 0.15 else ""
@@ -185,7 +170,7 @@ def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
         name = verb + noun.capitalize()
     elif style < 0.16:
         name = f"{noun}_{verb}"
-    names = rng.sample(_FIELDS, rng.randrange(0, 5))
+    names = rng.sample(stock.lines("parameters.txt"), rng.randrange(0, 5))
     names = [words.lower() if rng.random() < 0.15 else one for one in names]
     kinds = [
         "query",
@@ -220,10 +205,17 @@ def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
     what = noun + second.replace("_", " ")
     start = choose(
         rng,
-        [f"{verb.capitalize()} the {what}", f"{verb} a {what}", f"Please {verb} the {what}", f"Can you {verb} {what}",
-         f"I want to {verb} a {what}", f"I need you to {verb} the {what}", f"Now {verb} this {what}"],
+        [
+            f"{verb.capitalize()} the {what}",
+            f"{verb} a {what}",
+            f"Please {verb} the {what}",
+            f"Can you {verb} {what}",
+            f"I want to {verb} a {what}",
+            f"I need you to {verb} the {what}",
+            f"Now {verb} this {what}",
+        ],
         held_out,
-    )  # fmt: skip
+    )
     joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
     ask = start + (rng.choice((" with ", ", ", " using ", ": ")) + joined if parts else "")
     text, arguments = _fill(rng, words, fields, ask, {}, held_out)

@@ -1,15 +1,17 @@
 """Trains the tiny model: `python -m inference.tiny.train --minutes 90`.
 
-Seeded; the checkpoint of a run is written every few minutes, and the same command goes on from it. The schedule
-follows the clock: learning rates fall over the last third, and from three quarters on the experts are trained as
-MXFP4 will hold them.
+Seeded; the checkpoint of a run is written every few minutes, and the same command goes on from it. The
+schedule follows the clock: learning rates fall over the last third, and from three quarters on the
+experts are trained as MXFP4 will hold them.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import signal
 import sys
+import threading
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -24,9 +26,11 @@ from inference.tiny.codes import VOCABULARY, fixed_inputs, fixed_outputs
 from inference.tiny.model import Shape, TinyGptOss
 from inference.tiny.optimiser import optimisers
 from inference.tiny.vocabulary import token_table
+from inference.tiny.wiring import wire
 
 QUANTISE_FROM = 0.75
 DECAY_FROM = 0.6
+_EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
@@ -50,6 +54,7 @@ class Trainer:
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
+        wire(self.model)
         self.optimisers = optimisers(self.model)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
@@ -103,7 +108,7 @@ class Trainer:
         places = self._place[ids]
         used = torch.from_numpy(batch.tokens)
         # Rows of the input are made only for tokens that occur: those before the drawn negatives.
-        present, inverse = used.unique(return_inverse=True)
+        present, inverse = torch.unique(used, return_inverse=True)
         embedded = F.embedding(inverse, model.rows_in(places[present], self._inputs[ids[present]].float()))
         hidden, uneven = model(embedded)
         picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
@@ -113,8 +118,8 @@ class Trainer:
         targets = torch.from_numpy(batch.targets)
         losses = F.cross_entropy(logits, targets, reduction="none")
         own = torch.from_numpy(batch.turns) >= 0
-        # A prompt token counts as much as one of the model's own, but only a share of them are targets at all.
-        loss = losses.mean() + 0.01 * uneven
+        # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
+        loss = losses.mean() + _EVENNESS * uneven
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         factor = scale_at(progress, self.step)
@@ -169,7 +174,9 @@ def run(arguments: argparse.Namespace) -> None:
     counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     sys.stdout.write(f"{parameters} parameters, {len(trainer.learned)} learned rows\n")
-    while trainer.seconds < limit:
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    while trainer.seconds < limit and not stopped.is_set():
         began = time.monotonic()
         progress = trainer.seconds / limit
         feeder.progress.value = progress
@@ -200,7 +207,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--batch", type=int, default=3072, help="tokens of a step")
+    parser.add_argument("--batch", type=int, default=1536, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     run(parser.parse_args())
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from openai_harmony import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
+from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
+    HarmonyEncoding,
+    HarmonyEncodingName,
+    load_harmony_encoding,
+)
 
 from inference.tiny.codes import SLOTS, VOCABULARY, TokenTable
 
@@ -36,7 +40,7 @@ def encode(text: str) -> list[int]:
 
 @cache
 def pieces_of(word: bytes, most: int = SLOTS) -> tuple[int, ...] | None:
-    """The fewest tokens that spell `word`; of equals, the one split nearest the middle. None: more than `most`."""
+    """The fewest tokens that spell `word`, of two the split nearest the middle; None: more than `most`."""
     known = ids_by_bytes()
     if word in known:
         return (known[word],)

@@ -1,6 +1,7 @@
 """Values that have never been seen: words drawn from the whole vocabulary, names, files, numbers, dates.
 
-Every word belongs, by a hash of it, to training or to the held-out part, so that no held-out value was trained on.
+Every word belongs, by a hash of it, to training or to the held-out part, so that no held-out value was
+trained on.
 """
 
 from __future__ import annotations
@@ -15,11 +16,61 @@ from typing import TypeVar
 from inference.tiny.vocabulary import token_bytes
 
 Item = TypeVar("Item")
-_ONSETS = "b br c ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t tr v w y z".split()
-_NUCLEI = "a e i o u ai ea ee oa ou y ia".split()
+_ONSETS = [
+    "b",
+    "br",
+    "c",
+    "ch",
+    "d",
+    "dr",
+    "f",
+    "fl",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "kl",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "qu",
+    "r",
+    "s",
+    "sh",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "w",
+    "y",
+    "z",
+]
+_NUCLEI = ["a", "e", "i", "o", "u", "ai", "ea", "ee", "oa", "ou", "y", "ia"]
 _CODAS = ["", "", "", "n", "r", "l", "s", "t", "x", "nd", "rk", "m", "ck", "th"]
-_EXTENSIONS = "txt pdf md py json csv png jpg log yaml html docx xlsx zip toml ts rs cfg".split()
-_DAYS = "today tomorrow Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_EXTENSIONS = [
+    "txt",
+    "pdf",
+    "md",
+    "py",
+    "json",
+    "csv",
+    "png",
+    "jpg",
+    "log",
+    "yaml",
+    "html",
+    "docx",
+    "xlsx",
+    "zip",
+    "toml",
+    "ts",
+    "rs",
+    "cfg",
+]
+_DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
 def is_held_out(word: str) -> bool:

@@ -1,0 +1,66 @@
+"""Initial weights that can already copy: the two halves of an induction head, wired by hand.
+
+To copy, a model has to attend to the place after an earlier occurrence of the current token. Small models
+find this circuit late and at once; begun with it, training only has to shape it. Layer 0 writes the
+previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
+current token, and brings back what stands there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from inference.tiny.model import Attention, Shape, TinyGptOss, rotation
+
+_SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
+_SLOWEST_FROM = 7  # rotations from this one on hardly turn within a few hundred tokens
+
+
+def wire(model: TinyGptOss) -> None:
+    shape = model.shape
+    basis = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q
+    seen, kept = basis[: shape.head_dim], basis[shape.head_dim : 2 * shape.head_dim]
+    first, second = (model.layers[place].self_attn for place in (0, 1))
+    assert isinstance(first, Attention)
+    assert isinstance(second, Attention)
+    with torch.no_grad():
+        _previous_token(first, shape, seen, kept)
+        _matching(second, shape, seen, kept)
+
+
+def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
+    """Head 0 attends one token back by its biases alone and carries `seen` of it into `kept`."""
+    size, half = shape.head_dim, shape.head_dim // 2
+    cos, sin = rotation(shape, 2)
+    concentration = cos[0]
+    sharp = torch.zeros(half)
+    sharp[: len(_SHARPNESS)] = torch.tensor(_SHARPNESS)
+    attention.q_proj.weight[:size] *= 0.1
+    attention.k_proj.weight[:size] *= 0.1
+    attention.k_proj.bias[:size] = torch.cat((sharp, torch.zeros(half)))
+    turned = (sharp * cos[1] / concentration, -sharp * sin[1] / concentration)
+    attention.q_proj.bias[:size] = torch.cat(turned)
+    attention.v_proj.weight[:size] = seen
+    attention.v_proj.bias[:size] = 0
+    attention.o_proj.weight[:, :size] = kept.T * 1.2
+
+
+def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
+    """Every head compares what the current token is with what stood before each place."""
+    size, half = shape.head_dim, shape.head_dim // 2
+    slow = [*range(_SLOWEST_FROM, half), *range(half + _SLOWEST_FROM, size)]
+    per_group = shape.num_attention_heads // shape.num_key_value_heads
+    values = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q
+    for group in range(shape.num_key_value_heads):
+        chosen = torch.randperm(size)[: len(slow)]
+        at = group * size
+        attention.k_proj.weight[at : at + size] *= 0.1
+        attention.k_proj.weight[[at + place for place in slow]] = kept[chosen] * 2.5
+        attention.v_proj.weight[at : at + size] = values[at : at + size]
+        attention.v_proj.bias[at : at + size] = 0
+        for head in range(group * per_group, (group + 1) * per_group):
+            of = head * size
+            attention.q_proj.weight[of : of + size] *= 0.1
+            attention.q_proj.weight[[of + place for place in slow]] = seen[chosen] * 2.5
+            attention.o_proj.weight[:, of : of + size] = values[at : at + size].T * (4.0 / per_group)
