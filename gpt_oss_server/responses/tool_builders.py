@@ -146,7 +146,8 @@ class McpCallBuilder(_HostedCall):
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         status = "failed" if output.failed else "completed"
         item = self._item(status, text)
-        item["error" if output.failed else "output"] = output.text
+        key = "error" if output.failed else "output"
+        item[key] = output.details.get(key) or output.text  # a time-out has a text only
         return [{"type": f"response.mcp_call.{status}"}], item
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
