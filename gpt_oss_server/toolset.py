@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.tool import ToolUnavailable
 from tools.toolbox import Offer, Toolbox
@@ -85,7 +86,11 @@ class ToolsetMaker:
         if self._backend is not None:
             from tools.browser import BrowserTool
 
-            browser = BrowserTool(self._backend, allow_private_hosts=settings.allow_private_hosts)
+            browser = BrowserTool(
+                self._backend,
+                allow_private_hosts=settings.allow_private_hosts,
+                count_tokens=lambda text: len(load_encoding().encode(text)),
+            )
             offers.append(Offer(browser, timeout=30.0 + _MARGIN))
         await self._add_python(toolset, offers)
         if self._servers or settings.tool_server:
