@@ -21,7 +21,6 @@ from tools.toolbox import Offer, Toolbox
 if TYPE_CHECKING:
     from tools.browser.backends.base import Backend
     from tools.mcp.client import McpTool
-    from tools.mcp.transports import Reach
     from tools.python import PythonTool
 
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class Toolset:
     operators: dict[str, McpTool] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=lambda: {"browser": _NO_BROWSER, "python": _NO_PYTHON})
     python: PythonTool | None = None
-    reach: Reach | None = None
+    allow_private_hosts: bool = False  # for MCP servers that a request names
 
     async def close(self) -> None:
         await self.toolbox.close()
@@ -81,7 +80,8 @@ class ToolsetMaker:
             await (await self._making).close()
 
     async def _make(self) -> Toolset:
-        settings, toolset = self._settings, Toolset()
+        settings = self._settings
+        toolset = Toolset(allow_private_hosts=settings.allow_private_hosts)
         offers: list[Offer] = []
         if self._backend is not None:
             from tools.browser import BrowserTool
@@ -126,7 +126,7 @@ class ToolsetMaker:
         for server in self._servers:
             tool = McpTool(server.label, server.endpoint, server.credentials)
             toolset.operators[server.label] = tool
-            offers.append(Offer(tool))
+            offers.append(Offer(tool, timeout=tool.timeout + _MARGIN))
         for url in self._settings.tool_server:
             try:
                 found = await external_tools(tool_server(url))

@@ -26,7 +26,7 @@ _IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the 
 class HostedTools:
     """Implements `TurnTools` once `conversation` is set."""
 
-    toolbox: Toolbox
+    toolbox: Toolbox  # the server's
     declarations: tuple[Declaration, ...] = ()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items, ready to be sent
@@ -34,7 +34,7 @@ class HostedTools:
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     conversation: str = ""
     limit: int | None = None
-    owned: bool = False  # the toolbox is this request's own, and ends with it
+    own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
     _calls: int = 0
 
     @property
@@ -75,13 +75,14 @@ class HostedTools:
                 failed=True,
             )
         options = self.options.get(recipient.partition(".")[0])
-        return await self.toolbox.run(self.conversation, recipient, arguments, options)
+        toolbox = self.own if self.own is not None else self.toolbox
+        return await toolbox.run(self.conversation, recipient, arguments, options)
 
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
             self.toolbox.forget(self.conversation)
-        if self.owned:
-            await self.toolbox.close()
+        if self.own is not None:
+            await self.own.close()
 
 
 async def bind_tools(tools: RequestTools, toolset: Toolset, ids: Ids) -> HostedTools:
@@ -99,7 +100,11 @@ async def bind_tools(tools: RequestTools, toolset: Toolset, ids: Ids) -> HostedT
     if tools.servers and tools.offered:
         from gpt_oss_server.responses.mcp import add_servers
 
-        await add_servers(tools.servers, toolset, hosted, ids)
+        try:
+            await add_servers(tools.servers, toolset, hosted, ids)
+        except BaseException:
+            await hosted.close(keeps_conversation=True)  # its connections, made before one was refused
+            raise
     return hosted
 
 

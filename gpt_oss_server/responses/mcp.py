@@ -21,6 +21,8 @@ from tools.mcp.request import request_tool
 from tools.mcp.transports import Reach
 from tools.toolbox import Offer, Toolbox
 
+_MARGIN = 15.0  # seconds: the tool's own time-out comes first, and stops its call in better order
+
 
 async def add_servers(
     servers: Sequence[tuple[str, dict[str, Any]]], toolset: Toolset, hosted: HostedTools, ids: Ids
@@ -29,16 +31,20 @@ async def add_servers(
     spaces = [server.declaration.namespace for server in made]
     if len(set(spaces)) < len(spaces):
         raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
-    own = [Offer(server, counted_as="mcp") for server in made if isinstance(server, McpTool)]
+    own = [_offer(server) for server in made if isinstance(server, McpTool)]
     if own:
-        hosted.toolbox, hosted.owned = Toolbox(own, parent=toolset.toolbox), True
+        hosted.own = Toolbox(own, parent=toolset.toolbox)
     for server in made:
         hosted.listings.append(await _listed(server, hosted, ids))
 
 
+def _offer(server: McpTool) -> Offer:
+    return Offer(server, timeout=server.timeout + _MARGIN, counted_as="mcp")
+
+
 def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:
     try:
-        return request_tool(written, toolset.operators, reach=toolset.reach or Reach())
+        return request_tool(written, toolset.operators, reach=Reach(toolset.allow_private_hosts))
     except McpSettingsError as error:
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
 
