@@ -67,6 +67,9 @@ class HostedTools:
         return recipient.partition(".")[0] in self.namespaces and recipient not in self.approvals
 
     async def run(self, recipient: str, arguments: str) -> ToolOutput:
+        namespace = recipient.partition(".")[0]
+        if namespace not in self.namespaces:  # an approved call, whose item the client has written
+            return ToolOutput(f"{namespace[:80]!r} is not among the tools of this request.", failed=True)
         self._calls += 1
         if self.limit is not None and self._calls > self.limit:
             return ToolOutput(
@@ -74,7 +77,7 @@ class HostedTools:
                 "made. Answer with what you have.",
                 failed=True,
             )
-        options = self.options.get(recipient.partition(".")[0])
+        options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
         return await toolbox.run(self.conversation, recipient, arguments, options)
 

@@ -146,13 +146,20 @@ class McpCallBuilder(_HostedCall):
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         status = "failed" if output.failed else "completed"
         item = self._item(status, text)
-        key = "error" if output.failed else "output"
-        item[key] = output.details.get(key) or output.text  # a time-out has a text only
+        if output.failed:
+            item["error"] = _tool_error(output.details.get("error") or output.text)
+        else:
+            item["output"] = output.details.get("output") or output.text  # what the model read may be shorter
         return [{"type": f"response.mcp_call.{status}"}], item
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         done = {"type": "response.mcp_call_arguments.done", "arguments": text}
         return [done], self._item("incomplete", text)
+
+
+def _tool_error(text: str) -> dict[str, Any]:
+    """The form that clients read: whoever failed, the tool did not give what was asked of it."""
+    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
 class McpApprovalBuilder(_HostedCall):
