@@ -119,7 +119,8 @@ def test_an_item_that_cannot_be_taken_is_named(url: str, item: Any, param: str) 
 @pytest.mark.parametrize(
     ("tool", "param"),
     [
-        ({"type": "web_search"}, "tools[0].type"),
+        ({"type": "web_search"}, "tools"),
+        ({"type": "hologram"}, "tools[0].type"),
         ({"type": "function"}, "tools[0].name"),
         ({"type": "function", "function": {"name": "f"}}, "tools[0].name"),
         ({"type": "function", "name": "two words"}, "tools[0].name"),

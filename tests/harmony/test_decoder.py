@@ -22,7 +22,8 @@ from gpt_oss_server.harmony.encoding import (
 from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, SlipKind, TextDelta
 
 from .decoding import check_invariants, decode, messages_of, slips_of
-from .shapes import DECLARED, LEGAL, SHAPES, Message, Shape
+from .shapes import DECLARED, LEGAL, Message, Shape
+from .slips import SHAPES
 
 ENCODING = load_encoding()
 

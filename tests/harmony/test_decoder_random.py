@@ -20,7 +20,8 @@ from gpt_oss_server.harmony.encoding import (
 )
 
 from .decoding import check_invariants, decode
-from .shapes import DECLARED, LEGAL, SHAPES
+from .shapes import DECLARED, LEGAL
+from .slips import SHAPES
 
 ENCODING = load_encoding()
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)

@@ -24,7 +24,8 @@ from gpt_oss_server.harmony.render import (
 )
 
 from .decoding import decode, messages_of
-from .shapes import DECLARED, LEGAL, SHAPES, Shape
+from .shapes import DECLARED, LEGAL, Shape
+from .slips import SHAPES
 
 ENCODING = load_encoding()
 RENDERER = Renderer(ENCODING)
