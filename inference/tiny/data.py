@@ -44,9 +44,9 @@ _BASICS: tuple[tuple[Maker, float], ...] = (
 PHASES = (
     Phase(0.0, ((drill_talk, 14), (_calls(1), 4), (chat_talk, 1.5), (json_talk, 1))),
     Phase(0.1, ((drill_talk, 5), (_calls(1), 4), (_calls(2), 4), *_BASICS)),
-    Phase(0.26, ((drill_talk, 2), (_calls(3), 8), (_declines(3), 1.5), *_BASICS, (python_talk, 1.0))),
+    Phase(0.42, ((drill_talk, 2), (_calls(3), 8), (_declines(3), 1.5), *_BASICS, (python_talk, 1.0))),
     Phase(
-        0.5,
+        0.6,
         (
             (drill_talk, 1),
             (_calls(3), 5),

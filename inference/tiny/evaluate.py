@@ -21,7 +21,7 @@ import inference
 from inference.engine import Engine, Sampling
 from inference.tiny.data import SKILLS
 from inference.tiny.outcome import Outcome, copied_values, outcome
-from inference.tiny.talk import Talk, Turn
+from inference.tiny.talk import PAST, Talk, Turn
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
 
@@ -80,7 +80,7 @@ def cases_of(seed: int, per_skill: int, skills: Sequence[str]) -> Iterator[Case]
             rng = Random(f"{seed}/held out/{skill}/{place}")
             talk: Talk = SKILLS[skill](rng, Words(rng, True), True)
             number += 1
-            for turn in talk.turns:
+            for turn in (turn for turn in talk.turns if turn.kind != PAST):
                 tokens = talk.tokens
                 yield Case(
                     talk.skill,

@@ -49,7 +49,6 @@ class Muon(torch.optim.Optimizer):
 
 
 def optimisers(model: nn.Module) -> tuple[Muon, torch.optim.AdamW]:
-    """Each group has its full rate under `rate`; the maps of codes turn all rows at once: theirs is small."""
     matrices: list[nn.Parameter] = []
     maps: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
@@ -60,7 +59,13 @@ def optimisers(model: nn.Module) -> tuple[Muon, torch.optim.AdamW]:
             matrices.append(parameter)
         else:
             rest.append(parameter)
-    groups = [{"params": rest, "lr": 3e-3, "rate": 3e-3}, {"params": maps, "lr": 3e-4, "rate": 3e-4}]
-    muon = Muon(matrices, lr=0.02)
-    muon.param_groups[0]["rate"] = 0.02
-    return muon, torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.0)
+    adam = torch.optim.AdamW([{"params": rest}, {"params": maps}], betas=(0.9, 0.98), weight_decay=0.0)
+    return Muon(matrices, lr=0.0), adam
+
+
+def set_rates(both: tuple[Muon, torch.optim.AdamW], factor: float) -> None:
+    """The full rates, times `factor`; the maps of codes turn all rows at once, so theirs is small."""
+    muon, adam = both
+    groups = (*muon.param_groups, *adam.param_groups)
+    for group, rate in zip(groups, (0.006, 2e-3, 2e-4), strict=True):
+        group["lr"] = rate * factor

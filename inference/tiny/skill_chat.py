@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal
 
 from inference.tiny import stock
-from inference.tiny.talk import Effort, Talk, answer, message, renderer, write
+from inference.tiny.talk import Effort, Talk, answer, message, write
 from inference.tiny.words import Words, choose
 
 UNKNOWN = "I am sorry, I do not know that. I am only a small demonstration model."
@@ -126,13 +126,13 @@ def earlier_question(rng: Random, talk: Talk, held_out: bool) -> None:
     """A question and its answer as history shows them."""
     asked, subject = question(rng, held_out)
     talk.user(asked)
-    talk.add(renderer().answer(subject.answer))
+    talk.past(answer(write(subject.answer, {})))
 
 
 def chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("chat", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
-    if rng.random() < 0.15:
+    for _ in range(rng.choice((0, 0, 1, 2, 3, 4))):
         earlier_question(rng, talk, held_out)
     answer_everyday(rng, talk, held_out)
     return talk

@@ -39,22 +39,20 @@ _EXPLAIN_RULES = (
 _DECLINE = "Sorry, none of my tools can do that."
 
 
-def request_and_tools(
-    rng: Random, words: Words, held_out: bool, most: int
-) -> tuple[Request, list[FunctionTool]]:
-    """A request and the declared tools, the one it needs among them."""
+def request_and_tools(rng: Random, words: Words, held_out: bool, most: int) -> tuple[Request, list[Request]]:
+    """A request, and requests for all the tools that are declared, itself among them."""
 
     def one() -> Request:
         make = stock_request if rng.random() < 0.6 else made_up_request
         return make(rng, words, held_out)
 
     wanted = one()
-    tools = {wanted.tool.name: wanted.tool}
+    found = {wanted.tool.name: wanted}
     for _ in range(rng.randrange(most)):
-        other = one().tool
-        if not _alike(other.name, wanted.tool.name):
-            tools.setdefault(other.name, other)
-    declared = list(tools.values())
+        other = one()
+        if not any(_alike(other.tool.name, name) for name in found):
+            found[other.tool.name] = other
+    declared = list(found.values())
     rng.shuffle(declared)
     return wanted, declared
 
@@ -210,8 +208,14 @@ def _result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> Non
 
 
 def _history(rng: Random, words: Words, talk: Talk, request: Request) -> None:
-    """An earlier exchange as the server shows it: no reasoning, the call in its usual tokens."""
-    result, _, text = result_and_answer(rng, words, request)
+    """An earlier exchange as the server shows it: no reasoning, the call as sampled or as usual."""
+    result, body, text = result_and_answer(rng, words, request)
+    if rng.random() < 0.75:
+        talk.user(request.text)
+        talk.past(function_call(Value(request.tool.name), arguments_of(request)))
+        talk.add(renderer().tool_result(f"functions.{request.tool.name}", result))
+        talk.past(answer(body))
+        return
     arguments = {
         f.name: v.text if f.json_type == "string" else json.loads(_number(v.text))
         for f, v in request.arguments
@@ -233,14 +237,18 @@ def _number(text: str) -> str:
 
 def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     """One request, one call; mostly the tool's result and the answer as well."""
-    request, tools = request_and_tools(rng, words, held_out, most)
+    request, requests = request_and_tools(rng, words, held_out, most)
+    tools = [one.tool for one in requests]
     explain = rng.random() < 0.14
     talk = Talk("preamble" if explain else "call", an_effort(rng))
     rules = choose(rng, _EXPLAIN_RULES, held_out) if explain and rng.random() < 0.5 else None
     _open(rng, talk, tools, words, rules)
     if rng.random() < 0.12:
         earlier_question(rng, talk, held_out)
-    if rng.random() < 0.08:
+    others = [one for one in requests if one is not request]
+    for earlier in rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2)))):
+        _history(rng, words, talk, earlier)
+    if rng.random() < 0.1:
         _history(rng, words, talk, request)
         request = _again(rng, words, held_out, request)
     text = request.text
@@ -272,7 +280,8 @@ def _again(rng: Random, words: Words, held_out: bool, request: Request) -> Reque
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     """A request that no declared tool can serve, or an everyday question beside tools."""
-    request, tools = request_and_tools(rng, words, held_out, most)
+    request, requests = request_and_tools(rng, words, held_out, most)
+    tools = [one.tool for one in requests]
     talk = Talk("decline", an_effort(rng))
     others = [tool for tool in tools if tool.name != request.tool.name]
     if not others or rng.random() < 0.45:

@@ -21,6 +21,7 @@ from inference.tiny.vocabulary import SPACE, encode, without_space
 START, END, MESSAGE, CHANNEL, CALL, RETURN, CONSTRAIN = 200006, 200007, 200008, 200005, 200012, 200002, 200003
 Effort = Literal["low", "medium", "high"]
 Channel = Literal["analysis", "commentary", "final"]
+PAST = "past"  # the kind of a turn that is history
 _GAP = re.compile(r"\{(\w+)\}")
 
 
@@ -137,10 +138,15 @@ class Talk:
             self.tokens += [START, *tokens_of("assistant"), *message]
         self.turns.append(Turn(start, len(self.tokens), tuple(must), kind))
 
-    def then(self) -> None:
-        """The last generation becomes history: its <|return|> an <|end|>."""
-        if self.tokens[-1] == RETURN:
-            self.tokens[-1] = END
+    def past(self, tokens: list[int]) -> None:
+        """A message of an earlier generation, whose reasoning the server has dropped.
+
+        Its content is practised too, but not its header: that is written after reasoning, and there is none.
+        """
+        self.tokens += [START, *tokens_of("assistant")]
+        start = len(self.tokens) + tokens.index(MESSAGE) + 1
+        self.tokens += [END if token == RETURN else token for token in tokens]
+        self.turns.append(Turn(start, len(self.tokens), kind=PAST))
 
 
 def message(channel: Channel, body: list[int], end: int = END) -> list[int]:

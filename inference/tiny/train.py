@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from inference.tiny.batches import Batch, Feeder, learned_tokens
 from inference.tiny.codes import VOCABULARY, fixed_inputs, fixed_outputs
 from inference.tiny.model import Shape, TinyGptOss
-from inference.tiny.optimiser import optimisers
+from inference.tiny.optimiser import optimisers, set_rates
 from inference.tiny.vocabulary import token_table
 from inference.tiny.wiring import wire
 
@@ -123,9 +123,8 @@ class Trainer:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         factor = scale_at(progress, self.step)
+        set_rates(self.optimisers, factor)
         for optimiser in self.optimisers:
-            for group in optimiser.param_groups:
-                group["lr"] = group["rate"] * factor
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         self.step += 1
