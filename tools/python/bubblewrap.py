@@ -60,6 +60,7 @@ class Bubblewrap:
         self._options = ""
         self._watchdog = Watchdog()
         self._checking = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def check(self) -> None:
         async with self._checking:
@@ -72,7 +73,7 @@ class Bubblewrap:
         return await self._start(self._interpreter, connection, data)
 
     async def close(self) -> None:
-        """Nothing is kept between boxes."""
+        await asyncio.gather(*self._ending)
 
     async def _probe(self) -> Interpreter:
         """Starts and ends one real box: no list of settings says as surely whether one can be had."""
@@ -103,20 +104,18 @@ class Bubblewrap:
         self, interpreter: Interpreter, connection: Connection, data: Folder | None
     ) -> BubblewrapBox:
         groups = make_groups(self._limits)
+        # Not cancelled half-way: killed before its child is set up, bwrap would leave that behind.
+        spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
         try:
-            spawned, root = await self._spawn(interpreter, connection, groups)
-        except BaseException:
-            await groups.remove()
-            raise
-        try:
+            spawned, root = await asyncio.shield(spawning)
             await spawned.ready()
             return await self._box(spawned, root, groups, data)
         except BaseException:
-            await spawned.end()
-            await groups.remove()
+            ending = asyncio.create_task(_abandon(spawning, groups))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
             raise
-        finally:
-            spawned.close_output()
 
     async def _spawn(
         self, interpreter: Interpreter, connection: Connection, groups: Groups
@@ -125,20 +124,16 @@ class Bubblewrap:
         send = launcher_input(
             connection, SOCKET_FOLDER, HOME, self._limits, count_processes=os.geteuid() != 0
         )
-        with ExitStack() as opened:
-            info, tell = os.pipe()
-            opened.callback(os.close, info)
+        info, tell = os.pipe()
+        try:
             with ExitStack() as given:
                 given.callback(os.close, tell)
                 argv, descriptors = self._command_line(interpreter, tell, given)
                 # bwrap's own environment is what /proc/1/environ shows inside: it gets none.
                 spawned = await spawn(groups.entering(argv), send=send, env={}, pass_fds=descriptors)
-            try:
-                said, _ = await collect(info)
-            except BaseException:
-                await spawned.end()
-                spawned.close_output()
-                raise
+            said, _ = await collect(info)
+        finally:
+            os.close(info)
         return spawned, json.loads(said)["child-pid"] if said else 0
 
     def _command_line(
@@ -166,7 +161,7 @@ class Bubblewrap:
     async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> BubblewrapBox:
         """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
         try:
-            box = BubblewrapBox(spawned.process, root, groups, self._limits, self._watchdog)
+            box = BubblewrapBox(spawned, root, groups, self._limits, self._watchdog)
         except OSError as error:
             raise SandboxError(f"the box cannot be reached through /proc/{root}: {error.strerror}") from error
         try:
@@ -189,13 +184,13 @@ class BubblewrapBox:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        spawned: Spawned,
         root: int,
         groups: Groups,
         limits: Limits,
         watchdog: Watchdog,
     ) -> None:
-        self._process = process
+        self._spawned = spawned
         self._groups = groups
         self._limits = limits
         self._watchdog = watchdog
@@ -230,7 +225,8 @@ class BubblewrapBox:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     async def wait(self) -> None:
-        await self._process.wait()
+        await self._spawned.process.wait()
+        self._spawned.let_go()
         if self._handle < 0:
             return
         await _readable(self._handle)  # the namespace has no process left
@@ -263,6 +259,17 @@ def _open(path: str, opened: ExitStack) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     opened.callback(os.close, descriptor)
     return descriptor
+
+
+async def _abandon(spawning: asyncio.Task[tuple[Spawned, int]], groups: Groups) -> None:
+    """Ends a box whose start failed or was cancelled."""
+    with suppress(SandboxError):
+        spawned, root = await spawning
+        if root and spawned.process.returncode is None:  # else its name may be another's by now
+            with suppress(ProcessLookupError):
+                os.kill(root, signal.SIGKILL)
+        await spawned.end()
+    await groups.remove()
 
 
 async def _options(command: str) -> str:

@@ -69,7 +69,7 @@ class Docker:
             if files is not data:
                 files.close()
             raise
-        return DockerBox(self._command, name, spawned.process, sockets, files, self._limits, self._watchdog)
+        return DockerBox(self._command, name, spawned, sockets, files, self._limits, self._watchdog)
 
     async def close(self) -> None:
         """Nothing is kept between boxes."""
@@ -104,8 +104,6 @@ class Docker:
             await spawned.end()
             await _run(self._command, "rm", "--force", name)
             raise
-        finally:
-            spawned.close_output()
         return spawned
 
 
@@ -116,7 +114,7 @@ class DockerBox:
         self,
         command: str,
         name: str,
-        process: asyncio.subprocess.Process,
+        spawned: Spawned,
         sockets: Path,
         data: HostData,
         limits: Limits,
@@ -124,14 +122,16 @@ class DockerBox:
     ) -> None:
         self._command = command
         self._name = name
-        self._process = process
+        self._spawned = spawned
         self._watchdog = watchdog
         self._loop = asyncio.get_running_loop()
         self._removal: asyncio.Task[tuple[int, str]] | None = None
         self.sockets = sockets
         self.data: Folder = data
         # The tree below the client process is empty: only the files are watched here.
-        self._watched = Watched(process.pid, limits, self._kill_soon, lambda: data.over(limits), spare=64)
+        self._watched = Watched(
+            spawned.process.pid, limits, self._kill_soon, lambda: data.over(limits), spare=64
+        )
         watchdog.add(self._watched)
 
     @property
@@ -147,7 +147,8 @@ class DockerBox:
             self._removal = asyncio.create_task(_run(self._command, "rm", "--force", self._name))
 
     async def wait(self) -> None:
-        await self._process.wait()
+        await self._spawned.process.wait()
+        self._spawned.let_go()
         self.kill()
         assert self._removal is not None
         await self._removal

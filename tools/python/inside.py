@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+import threading
 from typing import Any
 
 READY = b"\x00kernel ready\x00"
@@ -95,9 +96,18 @@ def start_kernel(connection: dict[str, Any]) -> None:
     app.start()  # type: ignore[no-untyped-call]
 
 
+def end_with_the_host(line: int) -> None:
+    """Waits for the end of the pipe that the host holds, then ends this process."""
+    while os.read(line, 1):
+        continue
+    os._exit(0)
+
+
 def main() -> None:
     wanted = json.loads(sys.stdin.buffer.readline())
+    line = os.dup(0)  # not inherited by programs, unlike 0 itself, from which they may read
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    threading.Thread(target=end_with_the_host, args=(line,), daemon=True).start()
     os.setpgid(0, 0)  # a leader, so that an interrupt reaches the programs that the code started
     os.nice(wanted["nice"])
     lower_limits(wanted["limits"])

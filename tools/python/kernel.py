@@ -84,7 +84,7 @@ class Kernel:
         self._readers = [asyncio.create_task(self._read(each)) for each in (self._iopub, self._shell)]
 
     async def greet(self) -> bool:
-        """Whether outputs reach us, asked repeatedly: a subscription takes effect some time after connecting."""
+        """Whether outputs reach us, asked repeatedly: a subscription takes effect after connecting."""
         cell = self._cell = _Cell(secrets.token_hex(16), Outputs(OutputLimits()))
         try:
             for number in range(_GREETINGS):

@@ -220,6 +220,8 @@ class PythonSession:
             self._kernel = await self._start()
             self._data = None
             self._expiry = asyncio.create_task(self._expire(self._kernel))
+        if self._closed:  # meanwhile; close() waits for this turn and ends the kernel
+            raise SandboxError("the session is closed")
         return self._kernel
 
     async def _start(self) -> Kernel:

@@ -68,27 +68,37 @@ def environment(executable: str, home: str) -> dict[str, str]:
 
 
 class Spawned:
-    """A process that is being started."""
+    """A process that was started. It ends by itself when this process is gone or lets go of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, output: int, line: int) -> None:
         self.process = process
         self._output = output
+        self._line = line
 
     async def ready(self) -> None:
         """Returns when the kernel listens; raises SandboxError when it will not."""
         words, ready = await collect(self._output, READY)
         if not ready:
             raise SandboxError(words.decode("utf-8", "replace").strip() or "the process ended without a word")
+        self._close_output()
 
-    def close_output(self) -> None:
+    async def end(self) -> None:
+        """Kills it and waits for its end."""
+        kill(self.process)
+        self.let_go()
+        await self.process.wait()
+
+    def let_go(self) -> None:
+        """Closes what ties it to this process."""
+        self._close_output()
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
+
+    def _close_output(self) -> None:
         if self._output >= 0:
             os.close(self._output)
             self._output = -1
-
-    async def end(self) -> None:
-        """Kills what was started, after a failed start."""
-        kill(self.process)
-        await self.process.wait()
 
 
 def kill(process: asyncio.subprocess.Process) -> None:
@@ -107,25 +117,25 @@ async def spawn(
     pass_fds: Sequence[int] = (),
 ) -> Spawned:
     """Starts a process that reads `send` and whose words are kept until it is ready."""
-    get, put = os.pipe()
+    get, line = os.pipe()
     output, words = os.pipe()
     try:
         # Before the process exists, so nothing can block: a pipe takes at least a page, ours are smaller.
-        os.write(put, send)
+        os.write(line, send)
         os.set_blocking(output, False)
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=get, stdout=words, stderr=words, env=dict(env), cwd=cwd, pass_fds=tuple(pass_fds)
         )
-    except OSError as error:
+    except BaseException as error:
         os.close(output)
-        raise SandboxError(f"{argv[0]}: {error.strerror}") from error
-    except BaseException:
-        os.close(output)
+        os.close(line)
+        if isinstance(error, OSError):
+            raise SandboxError(f"{argv[0]}: {error.strerror}") from error
         raise
     finally:
-        for descriptor in (get, put, words):
-            os.close(descriptor)
-    return Spawned(process, output)
+        os.close(get)
+        os.close(words)
+    return Spawned(process, output, line)
 
 
 async def collect(descriptor: int, until: bytes | None = None) -> tuple[bytes, bool]:

@@ -8,7 +8,6 @@ parent may survive the kernel.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -19,7 +18,7 @@ from tools.python.folder import Folder
 from tools.python.host_folder import HostData, host_data, make_socket_folder, remove_socket_folder
 from tools.python.interpreter import Interpreter, examine
 from tools.python.sandbox import Connection, Limits
-from tools.python.spawn import environment, launcher_input, launcher_source, spawn
+from tools.python.spawn import Spawned, environment, launcher_input, launcher_source, spawn
 from tools.python.watchdog import Watchdog, Watched, measure
 
 _log = logging.getLogger(__name__)
@@ -51,20 +50,20 @@ class UnsafeLocal:
         files = host_data(data)
         sockets = make_socket_folder()
         try:
-            process = await self._spawn(self._interpreter, connection, files, sockets)
+            spawned = await self._spawn(self._interpreter, connection, files, sockets)
         except BaseException:
             remove_socket_folder(sockets)
             if files is not data:
                 files.close()
             raise
-        return LocalBox(process, sockets, files, self._limits, self._watchdog)
+        return LocalBox(spawned, sockets, files, self._limits, self._watchdog)
 
     async def close(self) -> None:
         """Nothing is kept between boxes."""
 
     async def _spawn(
         self, interpreter: Interpreter, connection: Connection, files: HostData, sockets: Path
-    ) -> asyncio.subprocess.Process:
+    ) -> Spawned:
         executable, home = str(interpreter.executable), str(sockets / "home")
         send = launcher_input(connection, str(sockets), home, self._limits, count_processes=False)
         argv = [executable, "-I", "-c", launcher_source()]
@@ -74,9 +73,7 @@ class UnsafeLocal:
         except BaseException:
             await spawned.end()
             raise
-        finally:
-            spawned.close_output()
-        return spawned.process
+        return spawned
 
 
 class LocalBox:
@@ -84,17 +81,18 @@ class LocalBox:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        spawned: Spawned,
         sockets: Path,
         data: HostData,
         limits: Limits,
         watchdog: Watchdog,
     ) -> None:
-        self._process = process
+        self._process = spawned.process
+        self._spawned = spawned
         self._watchdog = watchdog
         self.sockets = sockets
         self.data: Folder = data
-        self._watched = Watched(process.pid, limits, self.kill, lambda: data.over(limits))
+        self._watched = Watched(self._process.pid, limits, self.kill, lambda: data.over(limits))
         watchdog.add(self._watched)
 
     @property
@@ -118,5 +116,6 @@ class LocalBox:
 
     async def wait(self) -> None:
         await self._process.wait()
+        self._spawned.let_go()
         self._watchdog.remove(self._watched)
         remove_socket_folder(self.sockets)

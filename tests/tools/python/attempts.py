@@ -6,7 +6,9 @@ and none would do lasting harm if it were one. `P` holds what the host knows: ca
 
 from __future__ import annotations
 
+import json
 import platform
+from typing import Any
 
 from tools.python.seccomp import DENIED
 
@@ -192,7 +194,9 @@ _SINGLE = {
     "is another user": "os.setresuid(1, 1, 1)",
     "sets its groups": "os.setgroups([0])",
     "has a capability": "assert 'CapEff:\\t0000000000000000' not in reads('/proc/self/status').decode()",
-    "could have a capability": "assert 'CapBnd:\\t0000000000000000' not in reads('/proc/self/status').decode()",
+    "could have a capability": (
+        "assert 'CapBnd:\\t0000000000000000' not in reads('/proc/self/status').decode()"
+    ),
     "may gain privileges by exec": "assert 'NoNewPrivs:\\t1' not in reads('/proc/self/status').decode()",
     "has no filter": "assert 'Seccomp:\\t2' not in reads('/proc/self/status').decode()",
     "sets NoNewPrivs back": "assert libc.prctl(38, 0, 0, 0, 0) == 0",
@@ -301,3 +305,25 @@ def attempts() -> dict[str, str]:
         for number in (457, 458, 459, 467, 470, 520, 0x40000000 + 101)
     }
     return found | _SINGLE
+
+
+RUN = """
+def attempt(source):
+    try:
+        exec(source, {**globals()})
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:60]
+    return None
+print(json.dumps({name: attempt(source) for name, source in json.loads(TABLE).items()}))
+"""
+GROUP = 60
+
+
+def groups(known: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
+    """The attempts in groups, each with the source that makes them and prints what came of each."""
+    table = list(attempts().items())
+    made = []
+    for start in range(0, len(table), GROUP):
+        group = dict(table[start : start + GROUP])
+        made.append((group, f"{PRELUDE}\nP = {known!r}\nTABLE = {json.dumps(json.dumps(group))}\n{RUN}"))
+    return made

@@ -24,6 +24,21 @@ def processes() -> set[int]:
     return set(measure(os.getpid(), 100_000).ids) - {os.getpid()}
 
 
+def launchers() -> set[int]:
+    """Kernels' processes that were orphaned, of whatever process."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            orphan = (entry / "stat").read_text().rpartition(")")[2].split()[1] == "1"
+            if orphan and b"/run/launcher.py" in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
 def descriptors() -> set[str]:
     """What this process has open, but for the look itself."""
     found: set[str] = set()

@@ -15,22 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.tools.python.attempts import PRELUDE, attempts
+from tests.tools.python.attempts import attempts, groups
 from tests.tools.python.calling import call, processes, said
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
 from tools.python.seccomp import DENIED, MACHINES
-
-TRY = """
-def attempt(source):
-    try:
-        exec(source, {**globals()})
-    except BaseException as error:
-        return f"{type(error).__name__}: {error}"[:60]
-    return None
-print(json.dumps({name: attempt(source) for name, source in json.loads(TABLE).items()}))
-"""
-GROUP = 60
 
 
 @pytest.fixture
@@ -77,20 +66,17 @@ def test_there_are_at_least_two_hundred_attempts() -> None:
 async def test_no_attempt_to_get_out_gets_through(make_tool: MakeTool, known: dict[str, Any]) -> None:
     before = processes()
     tool = make_tool(timeout=40.0)
-    session, other = tool.open(), tool.open()
+    other = tool.open()
     await other.write("other-session", b"x")
     through: dict[str, str] = {}
-    table = list(attempts().items())
-    for start in range(0, len(table), GROUP):
-        group = dict(table[start : start + GROUP])
-        head = f"{PRELUDE}\nP = {known!r}\nTABLE = {json.dumps(json.dumps(group))}\n"
-        output = await call(session, head + TRY)
+    for group, source in groups(known):
+        session = tool.open()  # fresh, so that one attempt's debris does not stop another
+        output = await call(session, source)
         assert not output.failed, output.text
         answers = json.loads(output.text.strip().splitlines()[-1])
         assert set(answers) == set(group)
         through |= {name: group[name] for name, answer in answers.items() if answer is None}
-        # Every box is fresh, so that one attempt's debris does not stop another.
-        await session.retire("a new group of attempts")
+        await session.close()
     assert not through
     assert await said(other, "1") == "1"
     await tool.close()
@@ -224,7 +210,7 @@ socket = app.iopub_thread.socket
     ids=["huge message", "junk messages", "closed channel", "silence", "sockets replaced by links"],
 )
 async def test_a_kernel_that_lies_to_the_host_costs_only_itself(make_tool: MakeTool, flood: str) -> None:
-    session = make_tool(timeout=4.0, grace=0.5).open()
+    session = make_tool(timeout=2.0, grace=0.5).open()
     output = await call(session, FORGED + flood + "\nimport time; time.sleep(0.5)")
     assert len(output.text) < 25_000
     for _ in range(2):

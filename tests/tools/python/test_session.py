@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.tools.python.calling import call, said
+from tests.tools.python.calling import call, launchers, processes, said
 from tests.tools.python.conftest import MakeTool
 from tools.python import FileRefused, PythonSession, PythonTool, Sandbox
 from tools.python.session import NO_OUTPUT
@@ -166,15 +166,24 @@ async def test_a_cancelled_call_that_does_not_stop_is_killed(session: PythonSess
     assert "the call before was cancelled and did not stop" in await said(session, "1")
 
 
-async def test_a_call_cancelled_while_the_kernel_starts_leaves_a_working_session(
-    session: PythonSession,
+async def test_a_call_cancelled_while_the_kernel_starts_leaves_nothing_and_a_working_session(
+    make_tool: MakeTool,
 ) -> None:
-    for pause in (0.0, 0.02, 0.1, 0.2):
+    before = processes()
+    everywhere = launchers()
+    tool = make_tool()
+    session = tool.open()
+    for number in range(40):
         running = asyncio.create_task(call(session, "1"))
-        await asyncio.sleep(pause)
+        await asyncio.sleep(0.01 * number)
         running.cancel()
         await asyncio.wait({running})
-    assert await said(session, "1 + 1") == "2"
+        if number % 3:
+            await session.retire("the test wants a start")
+    assert (await said(session, "print(1 + 1)")).endswith("2")
+    await tool.close()
+    assert processes() == before
+    assert launchers() <= everywhere  # nor was one orphaned to init
 
 
 async def test_a_flood_is_cut_in_the_middle_and_the_kernel_goes_on(session: PythonSession) -> None:
@@ -263,6 +272,16 @@ async def test_the_least_used_kernel_gives_way_and_its_session_is_told(make_tool
     assert await said(third, "3") == "3"
     assert await said(first, "x") == "1"
     assert "another conversation needed its place" in await said(second, "2")
+
+
+async def test_a_session_closed_while_its_kernel_starts_runs_nothing(session: PythonSession) -> None:
+    for pause in (0.01, 0.1, 0.3):
+        running = asyncio.create_task(call(session, "import time; time.sleep(60)"))
+        await asyncio.sleep(pause)
+        began = time.monotonic()
+        await session.close()
+        assert time.monotonic() - began < 5.0
+        assert (await running).failed
 
 
 async def test_a_closed_session_runs_nothing(session: PythonSession) -> None:

@@ -1,0 +1,129 @@
+"""The same sandbox started by an unprivileged user, when the tests run as root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import ipykernel
+import pytest
+
+from tools.python import Sandbox
+
+NOBODY = 65534
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+SCRIPT = """
+import asyncio, json, os, socket, sys
+from tests.tools.python.attempts import groups
+from tests.tools.python.conftest import SMALL
+from tools.python import PythonTool, choose_sandbox
+from tools.python.watchdog import measure
+from tools.tool import ToolCall
+
+FORKS = '''
+import os, time
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60); os._exit(0)
+        made += 1
+except OSError:
+    print(made)
+'''
+
+async def main():
+    tool = PythonTool(await choose_sandbox("bubblewrap", limits=SMALL), timeout=40)
+    known = {name: "none" for name in ("canary", "file", "folder", "abstract", "socket")}
+    known |= {"project": os.path.abspath("pyproject.toml"), "path": "none", "hostname": socket.gethostname()}
+    known |= {"server": os.getpid(), "port": 9, "clone": 56, "init_module": 175, "shmget": 29}
+    through = []
+    for group, source in groups(known):
+        session = tool.open()
+        output = await session.run(ToolCall("", source))
+        answers = json.loads(output.text.strip().splitlines()[-1])
+        through += [name for name in group if answers[name] is None]
+        await session.close()
+    session = tool.open()
+    forks = await session.run(ToolCall("", FORKS))
+    await session.write("a", b"host")
+    seen = await session.run(ToolCall("", "open('a').read(), os.getuid()"))
+    await tool.close()
+    left = len(measure(os.getpid(), 1000).ids) - 1
+    told = {"uid": os.getuid(), "through": through, "forks": int(forks.text.split()[-1]), "seen": seen.text}
+    sys.stdout.write(json.dumps({**told, "left": left}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def interpreter() -> Iterator[str]:
+    """An interpreter that another user can run, with the packages of this one."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root, with setpriv, can become another user")
+    packages = Path(ipykernel.__file__).parents[1]
+    if not (_open_to_all(packages) and _open_to_all(REPOSITORY)):
+        pytest.skip("the packages or the repository are closed to other users")
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = [path for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}") if _runs(path)]
+    if not found:
+        pytest.skip(f"there is no {name} that another user could run")
+    folder = Path(tempfile.mkdtemp(prefix="gpt-oss-python-test-"))
+    folder.chmod(0o755)
+    subprocess.run([found[0], "-m", "venv", "--without-pip", folder / "env"], check=True, capture_output=True)
+    (folder / "env" / "lib" / name / "site-packages" / "others.pth").write_text(f"{packages}\n")
+    yield str(folder / "env" / "bin" / "python")
+    shutil.rmtree(folder)
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(each.stat().st_mode & 0o5 == 0o5 for each in (path, *path.parents))
+
+
+def _runs(path: str) -> bool:
+    argv = [
+        "setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        path,
+        "-m",
+        "venv",
+        "--help",
+    ]
+    return (
+        os.path.exists(path)
+        and _open_to_all(Path(path).resolve().parent)
+        and subprocess.run(argv, check=False, capture_output=True).returncode == 0
+    )
+
+
+def test_an_unprivileged_user_has_the_same_protection(sandbox: Sandbox, interpreter: str) -> None:
+    del sandbox  # wanted for its skip where there is none
+    done = subprocess.run(
+        [
+            *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+            *("env", "-i", "PATH=/usr/bin:/bin", f"PYTHONPATH={REPOSITORY}", "PYTHONDONTWRITEBYTECODE=1"),
+            *(interpreter, "-c", SCRIPT),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["uid"] == NOBODY
+    assert told["through"] == []
+    assert 5 < told["forks"] <= 40
+    assert "('host', 1000)" in told["seen"]
+    assert told["left"] == 0
