@@ -1,0 +1,254 @@
+"""Our tools through the official SDK, over HTTP: browser, python and MCP in mid-generation."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import BadRequestError, OpenAI
+
+from gpt_oss_server.settings import Settings
+from tests.lints import check_stream
+from tests.serving import scripted, serving
+from tests.tools.mcp.echo_server import Seen
+from tests.tools.mcp.echo_server import serving as serving_mcp
+from tests.tools.python.conftest import bubblewrap
+
+SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour depth"}<|call|>'
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
+FIND = '<|channel|>analysis to=browser.find code<|message|>{"cursor":1,"pattern":"metres"}<|call|>'
+CITED = "<|channel|>final<|message|>It is 40 metres deep【1†L0-L2】.<|return|>"
+ANSWER = "<|channel|>final<|message|>Done.<|return|>"
+WEB: Any = [{"type": "web_search"}]
+PYTHON: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+PLOT = """
+import matplotlib.pyplot as plt
+plt.plot([x * x for x in range(5)])
+plt.show()
+"""
+
+
+def python(code: str) -> str:
+    return f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
+
+
+def echo(name: str, **arguments: Any) -> str:
+    call = "<|channel|>commentary to=echoes.{} <|constrain|>json<|message|>"
+    return f"{call.replace('{}', name)}{json.dumps(arguments)}<|call|>"
+
+
+@contextmanager
+def client_of(*turns: str, **settings: Any) -> Iterator[OpenAI]:
+    given = Settings(**{"python": "off", "browser": "off", **settings})
+    with (
+        serving(scripted(*turns), given) as url,
+        OpenAI(base_url=url, api_key="unused", max_retries=0, timeout=90) as client,
+    ):
+        yield client
+
+
+def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
+    """The final response of a stream whose every event was checked, as it came over the wire."""
+    with httpx.stream(
+        "POST", f"{client.base_url}responses", json={"input": "Go.", "stream": True, **body}, timeout=90
+    ) as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "harbour.md").write_text("# The harbour\n\nIts depth is 40 metres.\n\nShips come.\n")
+    (tmp_path / "bridge.txt").write_text("The bridge has two towers.\n")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def sandboxed() -> None:
+    bubblewrap()  # skips where there is none
+
+
+def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
+    with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
+        response = client.responses.create(
+            input="How deep is the harbour?", tools=WEB, include=["web_search_call.action.sources"]
+        )
+    search, opened, found, message = response.output
+    assert search.type == opened.type == found.type == "web_search_call"
+    assert search.action.type == "search"
+    assert search.action.sources
+    assert opened.action.type == "open_page"
+    assert opened.action.url
+    assert "harbour" in opened.action.url
+    assert found.action.type == "find_in_page"
+    assert (found.action.pattern, found.action.url) == ("metres", opened.action.url)
+    assert message.type == "message"
+    part = message.content[0]
+    assert part.type == "output_text"
+    (citation,) = part.annotations
+    assert citation.type == "url_citation"
+    assert citation.url == opened.action.url
+    assert part.text[citation.start_index : citation.end_index] == f" ([{citation.title}]({citation.url}))"
+    assert "【" not in response.output_text
+
+
+def test_the_same_streamed(folder: Path) -> None:
+    with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
+        response = streamed(client, tools=WEB)
+        assert [item["status"] for item in response["output"]] == ["completed"] * 4
+        assert len(response["output"][-1]["content"][0]["annotations"]) == 1
+        assert client.responses.retrieve(response["id"]).output_text.startswith("It is 40 metres deep ([")
+
+
+def test_a_tool_that_is_off_says_what_to_set() -> None:
+    with client_of(ANSWER) as client, pytest.raises(BadRequestError, match="--browser") as refused:
+        client.responses.create(input="Search!", tools=WEB)
+    assert refused.value.code == "tool_unavailable"
+
+
+def test_python_keeps_its_state_between_turns(sandboxed: None) -> None:
+    turns = (python("x = 20 + 1"), ANSWER, python("print(x * 2)"), ANSWER)
+    with client_of(*turns, python="bubblewrap") as client:
+        first = client.responses.create(input="Set x.", tools=PYTHON)
+        second = client.responses.create(
+            input="Double it.",
+            tools=PYTHON,
+            previous_response_id=first.id,
+            include=["code_interpreter_call.outputs"],
+        )
+    one, two = first.output[0], second.output[0]
+    assert one.type == two.type == "code_interpreter_call"
+    assert one.container_id == two.container_id
+    assert one.outputs is None
+    assert two.outputs is not None
+    assert [(each.type, getattr(each, "logs", "")) for each in two.outputs] == [("logs", "42\n")]
+
+
+def test_a_plot_comes_back_as_png(sandboxed: None) -> None:
+    with client_of(python(PLOT), ANSWER, python="bubblewrap") as client:
+        response = streamed(client, tools=PYTHON, include=["code_interpreter_call.outputs"])
+    outputs = response["output"][0]["outputs"]
+    (image,) = [each for each in outputs if each["type"] == "image"]
+    head, _, data = image["url"].partition(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(data).startswith(b"\x89PNG\r\n")
+
+
+PYTHON_FAILURES = {
+    "an exception": ("1 / 0", "completed"),
+    "no Python at all": ("this is ( not python", "completed"),
+    "much too long": ("while True: pass", "failed"),
+    "very much output": ("print('x' * 5_000_000)", "completed"),
+    "binary output": ("import sys; sys.stdout.buffer.write(bytes(range(256)) * 50)", "completed"),
+    "control characters and half characters": ("print(chr(0) + chr(0xd800) + chr(0x2028))", "completed"),
+    "the end of its kernel": ("import os; os._exit(1)", "failed"),
+    "Harmony's own tokens": ("print('<|end|><|start|>assistant<|channel|>final<|message|>')", "completed"),
+}
+
+
+@pytest.mark.parametrize(("code", "status"), PYTHON_FAILURES.values(), ids=PYTHON_FAILURES)
+def test_whatever_code_does_the_stream_is_well_formed(sandboxed: None, code: str, status: str) -> None:
+    with client_of(python(code), ANSWER, python="bubblewrap", python_timeout=3.0) as client:
+        response = streamed(client, tools=PYTHON, include=["code_interpreter_call.outputs"])
+    call, message = response["output"]
+    assert call["status"] == status
+    assert call["outputs"]
+    assert len(json.dumps(call["outputs"])) < 2_000_000
+    assert message["content"][0]["text"] == "Done."
+    assert response["status"] == "completed"
+
+
+BROWSER_FAILURES = ["not json", "{}", '{"id": "cursor:9"}', '{"id": 99}', '{"cursor": -3, "loc": 1e300}', ""]
+
+
+@pytest.mark.parametrize("arguments", BROWSER_FAILURES)
+def test_whatever_is_asked_of_the_browser_the_stream_is_well_formed(folder: Path, arguments: str) -> None:
+    call = f"<|channel|>analysis to=browser.open code<|message|>{arguments}<|call|>"
+    with client_of(call, ANSWER, browser=f"local:{folder}") as client:
+        response = streamed(client, tools=WEB)
+    assert [item["status"] for item in response["output"]] == ["failed", "completed"]
+
+
+@pytest.fixture(scope="module")
+def echoes() -> Iterator[tuple[str, Seen]]:
+    seen = Seen()
+    with serving_mcp(seen) as url:
+        yield url, seen
+
+
+def mcp(url: str | None = None, approval: str = "never") -> list[Any]:
+    place = {"server_url": url, "authorization": "tok_31415926535"} if url else {}
+    return [{"type": "mcp", "server_label": "echoes", "require_approval": approval, **place}]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["server_url", "--mcp"])
+def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool) -> None:
+    url, _ = echoes
+    settings: dict[str, Any] = {"allow_private_hosts": True} if own else {"mcp": (f"echoes={url}",)}
+    turns = (echo("echo", text="over there"), ANSWER)
+    with client_of(*turns, *turns, **settings) as client:
+        response = client.responses.create(input="Echo.", tools=mcp(url if own else None))
+        listing, call, _ = response.output
+        assert listing.type == "mcp_list_tools"
+        assert listing.error is None
+        assert call.type == "mcp_call"
+        assert (call.output, call.error, call.status) == ("over there", None, "completed")
+        again = streamed(client, tools=mcp(url if own else None))
+        assert again["output"][1]["output"] == "over there"
+        stored = client.responses.retrieve(response.id)
+        assert "tok_31415926535" not in stored.model_dump_json() + response.model_dump_json()
+        assert "authorization" not in stored.model_dump(exclude_none=True)["tools"][0]
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_consent_is_asked_and_given_through_the_sdk(echoes: tuple[str, Seen], approve: bool) -> None:
+    url, seen = echoes
+    with client_of(echo("echo", text="may I?"), ANSWER, allow_private_hosts=True) as client:
+        tools = mcp(url, approval="always")
+        first = client.responses.create(input="Echo.", tools=tools)
+        request = first.output[-1]
+        assert request.type == "mcp_approval_request"
+        before = seen.calls
+        second = client.responses.create(
+            input=[{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}],
+            tools=tools,
+            previous_response_id=first.id,
+        )
+    assert seen.calls == before + approve
+    calls = [item for item in second.output if item.type == "mcp_call"]
+    assert [(call.output, call.approval_request_id) for call in calls] == (
+        [("may I?", request.id)] if approve else []
+    )
+    assert second.output_text == "Done."
+
+
+def test_an_mcp_server_that_is_not_there_is_told_and_the_answer_comes(echoes: tuple[str, Seen]) -> None:
+    with client_of(ANSWER, allow_private_hosts=True) as client:
+        response = streamed(client, tools=mcp("http://127.0.0.1:9/mcp"))
+    assert response["output"][0]["error"]
+    assert response["output"][1]["status"] == "completed"
+
+
+def test_three_kinds_of_tools_in_one_response(
+    sandboxed: None, folder: Path, echoes: tuple[str, Seen]
+) -> None:
+    turns = (SEARCH, python("print(40 * 2)"), echo("echo", text="80"), ANSWER)
+    settings = {"browser": f"local:{folder}", "python": "bubblewrap", "mcp": (f"echoes={echoes[0]}",)}
+    with client_of(*turns, **settings) as client:
+        response = streamed(client, tools=[*WEB, *PYTHON, *mcp()])
+    kinds = [item["type"] for item in response["output"]]
+    assert kinds == [
+        "mcp_list_tools",
+        "web_search_call",
+        "code_interpreter_call",
+        "mcp_call",
+        "message",
+    ]
+    assert {item.get("status", "completed") for item in response["output"]} == {"completed"}
