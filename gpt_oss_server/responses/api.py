@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -11,24 +10,18 @@ from starlette.responses import Response
 
 from gpt_oss_server.body import read_json
 from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.sse import Event, EventStream, unless_gone
 
-_SCHEMA = "application/json"
-
-
-def _documented(model: type[CreateResponse]) -> dict[str, Any]:
-    """The body's schema for /docs; the body itself is read by hand, so that errors are ours."""
-    return {"requestBody": {"required": True, "content": {_SCHEMA: {"schema": model.model_json_schema()}}}}
-
 
 def responses_router(service: ResponsesService) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/responses", openapi_extra=_documented(CreateResponse))
+    @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.settings.max_body_bytes))
         if run.request.stream:
@@ -53,7 +46,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
         stored = await service.retrieve(response_id)
         return JSONResponse(page(stored.input_items, request.query_params))
 
-    @router.post("/render", openapi_extra=_documented(CreateResponse))
+    @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:
         rendered = await service.render(await read_json(request, service.settings.max_body_bytes))
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})

@@ -18,7 +18,7 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.parts import text_of
+from gpt_oss_server.parts import text_of
 from gpt_oss_server.validation import json_type
 
 Item = dict[str, Any]

@@ -6,47 +6,37 @@ fields are accepted. A field that would change the answer and is not served is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.validation import sentence_for
+from gpt_oss_server.fields import (
+    Bias,
+    Body,
+    Boolean,
+    Effort,
+    Integer,
+    NotServed,
+    Number,
+    Verbosity,
+    check_metadata,
+    read_body,
+)
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Verbosity = Literal["low", "medium", "high"]
 
-
-class _Edge(BaseModel):
-    """Frozen, and tolerant of fields it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=False)
-
-
-class ReasoningOptions(_Edge):
+class ReasoningOptions(Body):
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
 
 
-class TextOptions(_Edge):
+class TextOptions(Body):
     format: dict[str, Any] | None = None
     verbosity: Verbosity | None = None
 
 
-def _not_bool(value: object) -> object:
-    """JSON's true is no number, though Python's is."""
-    if isinstance(value, bool):
-        raise ValueError("expected a number, but got a boolean")
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
-Integer = Annotated[int, BeforeValidator(_not_bool), Field(strict=True)]
-Boolean = Annotated[bool, Field(strict=True)]
-
-
-class CreateResponse(_Edge):
+class CreateResponse(Body):
     """A request for a response. Every field may be left out except `input` (or `previous_response_id`)."""
 
     model: str | None = None
@@ -73,7 +63,7 @@ class CreateResponse(_Edge):
     seed: Annotated[Integer, Field(ge=-(2**63), lt=2**63)] | None = None
     presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    logit_bias: dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None = None
+    logit_bias: Bias | None = None
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -112,17 +102,7 @@ def _is_text(wanted: Any) -> bool:
     return not isinstance(wanted, Mapping) or wanted.get("type", "text") == "text"
 
 
-def _at(body: Mapping[str, Any], dotted: str) -> Any:
-    """The value at `text.format`, or None."""
-    value: Any = body
-    for part in dotted.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-_Served = Callable[[Any], bool]
-_NOT_SERVED: dict[str, tuple[_Served, str]] = {
-    # field: (the values that are served, what to do instead)
+_NOT_SERVED: NotServed = {
     "background": (lambda v: v is False, "Leave it out and keep the connection open, or use stream=true."),
     "conversation": (lambda v: False, "Use previous_response_id, or send the items yourself."),
     "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
@@ -143,19 +123,7 @@ _NOT_SERVED: dict[str, tuple[_Served, str]] = {
 
 def parse_request(body: object) -> CreateResponse:
     """Validate a body, or say in one sentence what is wrong with it."""
-    if not isinstance(body, dict):
-        raise InvalidRequest('The request body must be a JSON object, e.g. {"input": "Hello"}.')
-    for name, (served, advice) in _NOT_SERVED.items():
-        value = _at(body, name)
-        if value is not None and not served(value):
-            raise UnsupportedField(
-                f"`{name}` with this value is not served by this server. {advice}", param=name
-            )
-    try:
-        request = CreateResponse.model_validate(body)
-    except ValidationError as error:
-        sentence, param = sentence_for(error)
-        raise InvalidRequest(sentence, param=param) from None
+    request = read_body(body, CreateResponse, _NOT_SERVED, '{"input": "Hello"}')
     _check_whole(request)
     return request
 
@@ -174,6 +142,4 @@ def _check_whole(request: CreateResponse) -> None:
             "`include`: message.output_text.logprobs is not served by this server. Leave it out.",
             param="include",
         )
-    for key, value in (request.metadata or {}).items():
-        if not isinstance(value, str) and key != "__debug":
-            raise InvalidRequest(f"`metadata.{key}` must be a string.", param=f"metadata.{key}")
+    check_metadata(request.metadata)

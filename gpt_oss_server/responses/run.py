@@ -7,7 +7,6 @@ Closing the iterator cancels the generation.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -23,12 +22,12 @@ from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.telling import debug_metadata, log_turn
 from gpt_oss_server.transcript import Transcript
 from gpt_oss_server.turn import Turn, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
 _log = logging.getLogger(__name__)
-_TOLD_SLIPS = 100
 
 
 class Run:
@@ -128,31 +127,12 @@ class Run:
     def _metadata(self) -> dict[str, Any]:
         metadata = dict(self.response["metadata"])
         if self._prepared.request.debug:
-            prompt = self._encoding.decode(self._transcript.prompt)
-            output = self._encoding.decode(self._transcript.tokens)
-            # Bounded: a broken model can slip at every token.
-            slips = [
-                {"kind": slip.kind, "detail": slip.detail} for slip in self._transcript.slips[:_TOLD_SLIPS]
-            ]
-            metadata |= {
-                "__debug": prompt + output,
-                "__debug_input": prompt,
-                "__debug_output": output,
-                "__debug_warnings": json.dumps(slips, ensure_ascii=False),
-            }
+            metadata |= debug_metadata(self._encoding, self._transcript)
         return metadata
 
     def _tell(self) -> None:
         self._counters.count(self.response["status"], (slip.kind for slip in self._transcript.slips))
-        if self._transcript.slips:
-            kinds = ", ".join(sorted({slip.kind for slip in self._transcript.slips}))
-            _log.info(
-                "%s: the model departed from Harmony (%s); nothing was lost.", self.response["id"], kinds
-            )
-
-        if self._log_text:
-            _log.info("%s prompt: %s", self.response["id"], self._encoding.decode(self._transcript.prompt))
-            _log.info("%s output: %s", self.response["id"], self._encoding.decode(self._transcript.tokens))
+        log_turn(self.response["id"], self._encoding, self._transcript, with_text=self._log_text)
 
     async def _keep(self) -> None:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""

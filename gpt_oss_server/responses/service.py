@@ -10,13 +10,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from gpt_oss_server.counters import Counters
-from gpt_oss_server.errors import ModelNotServed, PreviousResponseNotFound, ResponseNotFound
-from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.errors import PreviousResponseNotFound, ResponseNotFound
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.responses.hosted import HostedTools, bind_tools
 from gpt_oss_server.responses.prepare import Prepared, prepare
@@ -24,15 +21,13 @@ from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.tools import RequestTools, parse_tools
+from gpt_oss_server.served import LARGE_INPUT, Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.toolset import ToolsetMaker
 from inference.engine import Engine
 from tools.toolbox import Toolbox
-
-ANY_MODEL = "*"
-_LARGE_INPUT = 100_000  # characters; encoding more than this would hold up other streams for over 10 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Rendered:
     text: str
 
 
-class ResponsesService:
+class ResponsesService(Served):
     def __init__(
         self,
         engine: Engine,
@@ -55,44 +50,23 @@ class ResponsesService:
         encoding: Encoding | None = None,
         tools: ToolsetMaker | None = None,
     ) -> None:
-        self.engine = engine
-        self.settings = settings or Settings()
-        self.counters = Counters()
-        self.encoding = encoding or load_encoding()
-        self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
+        super().__init__(engine, settings, ids=ids, clock=clock, encoding=encoding, tools=tools)
         self.store: Store = store or MemoryStore(
             max_responses=self.settings.store_max_responses,
             max_bytes=self.settings.store_max_bytes,
             max_age=self.settings.store_max_age,
         )
-        self._tools = tools
-        self._ids = ids
-        self._clock = clock
-
-    @property
-    def model_names(self) -> list[str]:
-        """The names that are listed: the engine's own first, then the operator's."""
-        names = [self.engine.info.name, *self.settings.served_model_name]
-        return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
-
-    def check_model(self, name: str) -> None:
-        if name not in self.model_names and ANY_MODEL not in self.settings.served_model_name:
-            raise ModelNotServed(
-                f"The model {name!r} is not served here. Served: {', '.join(self.model_names)}. "
-                "Leave `model` out for the default, or start the server with --served-model-name.",
-                param="model",
-            )
 
     async def start(self, body: object) -> Run:
         """Everything up to the first token: after this returns, only the engine can fail."""
-        response_id = self._ids("resp")
+        response_id = self.ids("resp")
         prepared = await self._prepare(parse_request(body), response_id)
         request = prepared.request
         keep = self.settings.store_default if request.store is None else request.store
         response = new_response(
             request,
             response_id=response_id,
-            created_at=int(self._clock()),
+            created_at=int(self.clock()),
             model=request.model or self.model_names[0],
             tools=prepared.tools.echo,
             effort=prepared.effort,
@@ -108,8 +82,8 @@ class ResponsesService:
             renderer=self.renderer,
             store=self.store if keep else None,
             counters=self.counters,
-            ids=self._ids,
-            clock=self._clock,
+            ids=self.ids,
+            clock=self.clock,
             log_text=self.settings.log_prompts,
         )
 
@@ -135,9 +109,7 @@ class ResponsesService:
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def close(self) -> None:
-        if self._tools is not None:
-            await self._tools.close()
-        await self.engine.close()
+        await super().close()
         await self.store.close()
 
     async def _prepare(self, request: CreateResponse, response_id: str) -> Prepared:
@@ -158,12 +130,12 @@ class ResponsesService:
                 info=self.engine.info,
                 settings=self.settings,
                 renderer=self.renderer,
-                ids=self._ids,
-                date=datetime.fromtimestamp(self._clock()).strftime("%Y-%m-%d"),
+                ids=self.ids,
+                date=self.date(),
             )
 
         try:
-            return await asyncio.to_thread(work) if _size(request) > _LARGE_INPUT else work()
+            return await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise
@@ -171,8 +143,7 @@ class ResponsesService:
     async def _bind(self, tools: RequestTools) -> HostedTools:
         if not tools.hosted and not tools.servers:
             return HostedTools(Toolbox())
-        toolset = await self._tools.ready() if self._tools is not None else Toolset()
-        return await bind_tools(tools, toolset, self._ids)
+        return await bind_tools(tools, await self.toolset(), self.ids)
 
     async def _previous(self, response_id: str | None) -> StoredResponse | None:
         if response_id is None:

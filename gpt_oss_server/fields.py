@@ -1,0 +1,79 @@
+"""What request bodies of every API are made of: strict numbers, shared vocabularies, refusals by name.
+
+In: decoded JSON. Out: pydantic types for the edge, and 400s that name the field that is not served. It must
+not know of any one API's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.validation import sentence_for
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Verbosity = Literal["low", "medium", "high"]
+
+
+class Body(BaseModel):
+    """Frozen, and tolerant of fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=False)
+
+
+def _not_bool(value: object) -> object:
+    """JSON's true is no number, though Python's is."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number, but got a boolean")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
+Integer = Annotated[int, BeforeValidator(_not_bool), Field(strict=True)]
+Boolean = Annotated[bool, Field(strict=True)]
+Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
+
+NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""field: (the values that are served, what to do instead). A field is named as its error names it."""
+
+B = TypeVar("B", bound=Body)
+
+
+def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
+    """The body as `model`, or one sentence that says what is wrong with it."""
+    if not isinstance(body, dict):
+        raise InvalidRequest(f"The request body must be a JSON object, e.g. {example}.")
+    for name, (served, advice) in not_served.items():
+        value = _at(body, name)
+        if value is not None and not served(value):
+            raise UnsupportedField(
+                f"`{name}` with this value is not served by this server. {advice}", param=name
+            )
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        sentence, param = sentence_for(error)
+        raise InvalidRequest(sentence, param=param) from None
+
+
+def check_metadata(metadata: Mapping[str, Any] | None) -> None:
+    for key, value in (metadata or {}).items():
+        if not isinstance(value, str) and key != "__debug":
+            raise InvalidRequest(f"`metadata.{key}` must be a string.", param=f"metadata.{key}")
+
+
+def documented(model: type[Body]) -> dict[str, Any]:
+    """The body's schema for /docs; the body itself is read by hand, so that errors are ours."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+
+
+def _at(body: Mapping[str, Any], dotted: str) -> Any:
+    """The value at `text.format`, or None."""
+    value: Any = body
+    for part in dotted.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

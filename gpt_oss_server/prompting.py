@@ -1,0 +1,129 @@
+"""What both APIs make of a request's wishes: the effort, the prompt within the context, how to sample.
+
+In: values that a request has, the engine's facts and the settings. Out: a prompt and a `Sampling`, or an
+error before anything is generated. It must not know which API asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import FunctionTool, Renderer, ToolNamespace
+from gpt_oss_server.settings import Settings
+from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
+
+HarmonyEffort = Literal["low", "medium", "high"]
+EFFORTS: dict[str, HarmonyEffort] = {
+    "none": "low",
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+_VERBOSITY = {
+    "low": "Keep the final answer short.",
+    "high": "Make the final answer thorough and detailed.",
+}
+
+
+def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
+    """Harmony has no verbosity: it is asked for in words."""
+    parts = [instructions, _VERBOSITY.get(verbosity or "")]
+    return "\n\n".join(part for part in parts if part) or None
+
+
+def fitted_prompt(
+    renderer: Renderer,
+    system: Segment,
+    history: tuple[Segment, ...],
+    *,
+    instructions: str | None,
+    tools: Sequence[FunctionTool],
+    namespaces: Sequence[ToolNamespace],
+    context: int,
+    most: int | None = None,
+    truncates: bool = False,
+    param: str,
+) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    """The prompt's ids, and what of the history is in them.
+
+    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens).
+    """
+    while True:
+        head, rest = renderer.opening(
+            system, history, instructions=instructions, tools=tools, namespaces=namespaces
+        )
+        prompt = renderer.prompt(head, rest)
+        if len(prompt) < context and (most is None or len(prompt) <= most):
+            return tuple(prompt), history
+        shorter = without_oldest_turn(history) if truncates else None
+        if shorter is None:
+            raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
+        history = shorter
+
+
+def _too_long(prompt: int, context: int, most: int | None) -> str:
+    if prompt >= context or most is None:
+        return str(ContextOverflow(prompt, context))
+    return f"The newest turn alone makes a prompt of {prompt} tokens, and at most {most} were asked for."
+
+
+def without_oldest_turn(history: Sequence[Segment]) -> tuple[Segment, ...] | None:
+    """The history without its oldest turn, instructions kept; None when only the newest turn is left."""
+    turns = [i for i, segment in enumerate(history) if segment.role == "user"]
+    if len(turns) < 2:
+        return None
+    instructions = tuple(s for s in history[: turns[1]] if s.role == "developer")
+    return (*instructions, *history[turns[1] :])
+
+
+class Wishes(Protocol):
+    """A request of any API, for its fields that are named as those of `Sampling`."""
+
+    @property
+    def logit_bias(self) -> dict[str, float] | None: ...
+
+
+def sampling_of(
+    wishes: Wishes,
+    info: EngineInfo,
+    settings: Settings,
+    *,
+    prompt: int,
+    limit: int | None,
+    logprobs: int | None = None,
+) -> Sampling:
+    """How to sample after a prompt of `prompt` tokens, at most `limit` tokens where the request has one."""
+    asked = {name: getattr(wishes, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if wishes.logit_bias:
+        given["logit_bias"] = _logit_bias(wishes.logit_bias, info.vocab_size)
+    if logprobs is not None:
+        given["logprobs"] = logprobs
+    for name in given:
+        if name not in info.honours and given[name] != getattr(Sampling(), name):
+            raise UnsupportedField(
+                f"`{name}` is not served by the model {info.name!r}. Leave it out.", param=name
+            )
+    given.setdefault("temperature", info.temperature)
+    given.setdefault("top_p", info.top_p)
+    limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
+    most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
+    return Sampling(max_tokens=most, **given)
+
+
+def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]:
+    bias = {}
+    for key, value in given.items():
+        if not key.isascii() or not key.isdigit() or int(key) >= vocab_size:
+            raise InvalidRequest(
+                f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r} is none.",
+                param="logit_bias",
+            )
+        bias[int(key)] = value
+    return bias

@@ -1,0 +1,69 @@
+"""What is served, whichever API asks: the engine, its names, the settings, the tools, and what is counted.
+
+In: an engine and settings. Out: what every API's service stands upon. It must not know of any API.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from gpt_oss_server.counters import Counters
+from gpt_oss_server.errors import ModelNotServed
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset import Toolset, ToolsetMaker
+from inference.engine import Engine
+
+ANY_MODEL = "*"
+LARGE_INPUT = 100_000  # characters; encoding more than this would hold up other streams for over 10 ms
+
+
+class Served:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings | None = None,
+        *,
+        ids: Ids = random_ids,
+        clock: Callable[[], float] = time.time,
+        encoding: Encoding | None = None,
+        tools: ToolsetMaker | None = None,
+    ) -> None:
+        self.engine = engine
+        self.settings = settings or Settings()
+        self.counters = Counters()
+        self.encoding = encoding or load_encoding()
+        self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
+        self.ids = ids
+        self.clock = clock
+        self._tools = tools
+
+    @property
+    def model_names(self) -> list[str]:
+        """The names that are listed: the engine's own first, then the operator's."""
+        names = [self.engine.info.name, *self.settings.served_model_name]
+        return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
+
+    def check_model(self, name: str) -> None:
+        if name not in self.model_names and ANY_MODEL not in self.settings.served_model_name:
+            raise ModelNotServed(
+                f"The model {name!r} is not served here. Served: {', '.join(self.model_names)}. "
+                "Leave `model` out for the default, or start the server with --served-model-name.",
+                param="model",
+            )
+
+    def date(self) -> str:
+        """Today, as Harmony's system message has it."""
+        return datetime.fromtimestamp(self.clock()).strftime("%Y-%m-%d")
+
+    async def toolset(self) -> Toolset:
+        return await self._tools.ready() if self._tools is not None else Toolset()
+
+    async def close(self) -> None:
+        if self._tools is not None:
+            await self._tools.close()
+        await self.engine.close()
