@@ -25,8 +25,15 @@ class Transcript:
     reasoning_tokens: int = 0  # of reasoning messages, their headers and ends included
     given: int = 0  # by tools: input, not output
     cached_tokens: int = 0
+    prefilled: int = 0  # put into the model's mouth before it began: input as well
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _messages: list[MessageFinished] = field(default_factory=list)
+
+    def prefill(self, tokens: Sequence[int]) -> None:
+        """The answer's beginning, given rather than sampled. Only before anything else."""
+        self._generation += tokens
+        self.tokens += tokens
+        self.prefilled = len(tokens)
 
     def sample(self, tokens: Sequence[int]) -> None:
         self._generation += tokens
@@ -36,7 +43,8 @@ class Transcript:
     def finish_message(self, message: MessageFinished) -> None:
         self._messages.append(message)
         if message.header.channel == "analysis" and message.header.recipient is None:
-            self.reasoning_tokens += message.end - message.start
+            first = message.start if self.segments else max(message.start, self.prefilled)
+            self.reasoning_tokens += max(message.end - first, 0)
 
     def end_generation(self, renderer: Renderer) -> MessageFinished | None:
         """The generation's messages become segments; its last message, if it made any."""
@@ -54,6 +62,6 @@ class Transcript:
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
         """What the next generation is given: the very ids so far. Segments begin with the cue themselves."""
         if not self.segments:
-            return list(self.prompt)
+            return [*self.prompt, *self._generation]
         said = [token for segment in self.segments for token in segment.tokens]
         return [*self.prompt[: len(self.prompt) - len(cue)], *said, *cue]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gpt_oss_server.harmony.decoder import Decoder, Recipients
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
@@ -25,8 +25,18 @@ from gpt_oss_server.harmony.events import (
 )
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.transcript import Transcript
-from inference.engine import Engine, Finish, Sampling, Step
+from inference.engine import Engine, Finish, Sampling, Step, TokenLogprob
 from tools.tool import ToolOutput
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScored:
+    """A token of the open message's text was sampled, and how likely it was; its text comes after this.
+
+    Only where the sampling asks for log-probabilities.
+    """
+
+    logprob: TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,9 @@ class TurnFinished:
     finish: Finish
 
 
-TurnEvent = MessageStarted | TextDelta | MessageFinished | ToolStarted | ToolFinished | TurnFinished
+TurnEvent = (
+    MessageStarted | TextDelta | MessageFinished | TokenScored | ToolStarted | ToolFinished | TurnFinished
+)
 
 
 class TurnTools(Protocol):
@@ -85,6 +97,15 @@ class Turn:
         self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
         self._decoder = Decoder(encoding, recipients)
         self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
+
+    def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
+        """Words put into the model's mouth before anything is sampled, and what they are as events."""
+        self.transcript.prefill(tokens)
+        events: list[TurnEvent] = []
+        for token in tokens:
+            for event in self._decoder.feed(token):
+                self._record(event, events)
+        return events
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
         for recipient, arguments in self._approved:
@@ -128,6 +149,8 @@ class Turn:
     def _decode(self, step: Step) -> list[TurnEvent]:
         transcript, feed = self.transcript, self._decoder.feed
         transcript.cached_tokens += step.cached_tokens
+        if step.logprobs is not None:
+            return self._decode_scored(step.tokens, step.logprobs)
         events: list[TurnEvent] = []
         taken = 0
         for token in step.tokens:
@@ -142,6 +165,26 @@ class Turn:
             if self._call is not None:
                 break
         transcript.sample(step.tokens[:taken])
+        return events
+
+    def _decode_scored(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> list[TurnEvent]:
+        """As above, each token of a text told with its score; apart, so that the plain path pays nothing."""
+        events: list[TurnEvent] = []
+        taken = 0
+        for token, score in zip(tokens, scores, strict=True):
+            taken += 1
+            found = self._decoder.feed(token)
+            scored = [TokenScored(score)] if token < FIRST_SPECIAL and self._decoder.in_text else []
+            for event in found:
+                if scored and isinstance(event, TextDelta):
+                    events.append(scored.pop())
+                self._record(event, events)
+                if self._call is not None:
+                    break
+            events += scored
+            if self._call is not None:
+                break
+        self.transcript.sample(tokens[:taken])
         return events
 
     def _record(self, event: HarmonyEvent, events: list[TurnEvent]) -> None:

@@ -145,6 +145,11 @@ class Decoder:
         self._direct: list[str] | None = None  # texts of the open message, while no character is half done
         self._events: list[HarmonyEvent] = []
 
+    @property
+    def in_text(self) -> bool:
+        """Whether a message is open: an ordinary token that was just fed is of its text."""
+        return self._message is not None
+
     def feed(self, token: int) -> Sequence[HarmonyEvent]:
         """Takes the next token. The usual case, whole characters within a message, costs under 1 µs."""
         if self._direct is not None and (text := self._whole_texts.get(token)) is not None:

@@ -14,7 +14,7 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.responses.builders import ItemBuilder, ToolItemBuilder
 from gpt_oss_server.responses.routes import ItemRoute
-from gpt_oss_server.turn import ToolFinished, ToolStarted, TurnEvent, TurnFinished
+from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 
 Event = dict[str, Any]
 Status = Literal["completed", "incomplete", "failed"]
@@ -71,7 +71,7 @@ class ResponseStream:
                 self._call(event, out)
             elif isinstance(event, ToolFinished):
                 self._answer(event, out)
-            elif not isinstance(event, TurnFinished):  # what the end means, the run decides
+            elif not isinstance(event, (TokenScored, TurnFinished)):  # what the end means, the run decides
                 assert_never(event)
         return out
 
