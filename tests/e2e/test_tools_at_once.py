@@ -1,0 +1,120 @@
+"""Twenty conversations with tools at once do not hold up a plain stream beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server_process import serving
+from tests.tools.mcp import echo_server
+from tests.tools.python.conftest import bubblewrap
+
+CONVERSATIONS = 20
+TRIES = 6  # the machine may be busy with other things; one quiet try shows what the server can do
+MOST_SECONDS = 0.1
+RATE = 50  # tokens a second: a gap of 20 ms is the script's own
+READING = 0.3  # seconds between an answer and the next question
+TOOLS: dict[str, Any] = {
+    "BROWSE": {"type": "web_search"},
+    "COMPUTE": {"type": "code_interpreter"},
+    "ECHO": {"type": "mcp", "server_label": "echoes", "require_approval": "never"},
+}
+
+
+def script(folder: Path) -> str:
+    """What is said depends on the last message of the prompt: a question's word, or a tool's result."""
+
+    def after(last: str, text: str) -> dict[str, str]:
+        return {"when": last + r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$", "text": text}
+
+    turns = [
+        after("PLAIN", "<|channel|>final<|message|>" + "one two three four " * 75 + "<|return|>"),
+        after("BROWSE", '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'),
+        after("COMPUTE", "<|channel|>analysis to=python code<|message|>sum(range(10_000))<|call|>"),
+        after("ECHO", '<|channel|>commentary to=echoes.echo json<|message|>{"text":"hi"}<|call|>'),
+        after(
+            r"<\|start\|>browser\.search to=",
+            '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>',
+        ),
+        after(
+            r"<\|start\|>(browser\.open|python|echoes\.echo) to=",
+            "<|channel|>final<|message|>Done【0†L0-L1】.<|return|>",
+        ),
+    ]
+    path = folder / "script.json"
+    path.write_text(json.dumps({"turns": turns, "tokens_per_second": RATE}))
+    return f"scripted:{path}"
+
+
+async def gaps_of_a_plain_stream(client: httpx.AsyncClient) -> list[float]:
+    gaps, last = [], time.monotonic()
+    body = {"input": "PLAIN", "stream": True, "store": False}
+    async with client.stream("POST", "/responses", json=body) as answer:
+        async for _ in answer.aiter_raw():
+            now = time.monotonic()
+            gaps.append(now - last)
+            last = now
+    return gaps
+
+
+class Talk:
+    """One conversation, which goes on from try to try: its kernel or connection is started once."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.previous: str | None = None
+
+    async def go_on(self, client: httpx.AsyncClient, stop: asyncio.Event) -> int:
+        done = 0
+        while not stop.is_set():
+            body = {"input": self.word, "tools": [TOOLS[self.word]], "previous_response_id": self.previous}
+            answer = await client.post("/responses", json=body)
+            answer.raise_for_status()
+            kinds = {item["type"]: item.get("status", "completed") for item in answer.json()["output"]}
+            assert list(kinds)[-1] == "message"
+            assert len(kinds) > 1
+            assert set(kinds.values()) == {"completed"}
+            self.previous = answer.json()["id"] if self.word != "BROWSE" else None  # pages fill the context
+            done += 1
+            await asyncio.sleep(READING)
+        return done
+
+
+async def one_try(url: str, talks: list[Talk]) -> tuple[float, int]:
+    """The 99th percentile of the gaps, and how many responses with tools were made meanwhile."""
+    stop = asyncio.Event()
+    limits = httpx.Limits(max_connections=CONVERSATIONS + 1)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+        running = [asyncio.create_task(talk.go_on(client, stop)) for talk in talks]
+        gaps = await gaps_of_a_plain_stream(client)
+        stop.set()
+        made = sum(await asyncio.gather(*running))
+    return sorted(gaps)[int(len(gaps) * 0.99)], made
+
+
+@pytest.mark.slow
+async def test_a_plain_stream_goes_on_evenly_beside_twenty_conversations_with_tools(tmp_path: Path) -> None:
+    await asyncio.to_thread(bubblewrap)
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    for number in range(50):
+        (shelf / f"{number}.md").write_text(f"# Harbour {number}\n\n" + "The harbour is deep. " * 2000)
+    flags = ["--model", script(tmp_path), "--browser", f"local:{shelf}", "--python", "bubblewrap"]
+    flags += ["--mcp", f"echoes={sys.executable} {echo_server.__file__} stdio"]
+    talks = [Talk(list(TOOLS)[number % len(TOOLS)]) for number in range(CONVERSATIONS)]
+    with serving(*flags) as served:
+        tries = []
+        for _ in range(TRIES):
+            gap, made = await one_try(served.api, talks)
+            assert made >= CONVERSATIONS
+            tries.append(gap)
+            if gap < MOST_SECONDS:
+                return
+    raise AssertionError(f"The 99th percentiles of the gaps were {[f'{gap:.3f} s' for gap in tries]}.")
