@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from inference.grammar import Grammar
+
 SAMPLING_FIELDS = frozenset(
     {
         "temperature",
@@ -50,6 +52,7 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
+    grammar: Grammar | None = None  # what may be sampled; only for engines that enforce it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class EngineInfo:
     temperature: float = 1.0  # the checkpoint's own defaults (generation_config.json), used where
     top_p: float = 1.0  # a request is silent
     honours: frozenset[str] = SAMPLING_FIELDS
+    enforces_grammar: bool = False  # whether `Sampling.grammar` is obeyed
 
 
 class Engine(Protocol):

@@ -85,6 +85,7 @@ def load_local(
         description=f"gpt-oss of {model.config.layers} layers on {model.device}.",
         temperature=defaults.get("temperature", 1.0),
         top_p=defaults.get("top_p", 1.0),
+        enforces_grammar=True,
     )
     return LocalEngine(model, info)
 
