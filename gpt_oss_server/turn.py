@@ -86,6 +86,7 @@ class Turn:
         sampling: Sampling,
         tools: TurnTools | None = None,
         approved: Sequence[tuple[str, str]] = (),
+        later: Grammar | None = None,
     ) -> None:
         self.transcript = transcript
         self._engine = engine
@@ -95,6 +96,7 @@ class Turn:
         self._sampling = sampling
         self._tools = tools
         self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
+        self._later = later  # the grammar of every generation but the first
         self._decoder = Decoder(encoding, recipients)
         self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
 
@@ -224,7 +226,10 @@ class Turn:
     def _left(self, prompt: list[int]) -> Sampling:
         """The limit that earlier generations of this turn have left, within the context."""
         limit = self._sampling.max_tokens
-        if limit is None or not self.transcript.sampled:
+        if not self.transcript.sampled:
             return self._sampling
+        sampling = self._sampling if self._later is None else replace(self._sampling, grammar=self._later)
+        if limit is None:
+            return sampling
         room = self._engine.info.context_length - len(prompt)
-        return replace(self._sampling, max_tokens=min(limit - self.transcript.sampled, room))
+        return replace(sampling, max_tokens=min(limit - self.transcript.sampled, room))
