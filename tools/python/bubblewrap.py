@@ -32,7 +32,7 @@ from pathlib import Path
 
 from tools.python import seccomp
 from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
-from tools.python.cgroups import Groups, make_groups
+from tools.python.cgroups import Groups, make_groups, remove_stale
 from tools.python.folder import Folder
 from tools.python.interpreter import Interpreter, examine
 from tools.python.refusals import INSTALL, refusal
@@ -91,6 +91,7 @@ class Bubblewrap:
                 f"The python tool needs bubblewrap 0.7 or later; {command} lacks {', '.join(missing)}."
             )
         interpreter = await examine(self._wanted)
+        remove_stale()
         try:
             box = await self._start(interpreter, Connection(secrets.token_hex(16)), None)
         except SandboxError as error:

@@ -8,6 +8,7 @@ kernels.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from tools.python.sandbox import Limits
 
 _ROOT = Path("/sys/fs/cgroup")
+_NAME = "gpt-oss-python"
 _OUTSIDERS = 4  # bubblewrap's own processes, and some room for the kernel's fork while it is counted
 # The shell enters the groups before it becomes bubblewrap, so that no process of the box was ever outside.
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 97; shift; done; shift; exec "$@"'
@@ -53,7 +55,7 @@ class Groups:
 
 def make_groups(limits: Limits) -> Groups:
     """Fresh groups with these limits; without folders where none can be made."""
-    name = f"gpt-oss-python-{secrets.token_hex(6)}"
+    name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
     files = limits.data_size + limits.temp_size + limits.shared_size  # files in memory count as memory here
     values = {"pids.max": limits.processes + _OUTSIDERS}
     if (_ROOT / "cgroup.controllers").exists():
@@ -63,6 +65,15 @@ def make_groups(limits: Limits) -> Groups:
     memory = {"memory.limit_in_bytes": limits.memory + files}
     made = [_made(_own(kind) / name, wanted) for kind, wanted in (("pids", values), ("memory", memory))]
     return Groups(tuple(folder for folder in made if folder))
+
+
+def remove_stale() -> None:
+    """Removes groups that servers left which were killed; groups with processes in them cannot be removed."""
+    for controller in ("", "pids", "memory"):
+        for folder in _own(controller).glob(f"{_NAME}-*-*"):
+            owner = folder.name.removeprefix(f"{_NAME}-").partition("-")[0]
+            if not Path("/proc", owner).exists():
+                _removed(folder)
 
 
 def _own(controller: str) -> Path:

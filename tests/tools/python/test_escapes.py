@@ -19,6 +19,7 @@ from tests.tools.python.attempts import attempts, groups
 from tests.tools.python.calling import call, processes, said
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
+from tools.python.cgroups import Groups
 from tools.python.seccomp import DENIED, MACHINES
 
 
@@ -110,6 +111,15 @@ KILLED_FOR = {
 }
 
 
+@pytest.fixture(params=["control groups", "the watchdog alone"])
+def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What holds the limits of a whole box; control groups cannot be had everywhere."""
+    if request.param == "the watchdog alone":
+        monkeypatch.setattr("tools.python.bubblewrap.make_groups", lambda limits: Groups(()))
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("holder")
 @pytest.mark.parametrize("name", KILLED_FOR)
 async def test_a_box_over_its_limit_is_ended_and_the_model_told_why(
     session: PythonSession, name: str
@@ -157,7 +167,7 @@ for _ in range(100):
 
 
 @pytest.mark.parametrize("bomb", [FORK_BOMB, THREAD_BOMB, ORPHANS], ids=["forks", "threads", "orphans"])
-async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bomb: str) -> None:
+async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bomb: str, holder: str) -> None:
     before = processes()
     tool = make_tool(timeout=4.0, grace=1.0)
     session = tool.open()
@@ -168,7 +178,7 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
         await asyncio.sleep(0.05)
         assert time.monotonic() - began < 2.0  # the host goes on
         most = max(most, len(processes() - before))
-    assert most < 60
+    assert most < (60 if holder == "control groups" else 1000)
     await tool.close()
     assert processes() == before
 

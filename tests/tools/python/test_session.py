@@ -157,9 +157,19 @@ async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
 
 async def test_a_cancelled_call_that_does_not_stop_is_killed(session: PythonSession) -> None:
     running = asyncio.create_task(
-        call(session, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass")
+        call(
+            session,
+            """
+            import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)
+            open("started", "w").close()
+            while True: pass
+            """,
+        )
     )
-    await asyncio.sleep(1.0)
+    for _ in range(200):
+        if await session.files():
+            break
+        await asyncio.sleep(0.05)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -173,9 +183,9 @@ async def test_a_call_cancelled_while_the_kernel_starts_leaves_nothing_and_a_wor
     everywhere = launchers()
     tool = make_tool()
     session = tool.open()
-    for number in range(40):
+    for number in range(20):
         running = asyncio.create_task(call(session, "1"))
-        await asyncio.sleep(0.01 * number)
+        await asyncio.sleep(0.02 * number)
         running.cancel()
         await asyncio.wait({running})
         if number % 3:
