@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gpt_oss_server import __version__
+from gpt_oss_server.containers_api import containers_router
 from gpt_oss_server.edge import Edge
 from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.ids import Ids, random_ids
@@ -54,6 +55,7 @@ def create_app(
     app.state.service = service
     app.include_router(responses_router(service))
     app.include_router(models_router(service))
+    app.include_router(containers_router(service, tools, clock))
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Edge)

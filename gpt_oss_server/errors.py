@@ -13,7 +13,9 @@ ApiError                          500  server_error
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
-│   └── PreviousResponseNotFound  404  code previous_response_not_found
+│   ├── PreviousResponseNotFound  404  code previous_response_not_found
+│   ├── ContainerNotFound         404  code container_not_found
+│   └── ContainerFileNotFound     404  code file_not_found
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 └── GenerationFailed              500  code server_error: the engine broke
@@ -87,6 +89,14 @@ class ResponseNotFound(NotFound):
 
 class PreviousResponseNotFound(NotFound):
     code = "previous_response_not_found"
+
+
+class ContainerNotFound(NotFound):
+    code = "container_not_found"
+
+
+class ContainerFileNotFound(NotFound):
+    code = "file_not_found"
 
 
 class MethodNotAllowed(ApiError):

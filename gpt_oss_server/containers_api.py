@@ -1,0 +1,240 @@
+"""The files of a conversation's python, as OpenAI's containers API has them.
+
+In: `cntr_…`, the name under which a conversation's calls show their container, and names and bytes of files.
+Out: JSON about containers and files, and the files' bytes. A container is there as long as its conversation's
+python session is; a file can be put there before the first call too. What /mnt/data holds is the model's
+doing, so bytes are given as an attachment that no browser interprets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.errors import ContainerFileNotFound, ContainerNotFound, InvalidRequest, ToolNotAvailable
+from gpt_oss_server.paging import page
+from gpt_oss_server.responses.run import container_id
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.uploads import read_upload
+
+if TYPE_CHECKING:
+    from tools.python import FileInfo, PythonSession
+
+_FOLDER = "/mnt/data/"
+_IDLE_MINUTES = 20  # after so long without a call the session ends, and its files with it
+_PREFIX = "cntr_"
+
+
+def containers_router(
+    service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float] = time.time
+) -> APIRouter:
+    router = APIRouter(prefix="/v1/containers")
+    containers = Containers(service, tools, clock)
+
+    @router.get("/{container}")
+    async def retrieve(container: str) -> Response:
+        return JSONResponse((await containers.find(container)).shown())
+
+    @router.delete("/{container}")
+    async def delete(container: str) -> Response:
+        await containers.delete(container)
+        return JSONResponse({"id": container, "object": "container.deleted", "deleted": True})
+
+    @router.get("/{container}/files")
+    async def files(container: str, request: Request) -> Response:
+        found = await containers.find(container)
+        listed = sorted(await found.files(), key=lambda info: info.modified)
+        return JSONResponse(page([found.shown_file(info) for info in listed], request.query_params))
+
+    @router.post("/{container}/files")
+    async def upload(container: str, request: Request) -> Response:
+        name, content = await read_upload(request, service.settings.max_body_bytes)
+        found = await containers.find_or_open(container)
+        return JSONResponse(found.shown_file(await found.put(name, content)))
+
+    @router.get("/{container}/files/{file}")
+    async def retrieve_file(container: str, file: str) -> Response:
+        found = await containers.find(container)
+        return JSONResponse(found.shown_file(await found.file(file)))
+
+    @router.get("/{container}/files/{file}/content")
+    async def content(container: str, file: str) -> Response:
+        found = await containers.find(container)
+        info = await found.file(file)
+        return _attachment(info.path, await found.read(info))
+
+    @router.delete("/{container}/files/{file}")
+    async def delete_file(container: str, file: str) -> Response:
+        await containers.delete_file(await containers.find(container), file)
+        return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
+
+    return router
+
+
+@dataclass(slots=True)
+class Known:
+    """What is remembered of a session here: since when, and which files a client has put into it."""
+
+    since: float
+    put: set[str] = field(default_factory=set)
+
+
+class Containers:
+    """Finds containers by their ids."""
+
+    def __init__(self, service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float]) -> None:
+        self._service = service
+        self._tools = tools
+        self._clock = clock
+        self._known: WeakKeyDictionary[PythonSession, Known] = WeakKeyDictionary()
+
+    async def find(self, container: str) -> Container:
+        found = await self._open(await self._tools.ready(), container)
+        if found is None:
+            raise ContainerNotFound(
+                f"There is no container {container!r}. Its conversation did not use python, has ended, or "
+                "was idle for so long that its files are gone.",
+                param="container_id",
+            )
+        return found
+
+    async def find_or_open(self, container: str) -> Container:
+        """Also for a stored conversation that has not used python yet: its session is opened."""
+        toolset = await self._tools.ready()
+        if toolset.python is None:
+            raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
+        if await self._open(toolset, container) is None and await self._is_stored(container):
+            # A call without any code: the toolbox opens sessions for calls, and only for these.
+            await toolset.toolbox.run(_conversation(container), "python", "")
+        return await self.find(container)
+
+    async def delete(self, container: str) -> None:
+        """Ends what the tools hold of the conversation; the next call of python begins afresh."""
+        await self.find(container)
+        (await self._tools.ready()).toolbox.forget(_conversation(container))
+
+    async def delete_file(self, found: Container, file: str) -> None:
+        """In the sandbox, as the conversation's own code: what it says is checked, not believed."""
+        info = await found.file(file)
+        code = f"__import__('os').remove({_FOLDER + info.path!r})"
+        toolset = await self._tools.ready()
+        output = await toolset.toolbox.run(_conversation(found.id), "python", code)
+        if any(each.path == info.path for each in await found.files()):
+            raise InvalidRequest(f"{info.path!r} could not be deleted: {output.text[:500]}", param="file_id")
+        found.known.put.discard(info.path)
+
+    async def _open(self, toolset: Toolset, container: str) -> Container | None:
+        if toolset.python is None:
+            return None
+        from tools.python import PythonSession
+
+        session = toolset.toolbox.session(_conversation(container), "python")
+        if not container.startswith(_PREFIX) or not isinstance(session, PythonSession):
+            return None  # also where python is another server's, which keeps its files
+        known = self._known.get(session)
+        if known is None:
+            stored = await self._service.store.get(_conversation(container))
+            known = Known(stored.response["created_at"] if stored else self._clock())
+            self._known[session] = known
+        return Container(container, session, known, self._clock)
+
+    async def _is_stored(self, container: str) -> bool:
+        return await self._service.store.get(_conversation(container)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One conversation's python session, and its files."""
+
+    id: str
+    session: PythonSession
+    known: Known
+    clock: Callable[[], float]
+
+    def shown(self) -> dict[str, Any]:
+        unused = time.monotonic() - self.session.last_used if self.session.last_used else 0.0
+        return {
+            "id": self.id,
+            "object": "container",
+            "name": self.id,
+            "status": "running",
+            "created_at": int(self.known.since),
+            "last_active_at": int(max(self.clock() - unused, self.known.since)),
+            "expires_after": {"anchor": "last_active_at", "minutes": _IDLE_MINUTES},
+        }
+
+    def shown_file(self, info: FileInfo) -> dict[str, Any]:
+        return {
+            "id": self._file_id(info.path),
+            "object": "container.file",
+            "container_id": self.id,
+            "created_at": int(info.modified),
+            "bytes": info.size,
+            "path": _FOLDER + info.path,
+            "source": "user" if info.path in self.known.put else "assistant",
+        }
+
+    async def files(self) -> list[FileInfo]:
+        return await self.session.files()
+
+    async def file(self, file_id: str) -> FileInfo:
+        for info in await self.files():
+            if self._file_id(info.path) == file_id:
+                return info
+        raise ContainerFileNotFound(
+            f"There is no file {file_id!r} in the container {self.id!r}. List its files to see what is.",
+            param="file_id",
+        )
+
+    async def read(self, info: FileInfo) -> bytes:
+        from tools.python import FileRefused
+
+        try:
+            return await self.session.read(info.path)
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file_id") from refusal
+
+    async def put(self, name: str, content: bytes) -> FileInfo:
+        from tools.python import FileRefused
+
+        try:
+            await self.session.write(name, content)
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file") from refusal
+        path = _plain(name)
+        self.known.put.add(path)
+        return await self.file(self._file_id(path))
+
+    def _file_id(self, path: str) -> str:
+        """Made from the name, so that a file keeps its id while its content changes."""
+        return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
+
+
+def _conversation(container: str) -> str:
+    """The conversation whose container has this id: the way back from `container_id`."""
+    conversation = "resp_" + container.removeprefix(_PREFIX)
+    return conversation if container_id(conversation) == container else ""
+
+
+def _plain(name: str) -> str:
+    """The path under which the folder lists a file of this name."""
+    return "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
+
+
+def _attachment(path: str, content: bytes) -> Response:
+    name = quote(path.rpartition("/")[2], safe="")
+    headers = {
+        "content-disposition": f"attachment; filename*=UTF-8''{name}",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)
