@@ -6,6 +6,7 @@ error body, whose four keys are always there. Errors of other packages are trans
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
 │   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not served
+│   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
 │   ├── InvalidJson               400  code invalid_json
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
@@ -18,7 +19,8 @@ ApiError                          500  server_error
 │   └── ContainerFileNotFound     404  code file_not_found
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
-└── GenerationFailed              500  code server_error: the engine broke
+├── GenerationFailed              500  code server_error: the engine broke
+└── InvalidOutput                 500  code invalid_output: the model's answer is not of the form asked for
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ class InvalidRequest(ApiError):
 
 class UnsupportedField(InvalidRequest):
     code = "unsupported_parameter"
+
+
+class UnsupportedSchema(InvalidRequest):
+    code = "invalid_json_schema"
 
 
 class ToolNotAvailable(InvalidRequest):
@@ -112,6 +118,10 @@ class EngineUnavailable(ApiError):
 
 class GenerationFailed(ApiError):
     pass
+
+
+class InvalidOutput(ApiError):
+    code = "invalid_output"
 
 
 def from_inference(error: InferenceError) -> ApiError:

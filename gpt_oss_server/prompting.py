@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import FunctionTool, Renderer, ToolNamespace
+from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.settings import Settings
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
@@ -45,6 +45,7 @@ def fitted_prompt(
     instructions: str | None,
     tools: Sequence[FunctionTool],
     namespaces: Sequence[ToolNamespace],
+    response_formats: Sequence[ResponseFormat] = (),
     context: int,
     most: int | None = None,
     truncates: bool = False,
@@ -56,7 +57,12 @@ def fitted_prompt(
     """
     while True:
         head, rest = renderer.opening(
-            system, history, instructions=instructions, tools=tools, namespaces=namespaces
+            system,
+            history,
+            instructions=instructions,
+            tools=tools,
+            namespaces=namespaces,
+            response_formats=response_formats,
         )
         prompt = renderer.prompt(head, rest)
         if len(prompt) < context and (most is None or len(prompt) <= most):

@@ -5,10 +5,12 @@ In: an engine and settings. Out: what every API's service stands upon. It must n
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
 
+from gpt_oss_server.binding import Binding, Wanted, bind
 from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ModelNotServed
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
@@ -62,6 +64,13 @@ class Served:
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
+
+    async def bound(self, wanted: Wanted) -> Binding:
+        """What a request's wishes for the form of a turn come to on this engine."""
+        enforces = self.engine.info.enforces_grammar
+        if not wanted.binds and not enforces:
+            return Binding()
+        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)
 
     async def close(self) -> None:
         if self._tools is not None:

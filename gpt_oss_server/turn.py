@@ -26,6 +26,7 @@ from gpt_oss_server.harmony.events import (
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.transcript import Transcript
 from inference.engine import Engine, Finish, Sampling, Step, TokenLogprob
+from inference.grammar import Grammar
 from tools.tool import ToolOutput
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.body import read_json
-from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.counters import counted
+from gpt_oss_server.errors import InvalidOutput, UnsupportedField
 from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.sse import Event, EventStream, unless_gone
+from gpt_oss_server.sse import EventStream, unless_gone
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -25,7 +24,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.settings.max_body_bytes))
         if run.request.stream:
-            return EventStream(lambda: _counted(run, service))
+            return EventStream(lambda: counted(run.events(), service.counters))
         return await _whole(run, request, service)
 
     @router.get("/v1/responses/{response_id}")
@@ -54,25 +53,12 @@ def responses_router(service: ResponsesService) -> APIRouter:
     return router
 
 
-async def _counted(run: Run, service: ResponsesService) -> AsyncGenerator[list[Event], None]:
-    """The run's events; a client that leaves before the end is counted."""
-    ended = False
-    events = run.events()
-    try:
-        async for batch in events:
-            yield batch
-        ended = True
-    finally:
-        await events.aclose()
-        service.counters.cancelled += not ended
-
-
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
         service.counters.cancelled += 1
         return Response(status_code=499)  # nobody reads it: the client is gone
-    if run.error is not None:
+    if run.error is not None and not isinstance(run.error, InvalidOutput):  # that keeps its text
         kept = f" What was generated is in the response {response['id']}." if response["store"] else ""
         raise type(run.error)(run.error.message + kept, param=run.error.param)
     return JSONResponse(response)

@@ -7,9 +7,10 @@ what it shows is what the model gets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
@@ -19,6 +20,7 @@ from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_v
 from gpt_oss_server.responses.hosted import HostedTools
 from gpt_oss_server.responses.input import Approved, read_input
 from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.structured import answer_format, wanted_of
 from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import StoredResponse
@@ -39,6 +41,8 @@ class Prepared:
     call_recipients: dict[str, str]  # call_id → Harmony recipient
     hosted: HostedTools
     approved: tuple[Approved, ...]  # calls that the client has just approved
+    wanted: Wanted  # of the form of the turn
+    binding: Binding = field(default_factory=Binding)  # what that comes to
 
 
 def prepare(
@@ -54,6 +58,8 @@ def prepare(
     date: str,
 ) -> Prepared:
     functions = tools.functions if tools.offered else []
+    answer = answer_format(request)
+    wanted = wanted_of(request, answer, tools, hosted)
     conversation = read_input(
         request.input,
         renderer,
@@ -79,6 +85,7 @@ def prepare(
         instructions=with_verbosity(request.instructions, request.verbosity),
         tools=functions,
         namespaces=hosted.in_developer_message,
+        response_formats=answer.told,
         context=info.context_length,
         truncates=request.truncation == "auto",
         param="input",
@@ -96,4 +103,5 @@ def prepare(
         call_recipients=conversation.recipients,
         hosted=hosted,
         approved=tuple(conversation.approved),
+        wanted=wanted,
     )

@@ -6,7 +6,6 @@ fields are accepted. A field that would change the answer and is not served is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -98,10 +97,6 @@ INCLUDABLE = frozenset(
 """What the API knows. Those that name items this server does not make yet simply find nothing to add to."""
 
 
-def _is_text(wanted: Any) -> bool:
-    return not isinstance(wanted, Mapping) or wanted.get("type", "text") == "text"
-
-
 _NOT_SERVED: NotServed = {
     "background": (lambda v: v is False, "Leave it out and keep the connection open, or use stream=true."),
     "conversation": (lambda v: False, "Use previous_response_id, or send the items yourself."),
@@ -109,8 +104,6 @@ _NOT_SERVED: NotServed = {
     "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
     "moderation": (lambda v: False, "Leave it out."),
     "top_logprobs": (lambda v: v == 0, "Leave it out."),
-    "text.format": (_is_text, "Only {'type': 'text'} is; ask for JSON in the instructions."),
-    "tool_choice": (lambda v: v in ("auto", "none"), "Use 'auto' or 'none'."),
     "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
     "n": (lambda v: v == 1, "Send the request several times."),
     "response_format": (lambda v: False, "This is a Chat Completions field; see text.format."),

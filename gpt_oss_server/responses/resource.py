@@ -59,7 +59,8 @@ def new_response(
 
 
 def _text(request: CreateResponse) -> dict[str, Any]:
-    text: dict[str, Any] = {"format": {"type": "text"}}
+    wanted = request.text.format if request.text else None
+    text: dict[str, Any] = {"format": wanted or {"type": "text"}}
     if request.verbosity:
         text["verbosity"] = request.verbosity
     return text

@@ -7,14 +7,17 @@ Closing the iterator cancels the generation.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.counters import Counters
-from gpt_oss_server.errors import ApiError, GenerationFailed, from_inference
+from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.prepare import Prepared
@@ -61,12 +64,14 @@ class Run:
             renderer,
             prepared.recipients,
             self._transcript,
-            prepared.sampling,
+            replace(prepared.sampling, grammar=prepared.binding.grammar),
             prepared.hosted,
             [(call.recipient, call.arguments) for call in prepared.approved],
+            prepared.binding.later,
         )
         self._stream = ResponseStream(response, item_route(ids, _hosted_calls(prepared)), clock)
         self._log_text = log_text
+        self._said: list[MessageFinished] = []
 
     @property
     def response(self) -> dict[str, Any]:
@@ -91,13 +96,25 @@ class Run:
                 async for batch in turn:
                     if isinstance(batch[-1], TurnFinished):
                         finish = batch[-1].finish
+                    if self._prepared.binding.check is not None:
+                        self._said += [event for event in batch if isinstance(event, MessageFinished)]
                     yield stream.feed(batch)
         except InferenceError as error:
             self.error = from_inference(error)
         except Exception:
             _log.exception("The response %s failed.", self.response["id"])
             self.error = GenerationFailed("The server failed while it generated. Its log says why.")
+        if self.error is None and finish is not Finish.LENGTH:
+            self.error = await self._invalid_output()
         yield await self._finish(finish)
+
+    async def _invalid_output(self) -> InvalidOutput | None:
+        check = self._prepared.binding.check
+        if check is None:
+            return None
+        said = [(message.header, message.text) for message in self._said]
+        problem = await asyncio.to_thread(check.problem, said)  # a large answer takes a while
+        return None if problem is None else InvalidOutput(problem)
 
     def __aiter__(self) -> AsyncGenerator[list[Event], None]:
         return self.events()

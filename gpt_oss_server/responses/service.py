@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpt_oss_server.errors import PreviousResponseNotFound, ResponseNotFound
@@ -135,7 +135,8 @@ class ResponsesService(Served):
             )
 
         try:
-            return await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            return replace(prepared, binding=await self.bound(prepared.wanted))
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise

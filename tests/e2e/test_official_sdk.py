@@ -189,17 +189,6 @@ def test_models_and_a_name_that_is_not_served() -> None:
         assert "gpt-oss-20b" in unknown.value.message
 
 
-def test_parse_reports_a_schema_that_is_not_served_yet() -> None:
-    from pydantic import BaseModel
-
-    class City(BaseModel):
-        name: str
-
-    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
-        client.responses.parse(model="scripted", input="Hi", text_format=City)
-    assert refused.value.param == "text.format"
-
-
 def test_too_long_an_input_is_told_before_anything_is_generated() -> None:
     with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(model="scripted", input="hello " * 140_000, stream=True)

@@ -1,0 +1,139 @@
+"""What binds a turn: the form that is asked for, as a grammar for the engine or a check of what was said.
+
+In: whom the model may call, what its answer must be, and whether it must call, in no API's words. Out: a
+`Binding`, or a 400 that names the schema's keyword and place. An engine that enforces grammars gets one for
+every turn, so that a header cannot go wrong; of the others what was asked for is checked when the turn ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedSchema
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.grammar import ANY_OBJECT, Body, Callee, JsonBody, TurnShape, turn_grammar
+from gpt_oss_server.harmony.json_grammar import enforceable
+from gpt_oss_server.harmony.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
+from gpt_oss_server.harmony.render import FunctionTool
+from gpt_oss_server.harmony.schema_support import SchemaRefused
+from gpt_oss_server.turn_check import TurnCheck
+from inference.grammar import Grammar
+from tools.tool import Declaration
+
+_KEPT_GRAMMARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema as the client sent it, and the parameter it came in."""
+
+    given: Mapping[str, Any]
+    param: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks of the form of a turn."""
+
+    functions: Sequence[FunctionTool] = ()
+    strict: Mapping[str, Schema] = field(default_factory=dict)  # by the function's name
+    declarations: Sequence[Declaration] = ()  # tools that run here
+    answer: Schema | None = None
+    must_call: bool = False
+    only: frozenset[str] | None = None  # recipients that may be called; None: all
+    choice_param: str = "tool_choice"
+
+    @property
+    def binds(self) -> bool:
+        """Whether anything is asked for beyond legal headers."""
+        return bool(self.strict) or self.answer is not None or self.must_call or self.only is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    grammar: Grammar | None = None
+    later: Grammar | None = None  # after a call that ran here: what had to be called has been
+    check: TurnCheck | None = None
+
+
+def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
+    """Takes a while (the first time a second, else milliseconds): not for the event loop."""
+    if not wanted.binds and not enforces:
+        return Binding()
+    try:
+        grammars = grammars_of(encoding)
+    except GrammarsMissing as error:
+        if not wanted.binds:
+            return Binding()
+        raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
+    answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
+    strict = {name: _schema(grammars, schema) for name, schema in wanted.strict.items()}
+    if not enforces:
+        return Binding(check=TurnCheck(grammars, answer, strict, wanted.must_call, wanted.only))
+    callees = [c for c in _callees(wanted, strict) if wanted.only is None or c.recipient in wanted.only]
+    if wanted.must_call and not callees:
+        raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
+    body = None if answer is None else JsonBody(answer)
+    shape = TurnShape(callees, body, may_answer=not wanted.must_call)
+    later = TurnShape(callees, body) if wanted.must_call else shape
+    first = _compiled(grammars, turn_grammar(shape), wanted)
+    return Binding(first, _compiled(grammars, turn_grammar(later), wanted) if wanted.must_call else first)
+
+
+def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
+    try:
+        return enforceable(grammars, schema.given)
+    except SchemaRefused as refused:
+        place = f" at `{refused.at}`" if refused.at else ""
+        raise UnsupportedSchema(
+            f"`{schema.param}`: the schema cannot be enforced{place}: {refused}.", param=schema.param
+        ) from None
+
+
+def _callees(wanted: Wanted, strict: Mapping[str, dict[str, Any]]) -> list[Callee]:
+    found = []
+    for function in wanted.functions:
+        body = JsonBody(strict[function.name]) if function.name in strict else ANY_OBJECT
+        found.append(Callee(f"functions.{function.name}", body))
+    for declaration in wanted.declarations:
+        found += _tool_callees(declaration)
+    return found
+
+
+_BOTH = ("analysis", "commentary")  # the model calls tools of ours on either
+
+
+def _tool_callees(declaration: Declaration) -> list[Callee]:
+    if not declaration.functions:
+        return [Callee(declaration.namespace, None, _BOTH, ("code", "json"))]
+    body: Body = ANY_OBJECT
+    return [
+        Callee(f"{declaration.namespace}.{function.name}", body, _BOTH, ("code", "json"))
+        for function in declaration.functions
+    ]
+
+
+def _compiled(grammars: Grammars, lark: str, wanted: Wanted) -> Grammar:
+    try:
+        return _compile(grammars, lark)
+    except GrammarError as error:
+        raise UnsupportedSchema(
+            f"The request's schemas are too large to be enforced together: {error}.", param=_param_of(wanted)
+        ) from None
+
+
+@lru_cache(_KEPT_GRAMMARS)
+def _compile(grammars: Grammars, lark: str) -> Grammar:
+    """Agents send the same tools again and again."""
+    return grammars.compile(lark)
+
+
+def _param_of(wanted: Wanted) -> str:
+    if wanted.answer is not None:
+        return wanted.answer.param
+    if wanted.strict:
+        return next(iter(wanted.strict.values())).param
+    return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

@@ -1,0 +1,73 @@
+"""Whether any finite JSON fits a schema: one that demands itself again and again can never be answered.
+
+In goes a schema as `schema_support.py` leaves it. The grammar would accept such a schema and never let the
+answer end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpt_oss_server.harmony.schema_support import resolve
+
+
+def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
+    """References count as without a value until one is found: rounds until nothing changes."""
+    found: set[str] = set()
+    while True:
+        before = len(found)
+        judge = _Judge(root, found)
+        answer = judge.has_value(schema)
+        for reference in judge.asked - found:
+            if judge.has_value(resolve(root, reference)):
+                found.add(reference)
+        if answer or len(found) == before:
+            return answer
+
+
+class _Judge:
+    def __init__(self, root: Mapping[str, Any], found: set[str]) -> None:
+        self._root, self._found = root, found
+        self.asked: set[str] = set()
+
+    def has_value(self, schema: Any) -> bool:
+        if not isinstance(schema, dict):
+            return schema is not False
+        if "const" in schema or "enum" in schema:
+            return True
+        return self._reference(schema) and self._cases(schema) and self._types(schema)
+
+    def _reference(self, schema: Mapping[str, Any]) -> bool:
+        reference = schema.get("$ref")
+        if reference is None:
+            return True
+        self.asked.add(reference)
+        return reference in self._found
+
+    def _each(self, schemas: Iterable[Any]) -> list[bool]:
+        """Of every one, without a short cut: what each refers to must be known in the next round."""
+        return [self.has_value(each) for each in schemas]
+
+    def _cases(self, schema: Mapping[str, Any]) -> bool:
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema and not any(self._each(schema[keyword])):
+                return False
+        return all(self._each(schema.get("allOf", ())))
+
+    def _types(self, schema: Mapping[str, Any]) -> bool:
+        given = schema.get("type")
+        types = {given} if isinstance(given, str) else set(given or ())
+        if not types or types - {"object", "array"}:
+            return True
+        fitting = [self._one_type(schema, name) for name in types]
+        return any(fitting)
+
+    def _one_type(self, schema: Mapping[str, Any], name: str) -> bool:
+        if name == "object":
+            properties = schema.get("properties", {})
+            rest = schema.get("additionalProperties", True)
+            return all(self._each(properties.get(key, rest) for key in schema.get("required", ())))
+        first = schema.get("prefixItems", [])[: schema.get("minItems", 0)]
+        more = [schema.get("items", True)] if schema.get("minItems", 0) > len(first) else []
+        return all(self._each([*first, *more]))

@@ -1,0 +1,67 @@
+"""What JSON Schema's keywords mean for enforcement: tables, and nothing that runs.
+
+Whatever is in none of these tables, nor read in `schema_support.py`, is an annotation or unknown to JSON
+Schema, and binds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+MOST_DEPTH: Final = 48
+MOST_NODES: Final = 4_000
+MOST_TEXT: Final = 400_000  # characters in names, patterns and constants
+LARGEST: Final = 1e15  # number in a bound or a constant, below 2^53
+MOST_COUNT: Final = 100_000  # of minLength, maxItems and their like: each is a state of the grammar
+
+TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+
+_EACH_CASE = "use anyOf with one complete schema for each case"
+_ON_YOUR_SIDE = "leave it out, and check on your side"
+
+# They change what is valid, and are not enforced; what to do instead.
+REFUSED: Final[dict[str, str]] = {
+    "not": "list what is allowed instead",
+    "if": _EACH_CASE,
+    "then": _EACH_CASE,
+    "else": _EACH_CASE,
+    "dependentRequired": _EACH_CASE,
+    "dependentSchemas": _EACH_CASE,
+    "dependencies": _EACH_CASE,
+    "uniqueItems": _ON_YOUR_SIDE,
+    "contains": _ON_YOUR_SIDE,
+    "minContains": _ON_YOUR_SIDE,
+    "maxContains": _ON_YOUR_SIDE,
+    "propertyNames": "use patternProperties with additionalProperties false",
+    "additionalItems": "use prefixItems and items, as since draft 2020-12",
+    "unevaluatedProperties": "use additionalProperties",
+    "unevaluatedItems": "use items",
+    "$dynamicRef": "use $ref",
+    "$recursiveRef": "use $ref",
+}
+# Values with which they change nothing.
+NEUTRAL: Final[dict[str, Any]] = {
+    "uniqueItems": False,
+    "unevaluatedProperties": True,
+    "unevaluatedItems": True,
+    "additionalItems": True,
+}
+SIZES: Final = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
+
+FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
+)
+# JSON Schema's own as well; any other name (int32, password, …) is an annotation there.
+REFUSED_FORMATS: Final = frozenset(
+    {
+        "idn-email",
+        "idn-hostname",
+        "uri-reference",
+        "iri",
+        "iri-reference",
+        "uri-template",
+        "json-pointer",
+        "relative-json-pointer",
+        "regex",
+    }
+)

@@ -1,0 +1,135 @@
+"""`text.format`, `tool_choice` and strict tools, read: what a request asks of the form of a turn.
+
+In: a validated request and its tools. Out: a `Wanted` in no API's words and the formats that the prompt tells
+of, or a 400 that names the field. Whether a schema can be enforced is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpt_oss_server.binding import Schema, Wanted
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.render import ResponseFormat
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.tools import RequestTools
+
+_SCHEMA = "text.format.schema"
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """What `text.format` asks for."""
+
+    schema: Schema | None = None
+    told: tuple[ResponseFormat, ...] = ()  # in the prompt
+
+
+def answer_format(request: CreateResponse) -> AnswerFormat:
+    wanted = request.text.format if request.text else None
+    if wanted is None:
+        return AnswerFormat()
+    match wanted.get("type", "text"):
+        case "text":
+            return AnswerFormat()
+        case "json_object":
+            return AnswerFormat(Schema(_ANY_OBJECT, "text.format"))
+        case "json_schema":
+            return _json_schema(wanted)
+        case kind:
+            raise UnsupportedField(
+                f"`text.format.type`: {kind!r:.80} is not served by this server. Use 'text', "
+                "'json_object' or 'json_schema'.",
+                param="text.format",
+            )
+
+
+def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:
+    if isinstance(wanted.get("json_schema"), dict):
+        raise InvalidRequest(
+            "`text.format.json_schema`: this is the Chat Completions form; "
+            "put name and schema beside `type`.",
+            param="text.format.json_schema",
+        )
+    name, schema = wanted.get("name"), wanted.get("schema")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest("`text.format.name` must be a string.", param="text.format.name")
+    if not isinstance(schema, dict):
+        raise InvalidRequest(f"`{_SCHEMA}` must be a JSON schema object.", param=_SCHEMA)
+    description = wanted.get("description")
+    if description is not None and not isinstance(description, str):
+        raise InvalidRequest("`text.format.description` must be a string.", param="text.format.description")
+    return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat(name, schema, description),))
+
+
+def wanted_of(
+    request: CreateResponse, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools
+) -> Wanted:
+    functions = tools.functions if tools.offered else []
+    strict = {
+        tool["name"]: Schema(tool.get("parameters") or _ANY_OBJECT, f"tools[{index}].parameters")
+        for index, tool in enumerate(request.tools or ())
+        if tool.get("type") == "function" and tool.get("strict") and tools.offered
+    }
+    must_call, only = _choice(request.tool_choice, tools, hosted)
+    return Wanted(functions, strict, hosted.declarations, answer.schema, must_call, only)
+
+
+def _choice(
+    choice: str | dict[str, Any] | None, tools: RequestTools, hosted: HostedTools
+) -> tuple[bool, frozenset[str] | None]:
+    """Whether the model must call, and whom it may."""
+    if choice is None or choice in ("auto", "none"):
+        return False, None
+    if choice == "required":
+        return True, None
+    if isinstance(choice, str):
+        raise InvalidRequest(
+            f"`tool_choice` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.",
+            param="tool_choice",
+        )
+    if choice.get("type") != "allowed_tools":
+        return True, _recipients(choice, "tool_choice", tools, hosted)
+    listed, mode = choice.get("tools"), choice.get("mode", "auto")
+    if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
+        raise InvalidRequest("`tool_choice.tools` must be a list of tools.", param="tool_choice.tools")
+    if mode not in ("auto", "required"):
+        raise InvalidRequest("`tool_choice.mode` must be 'auto' or 'required'.", param="tool_choice.mode")
+    allowed = [
+        _recipients(tool, f"tool_choice.tools[{index}]", tools, hosted) for index, tool in enumerate(listed)
+    ]
+    return mode == "required", frozenset().union(*allowed)
+
+
+def _recipients(
+    named: Mapping[str, Any], where: str, tools: RequestTools, hosted: HostedTools
+) -> frozenset[str]:
+    """Whom a tool's name in `tool_choice` stands for."""
+    kind, name = named.get("type"), named.get("name")
+    if kind == "function":
+        found = {f"functions.{function.name}" for function in tools.functions if function.name == name}
+    elif kind == "mcp":
+        label = named.get("server_label")
+        found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
+    else:
+        namespace = _HOSTED.get(kind) if isinstance(kind, str) else None
+        found = {r for r in hosted.recipients if r.partition(".")[0] == namespace}
+    if not found:
+        raise InvalidRequest(
+            f"`{where}` names a tool that `tools` does not declare: {dict(named)!r:.120}.", param=where
+        )
+    return frozenset(found)
+
+
+_HOSTED = {
+    "web_search": "browser",
+    "web_search_2025_08_26": "browser",
+    "web_search_preview": "browser",
+    "web_search_preview_2025_03_11": "browser",
+    "browser_search": "browser",
+    "code_interpreter": "python",
+}

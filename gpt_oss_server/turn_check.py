@@ -1,0 +1,62 @@
+"""Whether a finished turn is what the request asked for: for engines that cannot be made to.
+
+In go the turn's messages as they end, out comes a sentence that says what is wrong, or None. It changes
+nothing: what was said stays said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.json_check import JsonCheck
+from gpt_oss_server.harmony.matcher import Grammars
+
+_FUNCTIONS = "functions."
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCheck:
+    grammars: Grammars
+    answer: Mapping[str, Any] | None
+    strict: Mapping[str, Mapping[str, Any]]  # by the function's name
+    must_call: bool
+    only: frozenset[str] | None
+
+    def problem(self, messages: Iterable[tuple[Header, str]]) -> str | None:
+        """Of a turn that ended by itself."""
+        called = False
+        for header, text in messages:
+            called = called or header.recipient is not None
+            if (problem := self._of_message(header, text)) is not None:
+                return problem
+        return "The model was to call a tool, and called none." if self.must_call and not called else None
+
+    def _of_message(self, header: Header, text: str) -> str | None:
+        recipient = header.recipient
+        if recipient is None:
+            if header.channel != "final" or self.answer is None:
+                return None
+            problem = self._of_json(self.answer, text)
+            return problem and f"The model's answer does not fit the format that was asked for: {problem}."
+        if self.only is not None and recipient not in self.only:
+            return f"The model called '{recipient}', which tool_choice does not allow."
+        schema = self.strict.get(recipient.removeprefix(_FUNCTIONS))
+        if schema is None or not recipient.startswith(_FUNCTIONS):
+            return None
+        problem = self._of_json(schema, text)
+        return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
+
+    def _of_json(self, schema: Mapping[str, Any], text: str) -> str | None:
+        try:
+            value = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            return f"it is not JSON ({error})"
+        return JsonCheck(schema, self.grammars).problem(value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
