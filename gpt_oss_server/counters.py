@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Counters:
@@ -22,3 +26,15 @@ class Counters:
             "harmony_slips": dict(self.slips),
             "cancelled": self.cancelled,
         }
+
+
+async def counted(events: AsyncGenerator[T, None], counters: Counters) -> AsyncGenerator[T, None]:
+    """The same events; a client that leaves before the end is counted."""
+    ended = False
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+        ended = True
+    finally:
+        counters.cancelled += not ended

@@ -98,6 +98,12 @@ class Settings:
         "Answers",
         "The first line of the system message, in place of Harmony's own; `none` keeps that.",
     )
+    chat_reasoning_field: str = setting(
+        "both",
+        choice("both", "reasoning", "reasoning_content"),
+        "Answers",
+        "The field of a chat message that holds the reasoning; clients differ in which they read.",
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),

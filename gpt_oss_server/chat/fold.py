@@ -1,0 +1,85 @@
+"""Chunks of a chat completion, folded into the one object that a client gets that does not stream.
+
+In: every chunk, in order. Out: the completion. It adds nothing of its own, so both say the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Chunk = dict[str, Any]
+_LISTS = ("annotations", "executed_tools")
+_TEXTS = ("content", "reasoning", "reasoning_content")
+
+
+class Folded:
+    def __init__(self) -> None:
+        self._head: Chunk = {}
+        self._choices: dict[int, _Choice] = {}
+
+    def feed(self, chunk: Chunk) -> None:
+        for key, value in chunk.items():
+            if key != "choices":
+                self._head[key] = value
+        for choice in chunk["choices"]:
+            self._choices.setdefault(choice["index"], _Choice()).feed(choice)
+
+    def completion(self) -> dict[str, Any]:
+        head = {**self._head, "object": "chat.completion"}
+        choices = [self._choices[index].whole(index) for index in sorted(self._choices)]
+        return {**head, "choices": choices}
+
+
+class _Choice:
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._arguments: list[list[str]] = []
+        self._old_call: dict[str, Any] | None = None
+        self._scores: list[Any] | None = None
+        self._end: dict[str, Any] = {}
+
+    def feed(self, choice: dict[str, Any]) -> None:
+        delta = choice["delta"]
+        for key in _TEXTS:
+            if key in delta:
+                self._texts.setdefault(key, []).append(delta[key])
+        for key in _LISTS:
+            self._lists.setdefault(key, []).extend(delta.get(key, ()))
+        for call in delta.get("tool_calls", ()):
+            self._call(call)
+        if "function_call" in delta:
+            self._old_call = self._old_call or {"name": delta["function_call"]["name"], "arguments": ""}
+            self._old_call["arguments"] += delta["function_call"]["arguments"]
+        if choice.get("logprobs") is not None:
+            self._scores = (self._scores or []) + choice["logprobs"]["content"]
+        if choice["finish_reason"] is not None:
+            self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
+
+    def _call(self, call: dict[str, Any]) -> None:
+        if "id" in call:
+            self._calls.append({key: call[key] for key in ("id", "type", "function")})
+            self._arguments.append([])
+        self._arguments[call["index"]].append(call["function"]["arguments"])
+
+    def whole(self, index: int) -> dict[str, Any]:
+        texts = {key: "".join(parts) for key, parts in self._texts.items()}
+        calls = [
+            {**call, "function": {**call["function"], "arguments": "".join(arguments)}}
+            for call, arguments in zip(self._calls, self._arguments, strict=True)
+        ]
+        says_nothing = bool(calls or self._old_call) and not texts["content"]
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if says_nothing else texts["content"],
+            "refusal": None,
+            **{key: text for key, text in texts.items() if key != "content"},
+            **{key: given for key, given in self._lists.items() if given},
+        }
+        if calls:
+            message["tool_calls"] = calls
+        if self._old_call is not None:
+            message["function_call"] = self._old_call
+        logprobs = None if self._scores is None else {"content": self._scores, "refusal": None}
+        return {"index": index, "message": message, "logprobs": logprobs, **self._end}

@@ -1,0 +1,52 @@
+"""Log-probabilities as clients read them: tokens spelt, their bytes, the likeliest others.
+
+In: an engine's `TokenLogprob`. Out: an entry of `logprobs.content`, and which entries belong to the text
+that is shown so far: text can be held back, and what is never shown has no entry.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.engine import TokenLogprob
+
+LEAST = -9999.0  # in place of minus infinity, which JSON has not; as OpenAI does
+
+
+class Speller:
+    def __init__(self, encoding: Encoding, *, as_ids: bool) -> None:
+        self._encoding = encoding
+        self._as_ids = as_ids
+
+    def entry(self, scored: TokenLogprob) -> dict[str, Any]:
+        top = [self._one(token, logprob) for token, logprob in scored.top]
+        return {**self._one(scored.token, scored.logprob), "top_logprobs": top}
+
+    def spelt(self, token: int) -> str:
+        if self._as_ids:
+            return f"token_id:{token}"
+        return self._encoding.token_bytes([token]).decode("utf-8", "replace")
+
+    def _one(self, token: int, logprob: float) -> dict[str, Any]:
+        raw = self._encoding.token_bytes([token])
+        return {"token": self.spelt(token), "logprob": max(logprob, LEAST), "bytes": list(raw)}
+
+
+class Scores:
+    """The scores of one text: `feed` with each token before its text, `due` with what is shown of it."""
+
+    def __init__(self, speller: Speller) -> None:
+        self._speller = speller
+        self._waiting: deque[tuple[int, TokenLogprob]] = deque()  # (where its text begins, score)
+
+    def feed(self, scored: TokenLogprob, place: int) -> None:
+        self._waiting.append((place, scored))
+
+    def due(self, shown: int) -> list[dict[str, Any]]:
+        """The entries of the tokens whose text has begun to be shown, and which were not told before."""
+        entries = []
+        while self._waiting and self._waiting[0][0] < shown:
+            entries.append(self._speller.entry(self._waiting.popleft()[1]))
+        return entries

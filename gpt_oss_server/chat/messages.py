@@ -1,0 +1,180 @@
+"""Chat messages to Harmony segments: one handler per role, in one table.
+
+In: the request's `messages`. Out: the segments of the conversation, and where the last message is to be
+continued, what the answer begins with. What a text model cannot take degrades to a note in the prompt; a
+message that would silently change the conversation is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.parts import text_of
+from gpt_oss_server.validation import json_type
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The beginning of an answer, given by the request."""
+
+    reasoning: str = ""
+    content: str | None = None  # None: it is the reasoning that is continued
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What the messages add up to, while they are read in order."""
+
+    renderer: Renderer
+    segments: list[Segment] = field(default_factory=list)
+    recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
+    begun: Begun | None = None
+
+
+def read_messages(messages: Sequence[Any], renderer: Renderer, *, continues_last: bool) -> Conversation:
+    conversation = Conversation(renderer)
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise InvalidRequest(
+                f"`{where}` must be a message object, but is {json_type(message)}.", param=where
+            )
+        if continues_last and index == len(messages) - 1:
+            conversation.begun = _begun(message, where)
+        else:
+            _handler(message, where)(message, where, conversation)
+    return conversation
+
+
+def _handler(message: Message, where: str) -> Handler:
+    role = message.get("role")
+    handler = _HANDLERS.get(role) if isinstance(role, str) else None
+    if handler is None:
+        raise InvalidRequest(
+            f"`{where}.role` must be one of {', '.join(_HANDLERS)}, not {role!r}.", param=f"{where}.role"
+        )
+    return handler
+
+
+def _content(message: Message, where: str) -> str:
+    if "content" not in message:
+        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+    return text_of(message["content"], f"{where}.content")
+
+
+def _user(message: Message, where: str, conversation: Conversation) -> None:
+    conversation.segments.append(conversation.renderer.user(_content(message, where)))
+
+
+def _developer(message: Message, where: str, conversation: Conversation) -> None:
+    conversation.segments.append(conversation.renderer.developer_message(_content(message, where)))
+
+
+def _assistant(message: Message, where: str, conversation: Conversation) -> None:
+    """Reasoning, then words, then calls: words before a call are a preamble, others the answer."""
+    renderer, add = conversation.renderer, conversation.segments.append
+    if reasoning := _reasoning(message, where):
+        add(renderer.reasoning(reasoning))
+    content = text_of(message.get("content"), f"{where}.content")
+    content = content or text_of(message.get("refusal"), f"{where}.refusal")
+    calls = _calls(message, where)
+    if content or not (reasoning or calls):
+        add(renderer.preamble(content) if calls else renderer.answer(content))
+    for call_id, recipient, arguments, content_type in calls:
+        conversation.recipients[call_id] = recipient
+        add(renderer.call(recipient, arguments, content_type=content_type))
+
+
+def _reasoning(message: Message, where: str) -> str:
+    for key in ("reasoning", "reasoning_content"):
+        if text := text_of(message.get(key), f"{where}.{key}"):
+            return text
+    return ""
+
+
+def _calls(message: Message, where: str) -> list[tuple[str, str, str, str | None]]:
+    """(id, recipient, arguments, content type) of each call."""
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
+    read = [_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
+    old = message.get("function_call")
+    if old is not None:
+        name, arguments = _function(old, f"{where}.function_call", "arguments")
+        read.append((f"function:{name}", f"functions.{name}", arguments, "json"))
+    return read
+
+
+def _call(call: Any, where: str) -> tuple[str, str, str, str | None]:
+    if not isinstance(call, dict):
+        raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
+    call_id = _text(call, "id", where)
+    if call.get("type") == "custom":
+        name, given = _function(call.get("custom"), f"{where}.custom", "input")
+        return call_id, f"functions.{name}", given, None
+    name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
+    return call_id, f"functions.{name}", arguments, "json"
+
+
+def _function(value: Any, where: str, key: str) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"`{where}` must be an object with name and {key}.", param=where)
+    text = value.get(key)
+    if not isinstance(text, str):
+        raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
+    return _text(value, "name", where), text
+
+
+def _tool(message: Message, where: str, conversation: Conversation) -> None:
+    call_id = message.get("tool_call_id")
+    recipient = conversation.recipients.get(call_id) if isinstance(call_id, str) else None
+    if recipient is None and isinstance(message.get("name"), str):
+        recipient = f"functions.{message['name']}"
+    if recipient is None:
+        raise InvalidRequest(
+            f"`{where}.tool_call_id`: no call with id {call_id!r} comes before this result. Send the "
+            "assistant's message with its tool_calls too.",
+            param=f"{where}.tool_call_id",
+        )
+    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
+
+
+def _old_function(message: Message, where: str, conversation: Conversation) -> None:
+    recipient = f"functions.{_text(message, 'name', where)}"
+    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
+
+
+def _begun(message: Message, where: str) -> Begun:
+    if message.get("role") != "assistant" or message.get("tool_calls") or message.get("function_call"):
+        raise InvalidRequest(
+            "`continue_final_message` continues a last message of the assistant's that has no calls.",
+            param="continue_final_message",
+        )
+    reasoning = _reasoning(message, where)
+    content = text_of(message.get("content"), f"{where}.content")
+    return Begun(reasoning, None if reasoning and not content else content)
+
+
+def _text(value: Message, key: str, where: str) -> str:
+    text = value.get(key)
+    if not isinstance(text, str) or not text:
+        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
+    return text
+
+
+Handler = Callable[[Message, str, Conversation], None]
+_HANDLERS: dict[str, Handler] = {
+    "system": _developer,
+    "developer": _developer,
+    "user": _user,
+    "assistant": _assistant,
+    "tool": _tool,
+    "function": _old_function,
+}

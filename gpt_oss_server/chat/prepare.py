@@ -1,0 +1,115 @@
+"""A chat request, made ready to run: the exact prompt, what the answer begins with, how to sample.
+
+In: a validated request, its tools, the engine's facts and the settings. Out: a frozen `PreparedChat`, or an
+error before anything is generated. `/tokenize` ends here too, so what it counts is what the model gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpt_oss_server.chat.messages import Begun, read_messages
+from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.settings import Settings
+from inference.engine import EngineInfo, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChat:
+    request: CreateChatCompletion
+    prompt: tuple[int, ...]  # ends with the cue
+    prefill: tuple[int, ...]  # the answer's beginning, where the request gives one
+    sampling: Sampling
+    recipients: Recipients
+    hosted: HostedTools
+
+    def sampling_of(self, choice: int) -> Sampling:
+        """Each choice has a seed of its own, or they would all be the same."""
+        seed = self.sampling.seed
+        return self.sampling if seed is None else replace(self.sampling, seed=seed + choice)
+
+
+def prepare(
+    request: CreateChatCompletion,
+    tools: RequestTools,
+    hosted: HostedTools,
+    *,
+    info: EngineInfo,
+    settings: Settings,
+    renderer: Renderer,
+    date: str,
+) -> PreparedChat:
+    functions = tools.functions if tools.offered else []
+    conversation = read_messages(
+        request.messages, renderer, continues_last=bool(request.continue_final_message)
+    )
+    prefill = _prefill(_begun(request, conversation.begun), renderer)
+    template = request.template
+    system = renderer.system(
+        effort=EFFORTS[request.effort or settings.default_reasoning_effort],
+        date=template.date or template.current_date or date,
+        identity=template.identity or template.model_identity or settings.identity,
+        builtin_tools=hosted.in_system_message,
+        function_tools=bool(functions),
+    )
+    most = request.truncate_prompt_tokens
+    prompt, _ = fitted_prompt(
+        renderer,
+        system,
+        tuple(conversation.segments),
+        instructions=with_verbosity(None, request.verbosity),
+        tools=functions,
+        namespaces=hosted.in_developer_message,
+        context=info.context_length - len(prefill),
+        most=None if most in (None, -1) else most,
+        truncates=most is not None,
+        param="messages",
+    )
+    return PreparedChat(
+        request=request,
+        prompt=prompt,
+        prefill=prefill,
+        sampling=sampling_of(
+            request,
+            info,
+            settings,
+            prompt=len(prompt) + len(prefill),
+            limit=request.limit,
+            logprobs=request.scores,
+        ),
+        recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
+        hosted=hosted,
+    )
+
+
+def _begun(request: CreateChatCompletion, continued: Begun | None) -> Begun | None:
+    if request.response_prefix is None:
+        return continued
+    if continued is not None:
+        raise InvalidRequest(
+            "`response_prefix` and `continue_final_message` both say how the answer begins: send one.",
+            param="response_prefix",
+        )
+    return Begun(content=request.response_prefix)
+
+
+def _prefill(begun: Begun | None, renderer: Renderer) -> tuple[int, ...]:
+    """The ids after the cue: messages as they are always rendered, the last of them without its end."""
+    if begun is None:
+        return ()
+    messages: list[Segment] = [renderer.reasoning(begun.reasoning)] if begun.reasoning else []
+    if begun.content is not None:
+        messages.append(renderer.answer(begun.content))
+    return _open_ended(messages, len(renderer.cue))
+
+
+def _open_ended(messages: Sequence[Segment], cue: int) -> tuple[int, ...]:
+    return tuple(token for message in messages for token in message.tokens)[cue:-1]

@@ -1,0 +1,218 @@
+"""The body of POST /v1/chat/completions: what is understood, and what is refused by name.
+
+In: decoded JSON. Out: a frozen `CreateChatCompletion`, or a 400 that names the field and says what to do.
+Unknown fields are accepted. A field that would change the answer and is not served is never passed over in
+silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.fields import (
+    Bias,
+    Body,
+    Boolean,
+    Effort,
+    Integer,
+    NotServed,
+    Number,
+    Verbosity,
+    check_metadata,
+    read_body,
+)
+
+MAX_CHOICES = 128  # as OpenAI has it
+MAX_STOPS = 64  # OpenAI takes four
+_EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
+
+Stop = str | list[str] | None
+
+
+class Reasoning(Body):
+    effort: Effort | None = None
+
+
+class StreamOptions(Body):
+    include_usage: Boolean | None = None
+    continuous_usage_stats: Boolean | None = None
+
+
+class TemplateOptions(Body):
+    """`chat_template_kwargs`: those that Harmony's system message has a place for, by any of their names."""
+
+    reasoning_effort: Effort | None = None
+    identity: str | None = None
+    model_identity: str | None = None
+    date: str | None = None
+    current_date: str | None = None
+    builtin_tools: list[Literal["browser", "python"]] | None = None
+
+
+class CreateChatCompletion(Body):
+    """A request for a chat completion. Every field may be left out except `messages`."""
+
+    messages: list[Any]
+    model: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: Boolean | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: str | dict[str, Any] | None = None
+    web_search_options: dict[str, Any] | None = None
+    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
+    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stop: Stop = None
+    include_stop_str_in_output: Boolean | None = None
+    max_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[Integer, Field(ge=-1)] | None = None
+    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    seed: Annotated[Integer, Field(ge=-(2**63), lt=2**63)] | None = None
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    logit_bias: Bias | None = None
+    logprobs: Boolean | None = None
+    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
+    return_tokens_as_token_ids: Boolean | None = None
+    reasoning_effort: Effort | None = None
+    reasoning: Reasoning | None = None
+    include_reasoning: Boolean | None = None
+    verbosity: Verbosity | None = None
+    response_format: dict[str, Any] | None = None
+    chat_template_kwargs: TemplateOptions | None = None
+    add_generation_prompt: Boolean | None = None
+    continue_final_message: Boolean | None = None
+    response_prefix: str | None = None
+    echo: Boolean | None = None
+    stream: Boolean | None = None
+    stream_options: StreamOptions | None = None
+    metadata: dict[str, Any] | None = None
+    store: Boolean | None = None
+    service_tier: str | None = None
+    user: str | None = None
+
+    @property
+    def debug(self) -> bool:
+        return bool((self.metadata or {}).get("__debug"))
+
+    @property
+    def template(self) -> TemplateOptions:
+        return self.chat_template_kwargs or TemplateOptions()
+
+    @property
+    def effort(self) -> Effort | None:
+        asked = self.reasoning.effort if self.reasoning else None
+        return self.reasoning_effort or asked or self.template.reasoning_effort
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def scores(self) -> int | None:
+        """How many alternatives each token's log-probability comes with; None: there are none."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def includes_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def counts_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    @property
+    def offers_tools(self) -> bool:
+        return "none" not in (self.tool_choice, self.function_call)
+
+
+def is_text_format(wanted: Any) -> bool:
+    return isinstance(wanted, Mapping) and wanted.get("type", "text") == "text"
+
+
+_GRAMMAR = "Decoding is not constrained yet: ask in words."
+_NO_LORA = "This server runs one model as it is."
+
+SAMPLERS_NOT_SERVED: NotServed = {
+    "use_beam_search": (lambda v: v is False, "Leave it out; use n to sample several answers."),
+    "prompt_logprobs": (lambda v: False, "Leave it out; logprobs gives those of the answer."),
+    "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
+    "min_tokens": (lambda v: v == 0, "Leave it out."),
+    "ignore_eos": (lambda v: v is False, "Leave it out."),
+    "stop_token_ids": (lambda v: not v, "Use stop with strings."),
+    "bad_words": (lambda v: not v, "Use logit_bias."),
+    "allowed_token_ids": (lambda v: not v, "Use logit_bias."),
+    "logits_processors": (lambda v: not v, "Use logit_bias."),
+    "return_token_ids": (lambda v: v is False, "Use return_tokens_as_token_ids with logprobs."),
+    "guided_json": (lambda v: False, _GRAMMAR),
+    "guided_regex": (lambda v: False, _GRAMMAR),
+    "guided_choice": (lambda v: False, _GRAMMAR),
+    "guided_grammar": (lambda v: False, _GRAMMAR),
+    "structured_outputs": (lambda v: False, _GRAMMAR),
+    "lora_request": (lambda v: False, _NO_LORA),
+    "lora": (lambda v: False, _NO_LORA),
+}
+"""What other servers sample with and this one does not: the same for chat and for plain completions."""
+
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    "response_format": (is_text_format, "Only {'type': 'text'} is; ask for JSON in the messages."),
+    "tool_choice": (lambda v: v in ("auto", "none"), "Use 'auto' or 'none'."),
+    "function_call": (lambda v: v in ("auto", "none"), "Use 'auto' or 'none'."),
+    "audio": (lambda v: False, "This model writes text only."),
+    "modalities": (lambda v: v == ["text"], "This model writes text only."),
+    "moderation": (lambda v: False, "Leave it out."),
+    "best_of": (lambda v: v == 1, "Use n."),
+    "documents": (lambda v: not v, "Put the documents' text into a message."),
+    "chat_template": (lambda v: False, "Prompts are in the Harmony format, always."),
+    "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
+    "input": (lambda v: False, "This is a field of the Responses API; send `messages`."),
+    "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
+    "max_output_tokens": (lambda v: False, "Use max_completion_tokens."),
+}
+"""Enabling what needs a grammar is taking its row out of here, and reading the field in `prepare`."""
+
+
+def parse_request(body: object) -> CreateChatCompletion:
+    """Validate a body, or say in one sentence what is wrong with it."""
+    request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
+    check_stops(request.stops)
+    check_metadata(request.metadata)
+    if not request.messages:
+        raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+    if request.top_logprobs and not request.logprobs:
+        raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
+    if request.tools is not None and request.functions is not None:
+        raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
+    if request.continue_final_message and request.add_generation_prompt:
+        raise InvalidRequest(
+            "`continue_final_message` and `add_generation_prompt` exclude each other: an answer is continued "
+            "or begun.",
+            param="add_generation_prompt",
+        )
+    if request.add_generation_prompt is False and not request.continue_final_message:
+        raise InvalidRequest(
+            "`add_generation_prompt` is false, so there is nothing to generate. Set continue_final_message "
+            "to go on with the last message, or leave it out.",
+            param="add_generation_prompt",
+        )
+    return request
+
+
+def check_stops(stops: tuple[str, ...]) -> None:
+    if len(stops) > MAX_STOPS:
+        raise InvalidRequest(f"`stop` may have {MAX_STOPS} strings at most.", param="stop")
+    if "" in stops:
+        raise InvalidRequest("`stop` has an empty string, which would stop everywhere.", param="stop")

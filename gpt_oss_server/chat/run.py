@@ -1,0 +1,200 @@
+"""One chat completion: a prepared request, generated, as batches of chunks.
+
+In: what `prepare` made. Out: batches of chunks; each choice begins with its role and ends with its finish
+reason, then comes the chunk of the usage where it is asked for. Whatever breaks, what was generated is
+shown, and the last chunk is the error. Closing the iterator cancels every choice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpt_oss_server.chat.fold import Folded
+from gpt_oss_server.chat.logprobs import Speller
+from gpt_oss_server.chat.prepare import PreparedChat
+from gpt_oss_server.chat.stream import ChoiceStream, Form
+from gpt_oss_server.chat.usage import usage_of
+from gpt_oss_server.chat.writers import Part
+from gpt_oss_server.errors import ApiError, GenerationFailed, from_inference
+from gpt_oss_server.merging import merged
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.served import Served
+from gpt_oss_server.telling import debug_metadata, log_turn
+from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.turn import Turn, TurnFinished
+from inference.engine import Finish, InferenceError
+
+Chunk = dict[str, Any]
+_log = logging.getLogger(__name__)
+_REASONING_FIELDS = {
+    "both": ("reasoning", "reasoning_content"),
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+}
+
+
+@dataclass(slots=True)
+class _Choice:
+    transcript: Transcript
+    turn: Turn
+    stream: ChoiceStream
+    hosted: HostedTools
+    finish: Finish = Finish.STOP
+    ended: bool = False
+
+
+class ChatRun:
+    """Iterate once over `chunks()`; `error` then tells whether it broke."""
+
+    def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
+        self.request = prepared.request
+        self.error: ApiError | None = None
+        self._prepared = prepared
+        self._served = served
+        self._id = completion_id
+        self._created = int(served.clock())
+        self._model = prepared.request.model or served.model_names[0]
+        self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
+
+    async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
+        try:
+            try:
+                async with aclosing(merged([self._generate(choice) for choice in self._choices])) as batches:
+                    async for parts in batches:
+                        yield self._chunks(parts)
+            except InferenceError as error:
+                self.error = from_inference(error)
+            except Exception:
+                _log.exception("The chat completion %s failed.", self._id)
+                self.error = GenerationFailed("The server failed while it generated. Its log says why.")
+            yield self._end()
+        finally:
+            for choice in self._choices:
+                await choice.hosted.close(keeps_conversation=False)
+
+    async def wait(self) -> dict[str, Any]:
+        """The completion once it has ended; where that broke, the error is raised."""
+        folded = Folded()
+        async with aclosing(self.chunks()) as batches:
+            async for batch in batches:
+                for chunk in batch:
+                    if self.error is None:
+                        folded.feed(chunk)
+        if self.error is not None:
+            raise self.error
+        return {**folded.completion(), "usage": self._usage()}
+
+    def _choice(self, index: int) -> _Choice:
+        prepared, served = self._prepared, self._served
+        hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
+        transcript = Transcript(prepared.prompt)
+        turn = Turn(
+            served.engine,
+            served.encoding,
+            served.renderer,
+            prepared.recipients,
+            transcript,
+            prepared.sampling_of(index),
+            hosted,
+        )
+        return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
+
+    def _form(self, hosted: HostedTools) -> Form:
+        request, served = self.request, self._served
+        fields = _REASONING_FIELDS[served.settings.chat_reasoning_field]
+        as_ids = bool(request.return_tokens_as_token_ids)
+        return Form(
+            new_call_id=lambda: served.ids("call"),
+            runs_here=hosted.runs,
+            cite=hosted.cite if "browser" in hosted.namespaces else None,
+            reasoning_fields=() if request.include_reasoning is False else fields,
+            stops=request.stops,
+            shows_stop=bool(request.include_stop_str_in_output),
+            speller=Speller(served.encoding, as_ids=as_ids) if request.logprobs else None,
+            old_calls=request.functions is not None,
+        )
+
+    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Part], None]:
+        stream = choice.stream
+        begun = choice.turn.prefill(self._prepared.prefill)
+        yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
+        async with aclosing(choice.turn.events()) as turn:
+            async for batch in turn:
+                if isinstance(batch[-1], TurnFinished):
+                    choice.finish = batch[-1].finish
+                if parts := stream.feed(batch):
+                    yield parts
+                if stream.stopped:
+                    break
+        choice.ended = True
+        yield [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)]
+
+    def _chunks(self, parts: Sequence[Part]) -> list[Chunk]:
+        chunks = [
+            {
+                "id": self._id,
+                "object": "chat.completion.chunk",
+                "created": self._created,
+                "model": self._model,
+                "choices": [part],
+            }
+            for part in parts
+        ]
+        if self.request.stream and self.request.includes_usage:
+            usage = self._usage() if self.request.counts_usage else None
+            for chunk in chunks:
+                chunk["usage"] = usage
+        return chunks
+
+    def _end(self) -> list[Chunk]:
+        """After every choice has ended, or one has failed: the rest of the text, then usage or the error."""
+        last: list[Chunk] = []
+        if self.error is not None:
+            for choice in self._choices:
+                if not choice.ended:
+                    last += self._chunks(choice.stream.feed(choice.turn.close()))
+            last.append(dict(self.error.body()))
+        else:
+            last += self._closing_chunk()
+        self._tell()
+        return last
+
+    def _closing_chunk(self) -> list[Chunk]:
+        """The chunk without choices; only where there is something to say in it."""
+        [chunk] = self._chunks([{}])
+        chunk["choices"] = []
+        if self.request.includes_usage:
+            chunk["usage"] = self._usage()
+        is_whole = not self.request.stream
+        if self.request.metadata is not None and (is_whole or self.request.debug):
+            chunk["metadata"] = self._metadata()
+        wanted = is_whole or self.request.includes_usage or "metadata" in chunk
+        return [chunk] if wanted else []
+
+    def _metadata(self) -> dict[str, Any]:
+        metadata = {k: v for k, v in (self.request.metadata or {}).items() if k != "__debug"}
+        if self.request.debug:
+            for index, choice in enumerate(self._choices):
+                after = f"_{index}" if index else ""
+                told = debug_metadata(self._served.encoding, choice.transcript)
+                metadata |= {f"{key}{after}": value for key, value in told.items()}
+        return metadata
+
+    def _usage(self) -> dict[str, Any]:
+        return usage_of([choice.transcript for choice in self._choices])
+
+    def _tell(self) -> None:
+        for choice in self._choices:
+            cut = "incomplete" if choice.finish is Finish.LENGTH else "completed"
+            status = "failed" if self.error is not None else cut
+            self._served.counters.count(status, (slip.kind for slip in choice.transcript.slips))
+            log_turn(
+                self._id,
+                self._served.encoding,
+                choice.transcript,
+                with_text=self._served.settings.log_prompts,
+            )

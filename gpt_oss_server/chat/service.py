@@ -1,0 +1,70 @@
+"""Chat Completions without HTTP: bodies in, runs and prompts out.
+
+In: request bodies as decoded JSON. Out: `ChatRun`s and prepared prompts, or an `ApiError` before anything
+is generated. Which engine, names and tools there are is `Served`'s to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpt_oss_server.chat.prepare import PreparedChat, prepare
+from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
+from gpt_oss_server.chat.run import ChatRun
+from gpt_oss_server.chat.tools import check_no_approvals, read_tools
+from gpt_oss_server.responses.hosted import HostedTools, bind_tools
+from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.served import LARGE_INPUT, Served
+from tools.toolbox import Toolbox
+
+
+class ChatService:
+    def __init__(self, served: Served) -> None:
+        self.served = served
+
+    async def start(self, body: object) -> ChatRun:
+        """Everything up to the first token: after this returns, only the engine can fail."""
+        completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
+        return ChatRun(await self._prepare(parse_request(body)), self.served, completion_id)
+
+    async def prompt(self, body: object) -> list[int]:
+        """The prompt that this request would give the model, a given beginning of the answer included."""
+        prepared = await self._prepare(parse_request(body))
+        await prepared.hosted.close(keeps_conversation=True)
+        return [*prepared.prompt, *prepared.prefill]
+
+    async def _prepare(self, request: CreateChatCompletion) -> PreparedChat:
+        served = self.served
+        if request.model is not None:
+            served.check_model(request.model)
+        tools = read_tools(request)
+        hosted = await self._bind(tools)
+        hosted.limit = request.max_tool_calls
+
+        def work() -> PreparedChat:
+            check_no_approvals(hosted)
+            return prepare(
+                request,
+                tools,
+                hosted,
+                info=served.engine.info,
+                settings=served.settings,
+                renderer=served.renderer,
+                date=served.date(),
+            )
+
+        try:
+            return await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+        except BaseException:
+            await hosted.close(keeps_conversation=True)
+            raise
+
+    async def _bind(self, tools: RequestTools) -> HostedTools:
+        if not tools.hosted and not tools.servers:
+            return HostedTools(Toolbox())
+        return await bind_tools(tools, await self.served.toolset(), self.served.ids)
+
+
+def _size(request: CreateChatCompletion) -> int:
+    """About how many characters must be encoded."""
+    return len(str(request.messages)) + len(str(request.tools or ""))

@@ -1,0 +1,50 @@
+"""Stop strings, found in a text that comes in pieces cut anywhere.
+
+In: pieces of text. Out: what of them can be shown now. Text is held back only while its end can still
+become a stop string; once one is found, nothing of it or after it is shown (or it is the last that is,
+where asked for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopFilter:
+    """Feed it every piece until `found` is set, then or at the end `close`."""
+
+    def __init__(self, stops: Sequence[str], *, shows_stop: bool = False) -> None:
+        self.found: str | None = None
+        self._stops = tuple(stops)
+        self._shows_stop = shows_stop
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        if self.found is not None:
+            return ""
+        if not self._stops:
+            return text
+        held = self._held + text
+        places = [(place, stop) for stop in self._stops if (place := held.find(stop)) >= 0]
+        if places:
+            # The one that was complete first; of those, the one that began first.
+            place, self.found = min(places, key=lambda found: (found[0] + len(found[1]), found[0]))
+            self._held = ""
+            return held[: place + len(self.found)] if self._shows_stop else held[:place]
+        kept = self._beginning_at_end(held)
+        self._held = held[len(held) - kept :]
+        return held[: len(held) - kept]
+
+    def close(self) -> str:
+        """What was held back: no stop string came of it."""
+        held, self._held = self._held, ""
+        return held
+
+    def _beginning_at_end(self, text: str) -> int:
+        """How many characters at the end of `text` may be the beginning of a stop string."""
+        longest = max(len(stop) for stop in self._stops) - 1
+        for length in range(min(longest, len(text)), 0, -1):
+            end = text[-length:]
+            if any(stop.startswith(end) for stop in self._stops):
+                return length
+        return 0

@@ -1,0 +1,156 @@
+"""Turn events to the parts of one choice: what Chat Completions can say of a turn, and in which order.
+
+In: turn events, in batches, then exactly one `finish`. Out: choices of chunks, each with the index and a
+delta, the last with the finish reason. `stopped` says that a stop string was found: nothing more is shown,
+and the generation can be closed.
+
+    Harmony message                     in the choice
+    analysis                            reasoning
+    commentary without a recipient      content: words for the user; a blank line before what follows
+    final                               content; stop strings and log-probabilities apply here
+    to a function, or to nobody known   tool_calls
+    to a tool that runs here            executed_tools, with what it answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpt_oss_server.chat.logprobs import Scores, Speller
+from gpt_oss_server.chat.stops import StopFilter
+from gpt_oss_server.chat.writers import (
+    CallWriter,
+    ContentWriter,
+    OldCallWriter,
+    Part,
+    ReasoningWriter,
+    Shown,
+    SilentWriter,
+    Writer,
+)
+from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
+from inference.engine import Finish
+
+if TYPE_CHECKING:
+    from tools.browser.citations import CitationRewriter, Resolve
+
+FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+_KINDS = {"browser": "web_search", "python": "code_interpreter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a request decides about the form of its choices."""
+
+    new_call_id: Callable[[], str]
+    runs_here: Callable[[str], bool] = lambda recipient: False
+    cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
+    reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
+    stops: tuple[str, ...] = ()
+    shows_stop: bool = False
+    speller: Speller | None = None  # None: no log-probabilities
+    old_calls: bool = False
+
+
+class ChoiceStream:
+    def __init__(self, index: int, form: Form) -> None:
+        self._index = index
+        self._form = form
+        self._shown = Shown()
+        self._writer: Writer | None = None
+        self._stops: StopFilter | None = None  # of the open answer, or of the one that was stopped
+        self._ran: ToolStarted | None = None
+
+    @property
+    def stopped(self) -> bool:
+        return self._stops is not None and self._stops.found is not None
+
+    def start(self) -> list[Part]:
+        return [self._choice({"delta": {"role": "assistant", "content": ""}})]
+
+    def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[Part]:
+        """The choice's parts; `silently` takes a beginning that the client knows, as it wrote it."""
+        out: list[Part] = []
+        for event in events:
+            if self.stopped:
+                break
+            if isinstance(event, TextDelta):  # by far the most frequent
+                if self._writer is not None and not silently:
+                    out += self._writer.delta(event.text)
+            elif isinstance(event, MessageStarted):
+                self._writer = self._route(event.header)
+                out += self._writer.open()
+            elif isinstance(event, MessageFinished):
+                out += self._close()
+            elif isinstance(event, TokenScored):
+                if self._writer is not None:
+                    self._writer.score(event.logprob)
+            elif isinstance(event, ToolStarted):
+                self._ran = event
+            elif isinstance(event, ToolFinished):
+                out.append(self._executed(event))
+        return [self._choice(part) for part in out]
+
+    def finish(self, finish: Finish) -> list[Part]:
+        """What is still held back, and the choice's end."""
+        out = [self._choice(part) for part in self._close()] if not self.stopped else []
+        end = self._choice({"delta": {}})
+        end["finish_reason"] = self._reason(finish)
+        if self._stops is not None and self.stopped:
+            end["stop_reason"] = self._stops.found
+        return [*out, end]
+
+    def _choice(self, part: Part) -> Part:
+        part["index"] = self._index
+        part["finish_reason"] = None
+        return part
+
+    def _close(self) -> list[Part]:
+        writer, self._writer = self._writer, None
+        return writer.close() if writer is not None else []
+
+    def _reason(self, finish: Finish) -> FinishReason:
+        if self.stopped:
+            return "stop"
+        if finish is Finish.LENGTH:
+            return "length"
+        if self._shown.calls:
+            return "function_call" if self._form.old_calls else "tool_calls"
+        return "stop"
+
+    def _route(self, header: Header) -> Writer:
+        form, shown = self._form, self._shown
+        if header.recipient is not None:
+            if form.runs_here(header.recipient):
+                return SilentWriter()
+            name = header.recipient.removeprefix("functions.") or header.recipient
+            return OldCallWriter(shown, name) if form.old_calls else CallWriter(shown, name, form.new_call_id)
+        if header.channel == "analysis":
+            return ReasoningWriter(shown, form.reasoning_fields)
+        if header.channel == "commentary":
+            return ContentWriter(shown, citations=self._citations())
+        self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
+        scores = Scores(form.speller) if form.speller is not None else None
+        return ContentWriter(shown, stops=self._stops, citations=self._citations(), scores=scores)
+
+    def _citations(self) -> CitationRewriter | None:
+        if self._form.cite is None:
+            return None
+        from tools.browser.citations import CitationRewriter  # the browser is an extra
+
+        return CitationRewriter(self._form.cite)
+
+    def _executed(self, event: ToolFinished) -> Part:
+        recipient = event.header.recipient or ""
+        executed: dict[str, Any] = {
+            "index": self._shown.executed,
+            "type": _KINDS.get(recipient.partition(".")[0], "mcp"),
+            "name": recipient,
+            "arguments": self._ran.arguments if self._ran is not None else "",
+            "output": event.output.text,
+        }
+        self._shown.executed += 1
+        return {"delta": {"executed_tools": [executed]}}

@@ -1,0 +1,62 @@
+"""The tools of a chat request, in all forms that Chat Completions has for them, read by the one tool reader.
+
+In: `tools`, `functions`, `web_search_options` and a template's built-in tools. Out: what `responses.tools`
+makes of them. Only the shape is changed here; errors name the field as the client wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.errors import ApiError, InvalidRequest
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.tools import RequestTools, parse_tools
+
+_OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
+
+
+def read_tools(request: CreateChatCompletion) -> RequestTools:
+    tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
+    tools += [{**function, "type": "function"} for function in request.functions or ()]
+    if request.web_search_options is not None:
+        tools.append({**request.web_search_options, "type": "web_search"})
+    tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
+    try:
+        return parse_tools(tools, offered=request.offers_tools)
+    except ApiError as error:
+        raise type(error)(
+            _as_written(error.message, request), param=_as_written(error.param or "tools", request)
+        ) from None
+
+
+def check_no_approvals(hosted: HostedTools) -> None:
+    if hosted.approvals:
+        label = next(iter(hosted.approvals.values()))[0]
+        raise InvalidRequest(
+            f"`tools`: the MCP server {label!r} has tools that wait for approval, for which Chat "
+            "Completions has no form. Set require_approval to 'never', or use the Responses API.",
+            param="tools",
+        )
+
+
+def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A function's description beside its type, as the Responses API has it; other tools are as they are."""
+    if tool.get("type", "function") != "function":
+        return dict(tool)
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        raise InvalidRequest(
+            f"`{where}.function` must be an object with name, description and parameters.",
+            param=f"{where}.function",
+        )
+    return {**function, "type": "function"}
+
+
+def _as_written(text: str, request: CreateChatCompletion) -> str:
+    """`tools[0].name` was `tools[0].function.name`, or `functions[0].name`, in the request."""
+    for index, tool in enumerate(request.tools or ()):
+        if tool.get("type", "function") == "function":
+            text = text.replace(f"tools[{index}].", f"tools[{index}].function.")
+    return text.replace("tools[", "functions[") if request.functions is not None else text

@@ -1,0 +1,180 @@
+"""One writer per kind of Harmony message: its text in, parts of a chat choice out.
+
+A part is a choice without index and finish reason: a delta, and the log-probabilities that belong to it. A
+writer knows the shape of its delta, and nothing of chunks or of other messages but what `Shown` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpt_oss_server.chat.logprobs import Scores
+from gpt_oss_server.chat.stops import StopFilter
+from inference.engine import TokenLogprob
+
+if TYPE_CHECKING:
+    from tools.browser.citations import CitationRewriter
+
+Part = dict[str, Any]
+BETWEEN_MESSAGES = "\n\n"  # Chat has one content; two messages of the model's must not be glued together
+
+
+@dataclass(slots=True)
+class Shown:
+    """How much of a choice's content, reasoning and calls is out."""
+
+    content: int = 0  # characters
+    reasoning: int = 0
+    calls: int = 0
+    executed: int = 0
+
+
+class Writer(Protocol):
+    def open(self) -> list[Part]: ...
+
+    def delta(self, text: str) -> list[Part]: ...
+
+    def score(self, scored: TokenLogprob) -> None: ...
+
+    def close(self) -> list[Part]: ...
+
+
+class _Plain:
+    """A writer that tells nothing but deltas."""
+
+    def open(self) -> list[Part]:
+        return []
+
+    def score(self, scored: TokenLogprob) -> None:
+        """Only the final text has scores."""
+
+    def close(self) -> list[Part]:
+        return []
+
+
+class ReasoningWriter(_Plain):
+    def __init__(self, shown: Shown, fields: tuple[str, ...]) -> None:
+        self._shown = shown
+        self._fields = fields
+        self._begins = True
+
+    def delta(self, text: str) -> list[Part]:
+        if self._begins:
+            self._begins = False
+            text = BETWEEN_MESSAGES + text if self._shown.reasoning else text
+        self._shown.reasoning += len(text)
+        return [{"delta": dict.fromkeys(self._fields, text)}] if self._fields else []
+
+
+class ContentWriter(_Plain):
+    """A preamble or an answer: the words for the user."""
+
+    def __init__(
+        self,
+        shown: Shown,
+        *,
+        stops: StopFilter | None = None,
+        citations: CitationRewriter | None = None,
+        scores: Scores | None = None,
+    ) -> None:
+        self._shown = shown
+        self._stops = stops
+        self._citations = citations
+        self._scores = scores
+        self._begins = True
+        self._base = shown.content  # where this message begins in the content
+        self._fed = self._passed = (
+            0  # characters of the model's text: taken, and let through by the stop filter
+        )
+        self._due: list[dict[str, Any]] = []
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.feed(scored, self._fed)
+
+    def delta(self, text: str) -> list[Part]:
+        self._fed += len(text)
+        return self._pass(self._stops.feed(text) if self._stops is not None else text)
+
+    def close(self) -> list[Part]:
+        parts = self._pass(self._stops.close()) if self._stops is not None else []
+        if self._citations is not None:
+            parts += [part for piece in self._citations.close() for part in self._piece(piece)]
+        return parts
+
+    def _pass(self, text: str) -> list[Part]:
+        if not text:
+            return []
+        self._passed += len(text)
+        if self._scores is not None:
+            self._due += self._scores.due(self._passed)
+        if self._citations is None:
+            return [self._show(text)]
+        return [part for piece in self._citations.feed(text) for part in self._piece(piece)]
+
+    def _piece(self, piece: Any) -> list[Part]:
+        part = self._show(piece.text)
+        if hasattr(piece, "url"):
+            cited = {
+                "start_index": self._base + piece.start_index,
+                "end_index": self._base + piece.end_index,
+                "url": piece.url,
+                "title": piece.title,
+            }
+            part["delta"]["annotations"] = [{"type": "url_citation", "url_citation": cited}]
+        return [part]
+
+    def _show(self, text: str) -> Part:
+        if self._begins:
+            self._begins = False
+            if self._shown.content:
+                text = BETWEEN_MESSAGES + text
+                self._base += len(BETWEEN_MESSAGES)
+        self._shown.content += len(text)
+        part: Part = {"delta": {"content": text}}
+        if self._scores is not None:
+            part["logprobs"] = {"content": self._due, "refusal": None}
+            self._due = []
+        return part
+
+
+class CallWriter(_Plain):
+    """A call that the client runs: its id and name once, then the arguments as they are sampled."""
+
+    def __init__(self, shown: Shown, name: str, new_id: Callable[[], str]) -> None:
+        self._index = shown.calls
+        self._name = name
+        self._new_id = new_id
+        shown.calls += 1
+
+    def open(self) -> list[Part]:
+        function = {"name": self._name, "arguments": ""}
+        call = {"index": self._index, "id": self._new_id(), "type": "function", "function": function}
+        return [{"delta": {"tool_calls": [call]}}]
+
+    def delta(self, text: str) -> list[Part]:
+        return [{"delta": {"tool_calls": [{"index": self._index, "function": {"arguments": text}}]}}]
+
+
+class OldCallWriter(_Plain):
+    """The same in the form that `functions` had: one call, without id or index; others are not told."""
+
+    def __init__(self, shown: Shown, name: str) -> None:
+        self._name = name
+        self._is_told = shown.calls == 0
+        shown.calls += 1
+
+    def open(self) -> list[Part]:
+        return [{"delta": {"function_call": {"name": self._name, "arguments": ""}}}] if self._is_told else []
+
+    def delta(self, text: str) -> list[Part]:
+        return [{"delta": {"function_call": {"arguments": text}}}] if self._is_told else []
+
+
+class SilentWriter(_Plain):
+    """A call that runs here: it is told when it is answered."""
+
+    def delta(self, text: str) -> list[Part]:
+        return []

@@ -1,0 +1,54 @@
+"""Several streams as one, in the order in which their items come: for choices that are generated together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    error: Exception | None
+
+
+async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    """The first failure ends them all and is raised; closing this closes every source."""
+    if len(sources) == 1:
+        async with aclosing(sources[0]) as only:
+            async for item in only:
+                yield item
+        return
+    queue: asyncio.Queue[T | _Ended] = asyncio.Queue(
+        maxsize=len(sources)
+    )  # no source runs ahead of the reader
+    tasks = [asyncio.create_task(_drain(source, queue)) for source in sources]
+    try:
+        running = len(tasks)
+        while running:
+            got = await queue.get()
+            if not isinstance(got, _Ended):
+                yield got
+            elif got.error is not None:
+                raise got.error
+            else:
+                running -= 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _drain(source: AsyncGenerator[T, None], queue: asyncio.Queue[T | _Ended]) -> None:
+    error: Exception | None = None
+    try:
+        async with aclosing(source):
+            async for item in source:
+                await queue.put(item)
+    except Exception as raised:  # told to the reader, who raises it
+        error = raised
+    await queue.put(_Ended(error))
