@@ -13,6 +13,7 @@ gone and the model is told so; the files in /mnt/data stay until the session clo
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -53,6 +54,10 @@ class Shared:
     times: Times = field(default_factory=Times)
     outputs: OutputLimits = field(default_factory=OutputLimits)
     max_file: int = 64 * 1024 * 1024
+    # A start is half a second of processor time: many at once would starve the server's own thread.
+    starts: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(max(2, (os.cpu_count() or 1) // 2))
+    )
 
 
 class PythonSession:
@@ -233,7 +238,8 @@ class PythonSession:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
             connection = Connection(secrets.token_hex(32))
-            box = await shared.sandbox.start(connection, self._data)
+            async with shared.starts:
+                box = await shared.sandbox.start(connection, self._data)
         except BaseException:
             shared.slots.give(self)
             raise
