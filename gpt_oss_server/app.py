@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from gpt_oss_server import __version__
 from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers_api import containers_router
 from gpt_oss_server.edge import Edge
 from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
@@ -56,7 +57,9 @@ def create_app(
     app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan)
     app.state.service = service
     app.include_router(responses_router(service))
-    app.include_router(chat_router(ChatService(service)))
+    chat = ChatService(service)
+    app.include_router(chat_router(chat))
+    app.include_router(completions_router(service, chat))
     app.include_router(models_router(service))
     app.include_router(containers_router(service, tools, clock))
     app.add_exception_handler(ApiError, _api_error)

@@ -85,9 +85,8 @@ class ContentWriter(_Plain):
         self._scores = scores
         self._begins = True
         self._base = shown.content  # where this message begins in the content
-        self._fed = self._passed = (
-            0  # characters of the model's text: taken, and let through by the stop filter
-        )
+        # Characters of the model's text: taken, and let through by the stop filter.
+        self._fed = self._passed = 0
         self._due: list[dict[str, Any]] = []
 
     def score(self, scored: TokenLogprob) -> None:

@@ -1,0 +1,52 @@
+"""POST /v1/completions, /tokenize and /detokenize: HTTP in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.body import read_json
+from gpt_oss_server.chat.api import answer
+from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
+from gpt_oss_server.completions.run import CompletionRun
+from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions, detokenize, tokenize
+from gpt_oss_server.fields import documented
+from gpt_oss_server.served import LARGE_INPUT, Served
+
+
+def completions_router(served: Served, chat: ChatService) -> APIRouter:
+    router = APIRouter()
+    limit = served.settings.max_body_bytes
+
+    @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
+    async def create(request: Request) -> Response:
+        run = await start(await read_json(request, limit), served)
+        return await answer(run, request, served.counters, streams=bool(run.request.stream))
+
+    @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
+    async def to_tokens(request: Request) -> Response:
+        return JSONResponse(await tokenize(await read_json(request, limit), chat))
+
+    @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
+    async def to_text(request: Request) -> Response:
+        return JSONResponse(detokenize(await read_json(request, limit), chat))
+
+    return router
+
+
+async def start(body: object, served: Served) -> CompletionRun:
+    """Everything up to the first token: after this returns, only the engine can fail."""
+    request = parse_request(body)
+    if request.model is not None:
+        served.check_model(request.model)
+
+    def encode() -> list[list[int]]:
+        return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)
+
+    is_large = len(str(request.prompt)) > LARGE_INPUT
+    prompts = await asyncio.to_thread(encode) if is_large else encode()
+    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))

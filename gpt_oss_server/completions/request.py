@@ -1,0 +1,116 @@
+"""The body of POST /v1/completions: a prompt as text or ids, continued as it is, without Harmony's frame.
+
+In: decoded JSON. Out: a frozen `CreateCompletion`, or a 400 that names the field and says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from gpt_oss_server.chat.request import MAX_CHOICES, SAMPLERS_NOT_SERVED, Stop, StreamOptions, check_stops
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.fields import Bias, Body, Boolean, Integer, NotServed, Number, read_body
+from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
+from gpt_oss_server.validation import json_type
+
+_EXAMPLE = '{"prompt": "Once upon a time"}'
+DEFAULT_MAX_TOKENS = 16  # what this API has always had
+
+
+class CreateCompletion(Body):
+    prompt: str | list[Any]
+    model: str | None = None
+    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
+    best_of: Integer | None = None
+    max_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    echo: Boolean | None = None
+    stop: Stop = None
+    include_stop_str_in_output: Boolean | None = None
+    skip_special_tokens: Boolean | None = None
+    logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
+    return_tokens_as_token_ids: Boolean | None = None
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[Integer, Field(ge=-1)] | None = None
+    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    seed: Annotated[Integer, Field(ge=-(2**63), lt=2**63)] | None = None
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    logit_bias: Bias | None = None
+    stream: Boolean | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def includes_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    "suffix": (lambda v: v == "", "This model only writes on; leave it out."),
+    "messages": (lambda v: False, "Send `prompt`, or use /v1/chat/completions."),
+    "prompt_embeds": (lambda v: not v, "Send the prompt as text or token ids."),
+    "response_format": (lambda v: v == {"type": "text"}, "Decoding is not constrained here: ask in words."),
+}
+
+
+def parse_request(body: object) -> CreateCompletion:
+    request = read_body(body, CreateCompletion, _NOT_SERVED, _EXAMPLE)
+    check_stops(request.stops)
+    if request.best_of not in (None, request.n or 1):
+        raise InvalidRequest("`best_of` is served only where it equals `n`.", param="best_of")
+    if request.echo and request.logprobs is not None:
+        raise InvalidRequest(
+            "`echo` with `logprobs` is not served: the prompt's tokens have no scores here. Send one.",
+            param="logprobs",
+        )
+    return request
+
+
+def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int) -> list[list[int]]:
+    """Each prompt's ids: a text, its ids, or a list of either."""
+    if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
+        given = [given]
+    if not given:
+        raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
+    return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(given)]
+
+
+def encode_prompt(text: str, encoding: Encoding) -> list[int]:
+    """A whole prompt is the sender's own: the spelling of a special token is that token."""
+    return [token for piece in without_long_runs(text) for token in encoding.encode_special(piece)]
+
+
+def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:
+    for token in ids:
+        if not _is_id(token) or not 0 <= token < vocabulary:
+            raise InvalidRequest(
+                f"`{where}` must be token ids below {vocabulary}, but has {token!r}.", param=where
+            )
+
+
+def _ids(one: Any, where: str, encoding: Encoding, vocabulary: int) -> list[int]:
+    if isinstance(one, str):
+        ids = encode_prompt(one, encoding)
+    elif isinstance(one, list):
+        check_ids(one, where, vocabulary)
+        ids = one
+    else:
+        raise InvalidRequest(
+            f"`{where}` must be a text or an array of token ids, but is {json_type(one)}.", param=where
+        )
+    if not ids:
+        raise InvalidRequest(f"`{where}` is empty: there is nothing to continue.", param=where)
+    return ids
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

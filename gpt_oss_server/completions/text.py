@@ -1,0 +1,79 @@
+"""Sampled tokens to text, plainly: no Harmony is read here.
+
+In: steps of an engine. Out: pieces of text, each with the scores of the tokens that it is made of. A
+character that is split over tokens is shown when it is whole.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt_oss_server.chat.logprobs import LEAST, Speller
+from gpt_oss_server.chat.stops import StopFilter
+from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
+from inference.engine import Step, TokenLogprob
+
+
+@dataclass(slots=True)
+class LegacyLogprobs:
+    """The four parallel lists that this API has."""
+
+    tokens: list[str] = field(default_factory=list)
+    token_logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[dict[str, float]] = field(default_factory=list)
+    text_offset: list[int] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class PlainText:
+    def __init__(
+        self, encoding: Encoding, stops: StopFilter, *, shows_special: bool, speller: Speller | None
+    ) -> None:
+        self._encoding = encoding
+        self._stops = stops
+        self._shows_special = shows_special
+        self._speller = speller
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._fed = 0  # characters decoded
+        self._shown = 0
+        self._waiting: deque[tuple[int, TokenLogprob]] = deque()
+
+    @property
+    def stopped(self) -> str | None:
+        return self._stops.found
+
+    def feed(self, step: Step) -> tuple[str, LegacyLogprobs | None]:
+        text = ""
+        for index, token in enumerate(step.tokens):
+            if token >= FIRST_SPECIAL and not self._shows_special:
+                continue
+            if step.logprobs is not None:
+                self._waiting.append((self._fed, step.logprobs[index]))
+            decoded = self._utf8.decode(self._encoding.token_bytes([token]))
+            self._fed += len(decoded)
+            text += decoded
+        return self._show(self._stops.feed(text))
+
+    def close(self) -> tuple[str, LegacyLogprobs | None]:
+        if self._stops.found is not None:
+            return "", None
+        rest = self._utf8.decode(b"", final=True)
+        return self._show(self._stops.feed(rest) + self._stops.close())
+
+    def _show(self, text: str) -> tuple[str, LegacyLogprobs | None]:
+        self._shown += len(text)
+        if self._speller is None:
+            return text, None
+        told = LegacyLogprobs()
+        while self._waiting and self._waiting[0][0] < self._shown:
+            offset, scored = self._waiting.popleft()
+            told.tokens.append(self._speller.spelt(scored.token))
+            told.token_logprobs.append(max(scored.logprob, LEAST))
+            told.top_logprobs.append({self._speller.spelt(t): max(score, LEAST) for t, score in scored.top})
+            told.text_offset.append(offset)
+        return text, told
