@@ -11,53 +11,79 @@ from pathlib import Path
 import pytest
 
 from tests.server_process import Served, serving
+from tests.tools.python.conftest import bubblewrap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "own_model.py")
+SERVERS = ("own_model.py", "mcp_server.py")
+CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
+TOOLS = ("--browser", f"local:{EXAMPLES / 'documents'}")
+TOOLS += ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
 
 SAYS = {
     "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
     "streaming.py": ["[reasoning] A greeting.", "[message] Hello!", "completed: "],
     "function_calling.py": ['get_weather({"city": "Oslo"}) -> {"city": "Oslo"', "Answer: It is 18 °C"],
     "conversation.py": ["1: Nice to meet you, Ada!", "2: Your name is Ada.", "Stored: completed"],
+    "browser_citations.py": [
+        "Searched for 'lighthouse height metres': local:///lighthouse.md",
+        "Opened local:///lighthouse.md",
+        "Looked for 'metres high' in local:///lighthouse.md",
+        "Answer: The tower is 31 metres high, and its light is 44 metres above the sea ([",
+        "Cited: The lighthouse of Skarvik at local:///lighthouse.md",
+    ],
+    "python_plot.py": [
+        "Drew plot.png, ",
+        "Printed: 385",
+        "Answer: Their sum is 385.",
+        "/mnt/data/squares.csv: b'1,4,9,16,25,36,49,64,81,100'",
+    ],
+    "mcp_tools.py": [
+        "Offered: convert",
+        'Approved: convert({"amount": 44000,',
+        "-> 23.76 nautical mile",
+        "Answer: 44 kilometres are 23.76 nautical miles.",
+    ],
     "debug_mode.py": ["Prompt: <|start|>system", "Completion: <|channel|>analysis", "kept: 42"],
 }
 
 
 @pytest.fixture(scope="module")
 def scripted() -> Iterator[Served]:
-    with serving("--model", f"scripted:{EXAMPLES / 'script.json'}") as served:
+    with serving("--model", f"scripted:{EXAMPLES / 'script.json'}", *TOOLS) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[Served]:
     # The default model's text is its own affair; the limit keeps the test short whatever it says.
-    with serving("--default-max-output-tokens", "48") as served:
+    with serving("--default-max-output-tokens", "48", *TOOLS) as served:
         yield served
 
 
-def run_example(name: str, served: Served) -> subprocess.CompletedProcess[str]:
+def run_example(name: str, served: Served, folder: Path) -> subprocess.CompletedProcess[str]:
+    if name == "python_plot.py":
+        bubblewrap()  # skips where there is none
     return subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         env={**os.environ, "OPENAI_BASE_URL": served.api},
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=folder,
     )
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_example_says_what_its_script_answers(name: str, scripted: Served) -> None:
-    done = run_example(name, scripted)
+def test_example_says_what_its_script_answers(name: str, scripted: Served, tmp_path: Path) -> None:
+    done = run_example(name, scripted, tmp_path)
     assert done.returncode == 0, done.stderr
     for expected in SAYS[name]:
         assert expected in done.stdout
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_example_runs_on_the_embedded_model(name: str, tiny: Served) -> None:
-    done = run_example(name, tiny)
+def test_example_runs_on_the_embedded_model(name: str, tiny: Served, tmp_path: Path) -> None:
+    done = run_example(name, tiny, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,0 +1,34 @@
+"""Answers with citations, over a folder of documents: no key, no network.
+
+Start the server with: gpt-oss-server serve --browser local:examples/documents
+"""
+
+import os
+
+from openai import OpenAI
+
+client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+
+response = client.responses.create(
+    input="How tall is the lighthouse of Skarvik? Search the documents and cite what you find.",
+    tools=[{"type": "web_search"}],
+    include=["web_search_call.action.sources"],
+)
+
+for item in response.output:
+    if item.type == "web_search_call":
+        action = item.action
+        match action.type:
+            case "search":
+                found = ", ".join(source.url for source in action.sources or [])
+                print(f"Searched for {action.query!r}: {found}")
+            case "open_page":
+                print(f"Opened {action.url}")
+            case "find_in_page":
+                print(f"Looked for {action.pattern!r} in {action.url}")
+    elif item.type == "message":
+        for part in item.content:
+            print("Answer:", part.text)
+            for note in part.annotations:
+                cited = part.text[note.start_index : note.end_index]
+                print(f"Cited: {note.title} at {note.url}, as {cited.strip()}")

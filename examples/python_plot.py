@@ -1,0 +1,49 @@
+"""Python in a sandbox: the model computes and plots; variables and files live on between turns.
+
+The server needs a sandbox for it: bubblewrap on Linux (apt install bubblewrap), or Docker.
+"""
+
+import base64
+import os
+from pathlib import Path
+
+from openai import OpenAI
+
+client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+TOOLS = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+
+
+def ask(question, previous=None):
+    response = client.responses.create(
+        input=question,
+        tools=TOOLS,
+        previous_response_id=previous,
+        include=["code_interpreter_call.outputs"],
+    )
+    for item in response.output:
+        if item.type == "code_interpreter_call":
+            show(item)
+    print("Answer:", response.output_text)
+    return response
+
+
+def show(call):
+    print("Ran:", call.code)
+    for output in call.outputs or []:
+        if output.type == "logs":
+            print("Printed:", output.logs.rstrip())
+        else:
+            picture = Path("plot.png")
+            picture.write_bytes(base64.b64decode(output.url.partition(",")[2]))
+            print(f"Drew {picture}, {picture.stat().st_size} bytes")
+
+
+first = ask("Plot the first ten square numbers, and save them as CSV.")
+second = ask("What is their sum?", previous=first.id)
+
+# What the code wrote to /mnt/data can be downloaded, and files can be put there too.
+for item in second.output:
+    if item.type == "code_interpreter_call" and item.status == "completed":
+        for file in client.containers.files.list(item.container_id):
+            content = client.containers.files.content.retrieve(file.id, container_id=item.container_id)
+            print(f"{file.path}: {content.read()!r}")
