@@ -33,6 +33,7 @@ class Command:
 COMMANDS = (
     Command("serve", "serve a model over HTTP", "gpt_oss_server.commands.serve"),
     Command("chat", "talk with a model in the terminal", "gpt_oss_server.commands.chat"),
+    Command("mcp", "serve the browser or python over MCP", "gpt_oss_server.commands.mcp"),
     Command("render", "show the exact prompt of a request", "gpt_oss_server.commands.render"),
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.commands.bench"),
     Command("version", "tell the versions in use", "gpt_oss_server.commands.version"),

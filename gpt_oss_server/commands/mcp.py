@@ -1,0 +1,106 @@
+"""Serve our browser or python to other programs, over MCP: on standard input and output, or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from gpt_oss_server import console
+from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.settings import Settings, add_flags
+
+if TYPE_CHECKING:
+    from tools.tool import Tool
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server mcp python
+  gpt-oss-server mcp browser --browser local:./docs
+  gpt-oss-server mcp python --http --port 8001
+  gpt-oss-server serve --tool-server http://127.0.0.1:8001/mcp
+
+Without --http an MCP client starts this command and speaks with it; nobody else reads its output."""
+
+SETTINGS = ("browser", "python", "python_timeout", "allow_private_hosts", "log_level")
+_PORT = 8001  # beside the API server's own
+_INSTALL = "The tools are an extra: pip install 'gpt-oss-server[tools]'."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tool", choices=("browser", "python"), help="the tool to serve")
+    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, and not on stdio")
+    # Not the settings `host` and `port`: those are the API server's, which may run beside this.
+    parser.add_argument("--host", dest="at", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
+    parser.add_argument(
+        "--port", dest="at_port", default=None, type=int, metavar="PORT", help=f"default: {_PORT}"
+    )
+    add_flags(parser, only=SETTINGS)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from gpt_oss_server.http_server import set_up_logging
+
+    set_up_logging(settings)
+    try:
+        from tools.mcp.serve import serve
+    except ImportError as error:
+        raise CommandLineError(f"{error}. {_INSTALL}") from error
+    port = _PORT if args.at_port is None else args.at_port
+    if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
+        raise CommandLineError("--host and --port are for --http; without it, standard input is served.")
+    tool = browser(settings) if args.tool == "browser" else asyncio.run(python(settings))
+    if not args.http:
+        console.err(f"Serving {args.tool} over MCP on standard input and output.")
+        serve(tool, "stdio")
+        return 0
+    check_free(args.at, port)
+    console.err(f"Serving {args.tool} over MCP at http://{args.at}:{port}/mcp. Ctrl-C stops it.")
+    serve(tool, "streamable-http", args.at, port)
+    return 0
+
+
+def browser(settings: Settings) -> Tool:
+    from tools.tool import ToolUnavailable
+
+    try:
+        from tools.browser import BrowserTool, default_backend, parse_backend
+
+        backend = parse_backend(settings.browser or default_backend())
+    except ImportError as error:
+        raise CommandLineError(f"{error}. {_INSTALL}") from error
+    except (ToolUnavailable, ValueError) as error:
+        raise CommandLineError(str(error)) from error
+    if backend is None:
+        raise CommandLineError(
+            "The browser has nowhere to search. Give --browser local:DIR for a folder of documents, "
+            "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
+        )
+    return BrowserTool(backend, allow_private_hosts=settings.allow_private_hosts)
+
+
+async def python(settings: Settings) -> Tool:
+    from tools.tool import ToolUnavailable
+
+    try:
+        from tools.python import PythonTool, choose_sandbox
+
+        sandbox = await choose_sandbox(settings.python)
+    except ImportError as error:
+        raise CommandLineError(f"{error}. {_INSTALL}") from error
+    except ToolUnavailable as error:
+        raise CommandLineError(str(error)) from error
+    if sandbox is None:
+        raise CommandLineError("Python is off by --python off. Leave it out, or give --python auto.")
+    return PythonTool(sandbox, timeout=settings.python_timeout)
+
+
+def check_free(host: str, port: int) -> None:
+    """A port in use is told as a sentence, and before anything is started."""
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandLineError(f"Cannot listen on {host}:{port}: {reason}. Choose another --port.") from error

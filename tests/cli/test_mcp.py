@@ -1,0 +1,112 @@
+"""Our tools served over MCP, as another program's client meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, ImageContent, TextContent
+
+from tests.cli.running import COMMAND, run
+from tests.tools.python.conftest import bubblewrap
+
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is deep.\n")
+    return tmp_path
+
+
+@pytest.fixture
+def served(shelf: Path) -> Iterator[str]:
+    """The URL of `mcp browser --http` in a process of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--port", port]
+    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert f"http://127.0.0.1:{port}/mcp" in process.stderr.readline()
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.send_signal(signal.SIGINT)
+    process.stderr.read()
+    assert process.wait(15) in (0, 130, -signal.SIGINT)
+    process.stderr.close()
+
+
+@pytest.fixture
+def quiet() -> Iterator[TextIO]:
+    with Path(os.devnull).open("w") as nowhere:
+        yield nowhere
+
+
+def text_of(result: CallToolResult) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+async def test_the_browser_on_stdio(shelf: Path, quiet: TextIO) -> None:
+    words = ["-m", "gpt_oss_server", "mcp", "browser", "--browser", f"local:{shelf}"]
+    command = StdioServerParameters(command=sys.executable, args=words)
+    async with Client(stdio_client(command, errlog=quiet)) as client:
+        listed = await client.list_tools()
+        assert {tool.name for tool in listed.tools} == {"search", "open", "find"}
+        found = await client.call_tool("search", {"query": "fjord"})
+        opened = await client.call_tool("open", {"id": 0})
+    assert "fjord" in text_of(found)
+    assert "The fjord is deep." in text_of(opened)
+
+
+async def test_python_on_stdio_keeps_state_and_gives_pictures(quiet: TextIO) -> None:
+    await asyncio.to_thread(bubblewrap)  # skips where there is none
+    words = ["-m", "gpt_oss_server", "mcp", "python", "--python", "bubblewrap"]
+    command = StdioServerParameters(command=sys.executable, args=words)
+    async with Client(stdio_client(command, errlog=quiet)) as client:
+        await client.call_tool("python", {"code": "x = 6"})
+        answer = await client.call_tool("python", {"code": "x * 7"})
+        plot = await client.call_tool("python", {"code": PLOT})
+    assert "42" in text_of(answer)
+    assert any(isinstance(part, ImageContent) for part in plot.content)
+
+
+async def test_the_browser_over_http(served: str) -> None:
+    async with Client(streamable_http_client(served)) as client:
+        found = await client.call_tool("search", {"query": "fjord"})
+    assert "fjord" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["browser", "--browser", "off"], "nowhere to search"),
+        (["browser", "--browser", "local:/no/such/folder"], "no/such/folder"),
+        (["python", "--python", "off"], "--python auto"),
+        (["browser", "--browser", "local:.", "--port", "1"], "are for --http"),
+        (["browser", "--browser", "local:.", "--http", "--port", "99999"], "Cannot listen on"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_cannot_be_done_is_a_sentence(words: list[str], sentence: str) -> None:
+    done = run("mcp", *words, env={"EXA_API_KEY": ""})
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_port_in_use_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run("mcp", "browser", "--browser", "local:examples/documents", "--http", "--port", port)
+    assert (done.returncode, "Choose another --port" in done.stderr) == (1, True)
