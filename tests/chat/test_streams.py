@@ -1,0 +1,118 @@
+"""Whole streams of chunks, compared with what was once read and found right.
+
+A snapshot that is missing is written and fails; look at it, then run again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying
+from tests.replay import ReplayEngine
+from tests.serving import scripted
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+NEXT = "<|start|>assistant"
+THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
+HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
+PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|>" + NEXT
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
+WHOLE = THINKS + PREAMBLE + CALL
+
+STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": (HELLO, {}),
+    "usage": (HELLO, {"stream_options": {"include_usage": True}}),
+    "usage_as_it_goes": (HELLO, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
+    "reasoning": (THINKS + HELLO, {}),
+    "one_call": (THINKS + CALL, {"tools": [TOOL]}),
+    "two_calls": (CALL + NEXT + CALL.replace("Oslo", "Paris"), {"tools": [TOOL]}),
+    "preamble_then_call": (WHOLE, {"tools": [TOOL]}),
+    "cut_in_reasoning": (WHOLE, {"tools": [TOOL], "max_tokens": 5}),
+    "cut_in_preamble": (WHOLE, {"tools": [TOOL], "max_completion_tokens": 15}),
+    "cut_in_header": (WHOLE, {"tools": [TOOL], "max_tokens": 20}),
+    "cut_in_arguments": (WHOLE, {"tools": [TOOL], "max_tokens": 33}),
+    "cut_in_answer": (THINKS + HELLO, {"max_tokens": 14}),
+    "stop_over_tokens": (
+        "<|channel|>final<|message|>One, two, three, four<|return|>",
+        {"stop": ["wo, thr", "five"]},
+    ),
+    "old_function": (CALL, {"functions": [TOOL["function"]]}),
+    "prefill": (
+        " world!<|return|>",
+        {"response_prefix": "Hello,", "stream_options": {"include_usage": True}},
+    ),
+    "prefill_echoed": (
+        " world!<|return|>",
+        {
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"},
+            ],
+            "continue_final_message": True,
+            "echo": True,
+        },
+    ),
+}
+
+
+def compare(name: str, chunks: list[dict[str, Any]]) -> None:
+    lines = "".join(json.dumps(chunk, ensure_ascii=False) + "\n" for chunk in chunks)
+    path = SNAPSHOTS / f"{name}.jsonl"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(lines, encoding="utf-8")
+        pytest.fail(f"{path.name} was written: read it")
+    assert lines == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_stream(name: str, encoding: Encoding) -> None:
+    text, body = STREAMS[name]
+    chunks = await chunks_of(replaying(text, per_step=3), **body)
+    check_chunks(chunks)
+    compare(name, chunks)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_what_is_not_streamed_says_the_same(name: str) -> None:
+    text, body = STREAMS[name]
+    streamed = check_chunks(await chunks_of(replaying(text), **body))
+    whole = await completion_of(replaying(text, per_step=16), **body)
+    assert streamed["choices"] == whole["choices"]
+
+
+async def test_three_choices_of_one_request() -> None:
+    chunks = await chunks_of(scripted(HELLO, THINKS + HELLO, CALL), n=3, tools=[TOOL])
+    completion = check_chunks(chunks)
+    compare("three_choices", chunks)
+    assert [choice["index"] for choice in completion["choices"]] == [0, 1, 2]
+
+
+async def test_log_probabilities() -> None:
+    chunks = await chunks_of(scripted(THINKS + HELLO), logprobs=True, top_logprobs=1)
+    completion = check_chunks(chunks)
+    compare("logprobs", chunks)
+    told = completion["choices"][0]["logprobs"]["content"]
+    assert bytes(byte for entry in told for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
+
+
+async def test_the_reasoning_s_field_is_the_operator_s_choice() -> None:
+    from gpt_oss_server.settings import Settings
+
+    for field in ("reasoning", "reasoning_content"):
+        settings = Settings(chat_reasoning_field=field)
+        message = (await completion_of(replaying(THINKS + HELLO), settings))["choices"][0]["message"]
+        assert {key for key in message if key.startswith("reasoning")} == {field}
+
+
+async def test_a_failure_is_one_last_chunk_after_all_that_was_said(encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special(THINKS + HELLO), fails_after=13, per_step=1)
+    chunks = await chunks_of(engine)
+    assert chunks[-1]["error"]["code"] == "server_error"
+    assert set(chunks[-1]["error"]) == {"message", "type", "param", "code"}
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]) == "Hello"
