@@ -25,7 +25,6 @@ Without --http an MCP client starts this command and speaks with it; nobody else
 
 SETTINGS = ("browser", "python", "python_timeout", "allow_private_hosts", "log_level")
 _PORT = 8001  # beside the API server's own
-_INSTALL = "The tools are an extra: pip install 'gpt-oss-server[tools]'."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.http_server import set_up_logging
+    from tools.mcp.serve import serve
 
     set_up_logging(settings)
-    try:
-        from tools.mcp.serve import serve
-    except ImportError as error:
-        raise CommandLineError(f"{error}. {_INSTALL}") from error
     port = _PORT if args.at_port is None else args.at_port
     if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
         raise CommandLineError("--host and --port are for --http; without it, standard input is served.")
@@ -62,14 +58,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def browser(settings: Settings) -> Tool:
+    from tools.browser import BrowserTool, default_backend, parse_backend
     from tools.tool import ToolUnavailable
 
     try:
-        from tools.browser import BrowserTool, default_backend, parse_backend
-
         backend = parse_backend(settings.browser or default_backend())
-    except ImportError as error:
-        raise CommandLineError(f"{error}. {_INSTALL}") from error
     except (ToolUnavailable, ValueError) as error:
         raise CommandLineError(str(error)) from error
     if backend is None:
@@ -81,14 +74,11 @@ def browser(settings: Settings) -> Tool:
 
 
 async def python(settings: Settings) -> Tool:
+    from tools.python import PythonTool, choose_sandbox
     from tools.tool import ToolUnavailable
 
     try:
-        from tools.python import PythonTool, choose_sandbox
-
         sandbox = await choose_sandbox(settings.python)
-    except ImportError as error:
-        raise CommandLineError(f"{error}. {_INSTALL}") from error
     except ToolUnavailable as error:
         raise CommandLineError(str(error)) from error
     if sandbox is None:
