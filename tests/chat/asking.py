@@ -16,6 +16,7 @@ from inference.engine import Engine
 from tests.replay import ReplayEngine
 
 Chunk = dict[str, Any]
+CLOCK = 1.7e9
 TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -33,7 +34,7 @@ def replaying(text: str, **options: Any) -> ReplayEngine:
 
 def service_of(engine: Engine, settings: Settings | None = None, **options: Any) -> ChatService:
     made = ResponsesService(
-        engine, settings, encoding=load_encoding(), ids=CountingIds(), clock=lambda: 1.7e9, **options
+        engine, settings, encoding=load_encoding(), ids=CountingIds(), clock=lambda: CLOCK, **options
     )
     return ChatService(made)
 
