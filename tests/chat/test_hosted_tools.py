@@ -1,0 +1,111 @@
+"""Tools of ours on Chat Completions: they run in mid-completion, and the client sees what they did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.toolset import Toolset
+from tests.chat.asking import HI, check_chunks, service_of
+from tests.responses.test_tool_loop import ANSWER, Calculator, Ready
+from tests.serving import scripted
+from tools.tool import Declaration, Function, ToolCall, ToolOutput
+from tools.toolbox import Offer, Toolbox
+
+CALL = "<|channel|>analysis to=python code<|message|>2+2<|call|>"
+SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"cats"}<|call|>'
+CITES = "<|channel|>final<|message|>Cats purr【0†L1-L2】, it is said.<|return|>"
+
+
+class Browser:
+    """A browser that has found one page, whatever was asked."""
+
+    @property
+    def declaration(self) -> Declaration:
+        return Declaration("browser", "Searches.", (Function("search", "Searches.", {"type": "object"}),))
+
+    def open(self) -> Browser:
+        return self
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        return ToolOutput("[0] Cats. L1: They purr.")
+
+    def resolve(self, cursor: int, line: int | None) -> tuple[str, str] | None:
+        return ("https://cats.example/", "Cats") if cursor == 0 else None
+
+    async def close(self) -> None:
+        pass
+
+
+def serving_tools(*turns: str) -> tuple[ChatService, Toolbox]:
+    toolbox = Toolbox([Offer(Calculator()), Offer(Browser())])
+    return service_of(scripted(*turns), tools=Ready(Toolset(toolbox))), toolbox
+
+
+async def completion_of(service: ChatService, **body: Any) -> dict[str, Any]:
+    run = await service.start({**HI, "stream": True, "stream_options": {"include_usage": True}, **body})
+    return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+        {"chat_template_kwargs": {"builtin_tools": ["python"]}},
+    ],
+    ids=["tools", "chat_template_kwargs"],
+)
+async def test_a_call_runs_and_the_completion_goes_on(encoding: Encoding, body: dict[str, Any]) -> None:
+    service, toolbox = serving_tools(CALL, ANSWER)
+    completion = await completion_of(service, **body)
+    choice = completion["choices"][0]
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "It is 4.",
+        "refusal": None,
+        "executed_tools": [
+            {
+                "index": 0,
+                "type": "code_interpreter",
+                "name": "python",
+                "arguments": "2+2",
+                "output": "4 (call 1)",
+            }
+        ],
+    }
+    assert choice["finish_reason"] == "stop"
+    assert completion["usage"]["completion_tokens"] == len(encoding.encode_special(CALL + ANSWER))
+    assert toolbox.sessions["python"] == 0, "nothing can go on from a chat completion"
+
+
+@pytest.mark.parametrize("body", [{"web_search_options": {}}, {"tools": [{"type": "web_search"}]}], ids=str)
+async def test_citations_become_links_with_annotations(body: dict[str, Any]) -> None:
+    preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+    service, _ = serving_tools(preamble + SEARCH, CITES)
+    message = (await completion_of(service, **body))["choices"][0]["message"]
+    link = " ([Cats](https://cats.example/))"
+    assert message["content"] == f"I look.\n\nCats purr{link}, it is said."
+    [annotation] = message["annotations"]
+    cited = annotation["url_citation"]
+    assert annotation["type"] == "url_citation"
+    assert message["content"][cited["start_index"] : cited["end_index"]] == link
+    assert cited["url"] == "https://cats.example/"
+
+
+async def test_each_choice_has_sessions_of_its_own() -> None:
+    service, toolbox = serving_tools(CALL, CALL, ANSWER, ANSWER)
+    completion = await completion_of(service, n=2, tools=[{"type": "code_interpreter"}])
+    outputs = [choice["message"]["executed_tools"][0]["output"] for choice in completion["choices"]]
+    assert outputs == ["4 (call 1)", "4 (call 1)"]
+    assert toolbox.sessions["python"] == 0
+
+
+async def test_the_limit_of_calls_is_told_to_the_model() -> None:
+    service, _ = serving_tools(CALL, CALL, ANSWER)
+    completion = await completion_of(service, max_tool_calls=1, tools=[{"type": "code_interpreter"}])
+    outputs = [executed["output"] for executed in completion["choices"][0]["message"]["executed_tools"]]
+    assert outputs[0] == "4 (call 1)"
+    assert "limit" in outputs[1]

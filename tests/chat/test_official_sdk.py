@@ -1,0 +1,170 @@
+"""The official `openai` SDK, unmodified, against a real server: Chat Completions."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.chat.asking import TOOL, check_chunks
+from tests.e2e.test_official_sdk import client_of
+from tests.replay import ReplayEngine
+from tests.serving import scripted, serving
+
+NEXT = "<|start|>assistant"
+THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+PREAMBLE = "<|channel|>commentary<|message|>A moment.<|end|>" + NEXT
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
+SUNNY = "<|channel|>final<|message|>It is sunny.<|return|>"
+LONG = "<|channel|>final<|message|>" + "word " * 2_000 + "<|return|>"
+ASK: Any = [{"role": "user", "content": "Weather?"}]
+TOOLS: Any = [TOOL]
+
+
+def test_create_gives_reasoning_and_an_answer() -> None:
+    with client_of(THINKS + HELLO) as client:
+        made = client.chat.completions.create(model="scripted", messages=ASK)
+    message = made.choices[0].message
+    assert message.content == "Hello!"
+    assert message.reasoning == message.reasoning_content == "I need f."  # type: ignore[attr-defined]
+    assert made.choices[0].finish_reason == "stop"
+    assert made.id.startswith("chatcmpl-")
+    assert made.usage is not None
+    assert made.usage.completion_tokens_details is not None
+    assert made.usage.completion_tokens_details.reasoning_tokens == 8
+
+
+def test_a_raw_stream_is_well_formed() -> None:
+    with client_of(THINKS + PREAMBLE + CALL) as client:
+        chunks = client.chat.completions.create(
+            model="scripted", messages=ASK, tools=TOOLS, stream=True, stream_options={"include_usage": True}
+        )
+        completion = check_chunks([chunk.to_dict() for chunk in chunks])
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+    assert completion["usage"]["total_tokens"] > 0
+
+
+def test_the_stream_helper_accumulates_what_create_gives() -> None:
+    with client_of(THINKS + PREAMBLE + CALL, loop=True) as client:
+        asked: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS, "logprobs": True}
+        whole = client.chat.completions.create(**asked)
+        with client.chat.completions.stream(**asked) as stream:
+            kinds = [event.type for event in stream]
+            final = stream.get_final_completion()
+    assert {
+        "content.delta",
+        "tool_calls.function.arguments.delta",
+        "tool_calls.function.arguments.done",
+    } <= set(kinds)
+    mine, theirs = final.choices[0].message, whole.choices[0].message
+    assert mine.content == theirs.content == "A moment."
+    assert mine.reasoning == theirs.reasoning == "I need f."  # type: ignore[attr-defined]
+    assert mine.tool_calls is not None
+    assert theirs.tool_calls is not None
+    assert mine.tool_calls[0].function.arguments == '{"city":"Oslo"}'
+    assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "tool_calls"
+
+
+def test_a_tool_loop_shows_the_model_its_own_reasoning() -> None:
+    with client_of(THINKS + PREAMBLE + CALL, {"when": "sunny", "text": SUNNY}) as client:
+        first = client.chat.completions.create(model="scripted", messages=ASK, tools=TOOLS)
+        message = first.choices[0].message
+        assert message.tool_calls is not None
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "sunny"}
+        second = client.chat.completions.create(
+            model="scripted",
+            messages=[*ASK, message.to_dict(), result],
+            tools=TOOLS,
+            extra_body={"metadata": {"__debug": True}},
+        )
+    assert second.choices[0].message.content == "It is sunny."
+    debug: dict[str, str] = second.metadata  # type: ignore[attr-defined]
+    assert (
+        f"{NEXT}{THINKS.removesuffix(NEXT)}{NEXT}{PREAMBLE.removesuffix(NEXT)}{NEXT}{CALL}"
+        in debug["__debug_input"]
+    )
+
+
+def test_parse_reports_a_schema_that_is_not_served_yet() -> None:
+    class City(BaseModel):
+        name: str
+
+    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.parse(model="scripted", messages=ASK, response_format=City)
+    assert refused.value.param == "response_format"
+
+
+def test_a_name_that_is_not_served() -> None:
+    with client_of(HELLO) as client, pytest.raises(openai.NotFoundError) as unknown:
+        client.chat.completions.create(model="gpt-5", messages=ASK)
+    assert unknown.value.code == "model_not_found"
+
+
+def test_too_long_a_conversation_is_told_before_anything_is_generated() -> None:
+    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(
+            model="scripted", messages=[{"role": "user", "content": "hello " * 140_000}], stream=True
+        )
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "messages")
+
+
+def test_truncation_at_every_token() -> None:
+    with client_of(THINKS + PREAMBLE + CALL, loop=True) as client:
+        asked: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS}
+        whole = client.chat.completions.create(**asked)
+        assert whole.usage is not None
+        for limit in range(1, whole.usage.completion_tokens + 1):
+            made = client.chat.completions.create(**asked, max_completion_tokens=limit)
+            is_cut = limit < whole.usage.completion_tokens
+            assert made.choices[0].finish_reason == ("length" if is_cut else "tool_calls")
+            assert made.usage is not None
+            assert made.usage.completion_tokens == limit
+
+
+def test_the_wire_has_data_lines_alone_and_ends_with_done() -> None:
+    with serving(scripted(HELLO)) as url:
+        response = httpx.post(f"{url}/chat/completions", json={"messages": ASK, "stream": True})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    frames = response.text.removesuffix("\n\n").split("\n\n")
+    assert frames[-1] == "data: [DONE]"
+    assert all(frame.startswith("data: ") and "\n" not in frame for frame in frames)
+    assert json.loads(frames[0][6:])["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_engine_that_breaks_is_an_error_the_sdk_raises(stream: bool) -> None:
+    from gpt_oss_server.harmony.encoding import load_encoding
+
+    engine = ReplayEngine(load_encoding().encode_special(HELLO), fails_after=4)
+    with (
+        serving(engine) as url,
+        openai.OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+        pytest.raises(openai.APIError, match="the card fell out"),
+    ):
+        list(client.chat.completions.create(model="replay", messages=ASK, stream=stream))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_stops_every_choice(stream: bool) -> None:
+    engine = scripted(LONG, loop=True, tokens_per_second=50)
+    body = {"messages": ASK, "stream": stream, "n": 3}
+    with serving(engine) as url:
+        with httpx.Client() as client:
+            try:
+                with client.stream("POST", f"{url}/chat/completions", json=body, timeout=0.5) as response:
+                    next(response.iter_raw())
+                    assert engine.active == 3
+            except httpx.ReadTimeout:
+                assert not stream
+        deadline = time.monotonic() + 5
+        while engine.active and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert engine.active == 0
+        health = httpx.get(f"{url.removesuffix('/v1')}/health").json()
+    assert health["counters"]["cancelled"] == 1
