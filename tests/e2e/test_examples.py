@@ -23,6 +23,12 @@ SAYS = {
     "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
     "streaming.py": ["[reasoning] A greeting.", "[message] Hello!", "completed: "],
     "function_calling.py": ['get_weather({"city": "Oslo"}) -> {"city": "Oslo"', "Answer: It is 18 °C"],
+    "chat_completions.py": [
+        "thinks: A",
+        "Hello! I am a script",
+        'get_weather({"city": "Oslo"})',
+        "stop: It is 18 °C and sunny in Oslo.",
+    ],
     "conversation.py": ["1: Nice to meet you, Ada!", "2: Your name is Ada.", "Stored: completed"],
     "browser_citations.py": [
         "Searched for 'lighthouse height metres': local:///lighthouse.md",
