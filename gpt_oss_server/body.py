@@ -7,13 +7,16 @@ import re
 
 from starlette.requests import Request
 
-from gpt_oss_server.errors import BodyTooLarge, InvalidJson
+from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
 
 
 async def read_json(request: Request, max_bytes: int) -> object:
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if coding != "identity":
+        raise InvalidRequest(f"Request bodies with content-encoding {coding!r} are not read. Send it plain.")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -29,7 +32,7 @@ def decode_json(body: bytes) -> object:
     if not body.strip():
         raise InvalidJson("The request body is empty; it must be a JSON object.")
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(body.decode("utf-8-sig"), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."

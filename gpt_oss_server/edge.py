@@ -6,11 +6,13 @@ and told without it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import uuid
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,6 +44,11 @@ class Edge:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _log.debug("The client of %s left while it sent its request.", request_id)
+        except asyncio.CancelledError:
+            # Only the server's own end cancels requests; the task ends with this one either way.
+            _log.warning("%s %s was cut off: the server stops.", scope["method"], scope["path"])
         except Exception:
             _log.exception("%s %s failed (%s).", scope["method"], scope["path"], request_id)
             if begun:

@@ -31,8 +31,13 @@ def _not_bool(value: object) -> object:
     return value
 
 
+def _whole(value: object) -> object:
+    """1.0 is a whole number to JSON, which has one kind of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else _not_bool(value)
+
+
 Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
-Integer = Annotated[int, BeforeValidator(_not_bool), Field(strict=True)]
+Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
 Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 

@@ -6,8 +6,10 @@ grace, a second Ctrl-C ends the process at once. What cannot be listened on is a
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import math
 import os
 import signal
 import socket
@@ -22,11 +24,13 @@ import uvicorn
 from gpt_oss_server import console
 from gpt_oss_server.cli_errors import CommandLineError
 from gpt_oss_server.settings import Settings
-from inference.engine import EngineInfo
+from inference.engine import Engine, EngineInfo
+
+_TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
 
 
 def serve_until_stopped(
-    app: Callable[..., Any], listener: socket.socket, settings: Settings, model: EngineInfo
+    app: Callable[..., Any], listener: socket.socket, settings: Settings, engine: Engine
 ) -> None:
     config = uvicorn.Config(
         app,
@@ -37,20 +41,32 @@ def serve_until_stopped(
         log_config=None,
         access_log=settings.access_log,
         server_header=False,
-        timeout_graceful_shutdown=round(settings.shutdown_grace),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _TO_SAY_SO,
     )
     # uvicorn raises the Ctrl-C that it was stopped with again, once all is closed.
     with suppress(KeyboardInterrupt):
-        Server(config, settings, model).run(sockets=[listener])
+        Server(config, settings, engine).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
     """uvicorn, which says where it is when it is there, and how long it takes to go."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, model: EngineInfo) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, engine: Engine) -> None:
         super().__init__(config)
         self._settings = settings
-        self._model = model
+        self._engine = engine
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end_late_responses())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_late_responses(self) -> None:
+        """After the grace no more is generated: what still runs ends as a failed response, not cut off."""
+        await asyncio.sleep(self._settings.shutdown_grace)
+        await self._engine.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -58,7 +74,7 @@ class Server(uvicorn.Server):
         except OSError as error:  # another process began to listen while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if self.started and sockets:
-            console.out(greeting(self._settings, self._model, sockets[0].getsockname()[1]))
+            console.out(greeting(self._settings, self._engine.info, sockets[0].getsockname()[1]))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT and self.should_exit:

@@ -27,16 +27,16 @@ def models_router(service: ResponsesService) -> APIRouter:
             "description": info.description,
         }
 
-    @router.get("/v1/models")
+    @router.api_route("/v1/models", methods=["GET", "HEAD"])
     async def models() -> Response:
         return JSONResponse({"object": "list", "data": [model(name) for name in service.model_names]})
 
-    @router.get("/v1/models/{name:path}")
+    @router.api_route("/v1/models/{name:path}", methods=["GET", "HEAD"])
     async def one_model(name: str) -> Response:
         service.check_model(name)
         return JSONResponse(model(name))
 
-    @router.get("/health")
+    @router.api_route("/health", methods=["GET", "HEAD"])
     async def health() -> Response:
         return JSONResponse(
             {

@@ -28,7 +28,7 @@ _NO_BROWSER = (
     "The browser is off. Start the server with --browser local:DIR for a folder of documents, "
     "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
 )
-_INSTALL = "The tools are an extra: pip install 'gpt-oss-server[tools]'."
+_INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
 _NO_PYTHON = "The python tool is off. Start the server with --python auto."
 _MARGIN = (
     15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
@@ -140,7 +140,7 @@ class ToolsetMaker:
 
 def _backend(settings: Settings) -> Backend | None:
     if settings.browser is None and not os.environ.get("EXA_API_KEY"):
-        return None  # without importing what is an extra
+        return None  # and nothing of the browser is imported
     from tools.browser.backends import default_backend, parse_backend
 
     return parse_backend(settings.browser or default_backend())

@@ -21,6 +21,7 @@ from gpt_oss_server.harmony.events import (
     MessageFinished,
     MessageStarted,
     Slip,
+    SlipKind,
     TextDelta,
 )
 from gpt_oss_server.harmony.render import Renderer
@@ -128,7 +129,7 @@ class Turn:
                         break  # what the model said after a call to us, it said without its result
                     if step.finish is not None:
                         finish = step.finish
-            if closing := self.close():
+            if closing := self.close(stopped=finish is Finish.STOP):
                 yield closing
             call = self._call_to_run(self.transcript.end_generation(self._renderer), finish)
             if call is None:
@@ -141,12 +142,16 @@ class Turn:
                 return
             self._decoder, self._call = Decoder(self._encoding, self._recipients), None
 
-    def close(self) -> list[TurnEvent]:
-        """What the decoder still holds, told: also after a failure, so that no open item loses its text."""
+    def close(self, *, stopped: bool = False) -> list[TurnEvent]:
+        """What the decoder still holds, told: also after a failure, so that no open item loses its text.
+
+        A header cut short is the model's slip only where it `stopped` by itself.
+        """
         events: list[TurnEvent] = []
         if self._call is None:
             for event in self._decoder.close():
-                self._record(event, events)
+                if stopped or not (isinstance(event, Slip) and event.kind is SlipKind.CUT_HEADER):
+                    self._record(event, events)
         return events
 
     def _decode(self, step: Step) -> list[TurnEvent]:

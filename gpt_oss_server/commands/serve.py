@@ -31,5 +31,5 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         from gpt_oss_server.app import create_app
 
         engine = load_engine(settings)
-        serve_until_stopped(create_app(engine, settings), listener, settings, engine.info)
+        serve_until_stopped(create_app(engine, settings), listener, settings, engine)
     return 0

@@ -60,5 +60,5 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
         return Response(status_code=499)  # nobody reads it: the client is gone
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # that keeps its text
         kept = f" What was generated is in the response {response['id']}." if response["store"] else ""
-        raise type(run.error)(run.error.message + kept, param=run.error.param)
+        raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
     return JSONResponse(response)

@@ -51,6 +51,8 @@ class Conversation:
 
     def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
         self.recipients[_text(item, "call_id", where)] = recipient
+        if isinstance(item.get("id"), str):
+            self.recipients[item["id"]] = recipient  # what local_shell_call_output names its call by
         self.add(self.renderer.call(recipient, arguments, content_type=content_type))
 
     def result(self, where: str, item: Item, text: str) -> None:
@@ -98,6 +100,14 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
     if not isinstance(item, dict):
         raise InvalidRequest(f"`{where}` must be an item object, but is {json_type(item)}.", param=where)
     kind = item.get("type") or ("message" if "role" in item else None)
+    if kind is None:
+        raise InvalidRequest(
+            f"`{where}` has neither `type` nor `role`; a message is {{'role': 'user', 'content': '…'}}.",
+            param=f"{where}.type",
+        )
+    for key in ("id", "status", "phase"):
+        if item.get(key) is not None and not isinstance(item[key], str):
+            raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
     handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
     if handler is None:
         raise UnsupportedField(
@@ -112,7 +122,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
 
 def _listed_message(item: Item) -> Item:
     """Messages are listed in their full form, whatever shorthand they were sent in."""
-    content = item["content"]
+    content = item["content"] if item["content"] is not None else []
     if isinstance(content, str):
         kind = "output_text" if item["role"] == "assistant" else "input_text"
         part = {"type": kind, "text": content}
@@ -132,7 +142,12 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
         case "developer" | "system":
             conversation.add(renderer.developer_message(text))
         case "assistant":
-            commentary = item.get("phase") == "commentary"
+            phase = item.get("phase")
+            if phase not in (None, "commentary", "final_answer"):
+                raise InvalidRequest(
+                    f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
+                )
+            commentary = phase == "commentary"
             conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
         case _:
             raise InvalidRequest(
@@ -179,7 +194,7 @@ def _output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    output = item.get("output")
+    output = item.get("output") if item.get("output") is not None else {"status": item.get("status")}
     conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
 
 
@@ -192,9 +207,9 @@ def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
             logs = [o.get("logs", "") for o in item.get("outputs") or [] if isinstance(o, dict)]
             result = "".join(str(log) for log in logs)
         case "mcp_call":
-            recipient = f"{item.get('server_label') or 'mcp'}.{_text(item, 'name', where)}"
+            recipient = _mcp_recipient(item, where)
             arguments, content_type = str(item.get("arguments") or ""), "json"
-            result = str(item.get("output") or item.get("error") or "")
+            result = str(item.get("output") or _error_text(item.get("error")))
         case _:
             action = item.get("action") if isinstance(item.get("action"), dict) else {}
             recipient, content_type = "browser.search", "json"
@@ -204,10 +219,23 @@ def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
     conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
 
 
-def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
-    from tools.mcp.names import safe_namespace
+def _mcp_recipient(item: Item, where: str) -> str:
+    """The server's tool as the model knows it, by words that a recipient can carry."""
+    from tools.mcp.names import safe_names, safe_namespace
 
-    recipient = f"{safe_namespace(_text(item, 'server_label', where))}.{_text(item, 'name', where)}"
+    word = next(iter(safe_names([_text(item, "name", where)]).originals))
+    return f"{safe_namespace(_text(item, 'server_label', where))}.{word}"
+
+
+def _error_text(error: Any) -> str:
+    """An mcp_call's error is text, or an object with parts of text."""
+    if isinstance(error, dict):
+        return text_of(error.get("content"), "error") or str(error.get("message") or "")
+    return str(error or "")
+
+
+def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
+    recipient = _mcp_recipient(item, where)
     arguments = str(item.get("arguments") or "")
     conversation.approvals[_text(item, "id", where)] = (recipient, arguments)
     conversation.add(conversation.renderer.call(recipient, arguments))

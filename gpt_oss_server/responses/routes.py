@@ -34,7 +34,7 @@ class HostedCalls:
     runs: Callable[[str], bool] = lambda recipient: False
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
-    approved: dict[str, str] = field(default_factory=dict)  # recipient → the request that was approved
+    approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, its approved request)
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
     container_id: str = ""
     include: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
     def message(phase: str) -> ItemBuilder:
         if cite is None:
             return MessageBuilder(ids("msg"), phase)
-        from gpt_oss_server.responses.citations import CitedMessageBuilder  # the browser is an extra
+        from gpt_oss_server.responses.citations import CitedMessageBuilder  # loads the browser's packages
 
         return CitedMessageBuilder(ids("msg"), phase, cite)
 
@@ -67,8 +67,10 @@ def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
             return to_user[header.channel]()
         namespace, _, function = recipient.partition(".")
         label, name = hosted.names.get(recipient, (namespace, function))
-        if recipient in hosted.approved:
-            return McpCallBuilder(ids("mcp"), label, name, hosted.approved.pop(recipient))
+        consent = next((each for each in hosted.approved if each[0] == recipient), None)
+        if consent is not None:
+            hosted.approved.remove(consent)
+            return McpCallBuilder(ids("mcp"), label, name, consent[1])
         if recipient in hosted.approvals:
             return McpApprovalBuilder(ids("mcpr"), label, name)
         if not hosted.runs(recipient):

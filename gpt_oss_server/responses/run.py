@@ -83,7 +83,8 @@ class Run:
                 async for batch in events:
                     yield batch
         finally:
-            await self._prepared.hosted.close(keeps_conversation=self._store is not None)
+            continued = self.request.previous_response_id is not None
+            await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
 
     async def _events(self) -> AsyncGenerator[list[Event], None]:
         stream = self._stream
@@ -177,7 +178,7 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         runs=hosted.runs,
         names=hosted.names,
         approvals=hosted.approvals,
-        approved={call.recipient: call.request_id for call in prepared.approved},
+        approved=[(call.recipient, call.request_id) for call in prepared.approved],
         cite=hosted.cite if "browser" in hosted.namespaces else None,
         container_id=container_id(hosted.conversation),
         include=frozenset(prepared.request.include or ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import Any
 
@@ -48,6 +49,37 @@ def test_a_body_that_cannot_be_read_is_a_400_with_a_sentence(url: str, body: byt
     response = httpx.post(f"{url}/responses", content=body)
     assert response.status_code == 400
     assert part in error_of(response)["message"]
+
+
+def test_a_byte_order_mark_and_a_whole_float_are_read(url: str) -> None:
+    body = b'\xef\xbb\xbf{"input": "hi", "max_output_tokens": 50.0}'
+    assert httpx.post(f"{url}/responses", content=body).status_code == 200
+
+
+def test_a_compressed_body_is_told_to_be_sent_plain(url: str) -> None:
+    response = httpx.post(f"{url}/responses", content=b"x", headers={"content-encoding": "gzip"})
+    assert (response.status_code, "gzip" in error_of(response)["message"]) == (400, True)
+
+
+def test_a_head_request_is_answered_as_some_clients_probe(url: str) -> None:
+    assert httpx.head(f"{url}/models").status_code == 200
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_failure_of_the_server(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.2)
+    time.sleep(0.3)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_shell_output_that_names_its_call_by_the_items_id(url: str) -> None:
+    call = {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1", "action": {"type": "exec"}}
+    output = {"type": "local_shell_call_output", "id": "lsh_1", "output": "ok"}
+    assert httpx.post(f"{url}/responses", json={"input": [call, output]}).status_code == 200
 
 
 def test_a_body_that_is_too_large(url: str) -> None:
@@ -108,6 +140,9 @@ def test_every_kind_of_item_is_taken(url: str, item: Any) -> None:
         ({"type": "function_call", "name": "f", "call_id": "c", "arguments": {}}, "input[0].arguments"),
         ({"type": "function_call_output", "call_id": "nobody", "output": "x"}, "input[0]"),
         ({}, "input[0].type"),
+        ({"role": "user", "content": "x", "id": 5}, "input[0].id"),
+        ({"role": "user", "content": "x", "status": 7}, "input[0].status"),
+        ({"role": "assistant", "content": "x", "phase": "zzz"}, "input[0].phase"),
     ],
     ids=str,
 )
@@ -192,6 +227,14 @@ def test_a_client_that_leaves_frees_its_slot(stream: bool) -> None:
             time.sleep(0.01)
         assert cancelled_at(base) == 1
         assert engine.active == 0
+
+
+def test_an_answer_that_a_limit_cuts_is_no_slip_of_the_model() -> None:
+    with serving(scripted(HELLO, loop=True)) as base:
+        for limit in (1, 2, 3, 4):
+            httpx.post(f"{base}/responses", json={"input": "hi", "max_output_tokens": limit})
+        health = httpx.get(f"{base.removesuffix('/v1')}/health").json()
+    assert health["counters"]["harmony_slips"] == {}
 
 
 def test_slips_are_counted() -> None:

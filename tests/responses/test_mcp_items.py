@@ -190,7 +190,6 @@ def approval(
     return [{**request, "arguments": json.dumps(arguments)}, consent]
 
 
-@pytest.mark.xfail(strict=True, reason="the run knows one approval for each recipient")
 async def test_two_calls_of_one_tool_are_made_when_both_were_approved(encoding: Encoding, url: str) -> None:
     sent = [*approval(1, text="one"), *approval(2, text="two")]
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
@@ -214,7 +213,6 @@ async def test_what_was_approved_runs_only_with_a_tool_of_the_request(
     assert (made["type"], made["status"]) == ("mcp_call", "failed")
 
 
-@pytest.mark.xfail(strict=True, reason="the item's name is taken for the recipient's word")
 async def test_a_tool_with_an_awkward_name_is_approved_by_items(encoding: Encoding, url: str) -> None:
     sent = approval(1, name="has a space.and dot")
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
