@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gpt_oss_server.stores.base import Store
+from dataclasses import replace
+
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore, size_of
 from tests.contracts.store_contract import StoreContract, stored
 
@@ -45,3 +48,68 @@ async def test_bytes_are_given_back() -> None:
         await store.put(stored("resp_1", tokens=50))
     await store.delete("resp_1")
     assert (len(store), store.bytes) == (0, 0)
+
+
+def continued(parent: StoredResponse, response_id: str, *, tokens: int = 3) -> StoredResponse:
+    """A response whose history begins with the parent's own segments, as a next turn's does."""
+    own = Segment("user", tuple(range(tokens)))
+    return replace(stored(response_id), history=(*parent.history, own))
+
+
+async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
+    store = MemoryStore()
+    parent = stored("resp_1", tokens=10_000)
+    await store.put(parent)
+    alone = store.bytes
+    await store.put(continued(parent, "resp_2"))
+    assert store.bytes - alone < alone / 100
+
+
+async def test_a_deleted_parent_counts_for_as_long_as_a_child_keeps_its_history() -> None:
+    store = MemoryStore()
+    parent = stored("resp_1", tokens=10_000)
+    await store.put(parent)
+    alone = store.bytes
+    await store.put(continued(parent, "resp_2"))
+    await store.delete("resp_1")
+    assert store.bytes > alone * 0.9
+    await store.delete("resp_2")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_children_of_deleted_parents_stay_within_the_bound() -> None:
+    each = size_of(stored("resp_0", tokens=10_000))
+    store = MemoryStore(max_bytes=4 * each)
+    for number in range(40):
+        parent = stored(f"resp_parent_{number}", tokens=10_000)
+        await store.put(parent)
+        await store.put(continued(parent, f"resp_child_{number}"))
+        await store.delete(parent.id)
+        assert store.bytes <= 4 * each
+    assert len(store) <= 4
+    for number in range(40):
+        await store.delete(f"resp_child_{number}")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_evicted_parents_leave_no_history_uncounted() -> None:
+    store = MemoryStore(max_responses=1)
+    turn = stored("resp_0", tokens=10_000)
+    await store.put(turn)
+    for number in range(1, 20):
+        turn = continued(turn, f"resp_{number}", tokens=10_000)
+        await store.put(turn)
+    assert len(store) == 1
+    assert store.bytes >= size_of(turn)
+    await store.delete(turn.id)
+    assert store.bytes == 0
+
+
+async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_given_back() -> None:
+    store = MemoryStore()
+    single = stored("resp_1", tokens=1_000)
+    double = replace(single, history=single.history * 2)
+    await store.put(double)
+    assert store.bytes == size_of(double) < size_of(single) * 1.1
+    await store.delete("resp_1")
+    assert store.bytes == 0
