@@ -41,7 +41,7 @@ def _part(part: Any, where: str) -> str:
         return part
     if not isinstance(part, dict):
         raise InvalidRequest(f"`{where}` must be a content part, but is {json_type(part)}.", param=where)
-    kind = part.get("type")
+    kind = part["type"] if isinstance(part.get("type"), str) else None
     if kind in _TEXT_PARTS:
         text = part.get(_TEXT_PARTS[kind])
         if not isinstance(text, str):
@@ -51,6 +51,6 @@ def _part(part: Any, where: str) -> str:
         filename = part.get("filename")
         return _NOTES[kind].format(name=f" named {filename!r}" if isinstance(filename, str) else "")
     raise InvalidRequest(
-        f"`{where}.type`: {kind!r} is not a content part that is known here; use 'input_text'.",
+        f"`{where}.type`: {part.get('type')!r} is not a content part that is known here; use 'input_text'.",
         param=f"{where}.type",
     )

@@ -1,0 +1,123 @@
+"""Whatever stands wherever in a body: an answer or a sentence, never a defect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.completions.api import start
+from gpt_oss_server.completions.tokens import detokenize, tokenize
+from gpt_oss_server.errors import ApiError
+from tests.chat.asking import TOOL, replaying, service_of
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    [None],
+    [{}],
+    {"a": 1},
+    "\ud800",
+    {"type": []},
+)
+CALLS = [
+    {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+    {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}},
+]
+CHAT: dict[str, Any] = {
+    "messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        {"role": "assistant", "content": "a", "reasoning": "r", "refusal": None, "tool_calls": CALLS},
+        {"role": "tool", "tool_call_id": "a", "content": "1"},
+        {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "x"},
+    ],
+    "tools": [TOOL],
+    "stop": ["a"],
+    "logit_bias": {"1": 1},
+    "chat_template_kwargs": {"date": "x"},
+    "stream_options": {"include_usage": True},
+    "metadata": {"a": "b"},
+    "reasoning": {"effort": "low"},
+}
+PLAIN: dict[str, Any] = {"prompt": ["a", [1, 2]], "stop": "x", "logprobs": 1, "best_of": 1, "max_tokens": 3}
+MORE = [
+    "tool_choice",
+    "functions",
+    "function_call",
+    "web_search_options",
+    "response_format",
+    "modalities",
+    "audio",
+    "seed",
+    "n",
+    "echo",
+    "truncate_prompt_tokens",
+    "top_logprobs",
+    "logprobs",
+    "response_prefix",
+    "continue_final_message",
+    "verbosity",
+    "store",
+]
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield place
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield from places(value[key], (*place, key))
+
+
+def with_odd(body: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    if not place:
+        return odd
+    copy = inner = json.loads(json.dumps(body))
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = odd
+    return copy
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+async def test_a_chat_request(odd: Any) -> None:
+    service = service_of(replaying(HELLO))
+    bodies = [with_odd(CHAT, place, odd) for place in places(CHAT)]
+    for body in [*bodies, *({**CHAT, name: odd} for name in MORE)]:
+        try:
+            completion = await (await service.start(body)).wait()
+        except ApiError as error:
+            assert error.status in (400, 404), body
+            assert error.message
+        else:
+            assert completion["choices"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+async def test_plain_completions_and_tokens(odd: Any) -> None:
+    service = service_of(replaying("Hello!<|return|>"))
+    for body in (with_odd(PLAIN, place, odd) for place in places(PLAIN)):
+        try:
+            assert (await (await start(body, service.served)).wait())["choices"]
+        except ApiError as error:
+            assert error.status == 400, body
+        try:
+            assert (await tokenize(body, service))["tokens"] is not None
+        except ApiError as error:
+            assert error.status == 400, body
+    for body in (odd, {"tokens": odd}, {"tokens": [odd]}):
+        try:
+            assert "prompt" in detokenize(body, service)
+        except ApiError as error:
+            assert error.status == 400, body
