@@ -14,22 +14,26 @@ from gpt_oss_server.harmony.schema_support import resolve
 
 def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
     """References count as without a value until one is found: rounds until nothing changes."""
-    found: set[str] = set()
+    judge = _Judge(root)
+    judge.has_value(schema)
+    for reference in judge.asked:  # which grows meanwhile
+        judge.has_value(resolve(root, reference))
     while True:
-        before = len(found)
-        judge = _Judge(root, found)
-        answer = judge.has_value(schema)
-        for reference in judge.asked - found:
-            if judge.has_value(resolve(root, reference)):
-                found.add(reference)
-        if answer or len(found) == before:
-            return answer
+        before = len(judge.found)
+        # The last that was met first: in a chain of references that is its end, so that one round will do.
+        for reference in reversed(judge.asked):
+            if reference not in judge.found and judge.has_value(resolve(root, reference)):
+                judge.found.add(reference)
+        if len(judge.found) == before:
+            return judge.has_value(schema)
 
 
 class _Judge:
-    def __init__(self, root: Mapping[str, Any], found: set[str]) -> None:
-        self._root, self._found = root, found
-        self.asked: set[str] = set()
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self.asked: list[str] = []  # in the order they were met
+        self._known: set[str] = set()
+        self.found: set[str] = set()  # those with a value
 
     def has_value(self, schema: Any) -> bool:
         if not isinstance(schema, dict):
@@ -42,8 +46,10 @@ class _Judge:
         reference = schema.get("$ref")
         if reference is None:
             return True
-        self.asked.add(reference)
-        return reference in self._found
+        if reference not in self._known:
+            self._known.add(reference)
+            self.asked.append(reference)
+        return reference in self.found
 
     def _each(self, schemas: Iterable[Any]) -> list[bool]:
         """Of every one, without a short cut: what each refers to must be known in the next round."""

@@ -7,16 +7,16 @@ sentence comes without a place, which is found by asking it about the schema's p
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from gpt_oss_server.harmony.finite import has_finite_value
 from gpt_oss_server.harmony.grammar import schema_json
 from gpt_oss_server.harmony.matcher import Grammars
 from gpt_oss_server.harmony.schema_support import SchemaRefused, read_schema
 
-_MOST_PARTS = 300
+_SEARCH_SECONDS = 0.5  # a sentence without a place is better than a server that searches
 _HOME = "x-whole"
 
 
@@ -24,11 +24,11 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
     """Raises `SchemaRefused`."""
     clean = read_schema(given)
     problem = _problem(grammars, clean)
-    if problem is None and not has_finite_value(clean, clean):
+    if problem is not None:
+        raise SchemaRefused(*(_culprit(grammars, clean) or ("", problem)))
+    if not has_finite_value(clean, clean):
         raise SchemaRefused("$ref", "it refers to itself without an end, so that no answer fits")
-    if problem is None:
-        return clean
-    raise SchemaRefused(*(_culprit(grammars, clean) or ("", problem)))
+    return clean
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
@@ -37,31 +37,42 @@ def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
 
 
 def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | None:
-    """The deepest part that is refused by itself, and why; parts come before what holds them."""
-    home = _moved(whole)
-    for count, (at, pointer) in enumerate(_parts(whole, "", "#")):
-        if count >= _MOST_PARTS:
+    """The deepest part that is refused by itself, and why."""
+    until = time.monotonic() + _SEARCH_SECONDS
+    moved = _moved(whole)
+    for at, part in _parts(moved, ""):
+        if time.monotonic() > until:
             return None
-        part = {"$ref": pointer.replace("#", f"#/{_HOME}", 1), _HOME: home}
-        if (problem := _problem(grammars, part)) is not None:
-            return at, problem
+        if (problem := _problem(grammars, {**part, _HOME: moved})) is not None:
+            keyword = _keyword(grammars, part, moved)
+            return (f"{at}.{keyword}" if at and keyword else at or keyword), problem
     return None
 
 
-def _parts(schema: Any, at: str, pointer: str) -> Iterator[tuple[str, str]]:
+def _keyword(grammars: Grammars, part: dict[str, Any], home: dict[str, Any]) -> str:
+    """The keyword without which the part would do; empty where no single one is to blame."""
+    for keyword in sorted(part, key="type".__eq__):  # a type is seldom what is wrong
+        rest = {name: value for name, value in part.items() if name != keyword}
+        if _problem(grammars, {**rest, _HOME: home}) is None:
+            return keyword
+    return ""
+
+
+def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema's parts and their places, each after those within it."""
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
-        inner_at, inner = f"{at}.{keyword}" if at else keyword, f"{pointer}/{keyword}"
+        inner = f"{at}.{keyword}" if at else keyword
         if keyword in ("properties", "patternProperties", "$defs", "definitions"):
             for name, each in value.items():
-                yield from _parts(each, f"{inner_at}.{name}", f"{inner}/{_escaped(name)}")
+                yield from _parts(each, f"{inner}.{name}")
         elif keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
             for index, each in enumerate(value):
-                yield from _parts(each, f"{inner_at}[{index}]", f"{inner}/{index}")
+                yield from _parts(each, f"{inner}[{index}]")
         elif keyword in ("items", "additionalProperties"):
-            yield from _parts(value, inner_at, inner)
-    yield at, pointer
+            yield from _parts(value, inner)
+    yield at, schema
 
 
 def _moved(value: Any) -> Any:
@@ -76,13 +87,9 @@ def _moved(value: Any) -> Any:
     return moved
 
 
-def _escaped(name: str) -> str:
-    return quote(name.replace("~", "~0").replace("/", "~1"))
-
-
 def _readable(problem: str) -> str:
-    lines = [line.strip() for line in problem.splitlines() if line.strip()]
-    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
     if "coerce_one_of" in problem:
         return "the cases of 'oneOf' may overlap; tell them apart by a const, or use anyOf"
-    return cause[:300]
+    lines = [line.strip() for line in problem.splitlines() if line.strip()]
+    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+    return cause.rpartition("failed to compile JSON schema: ")[2].removeprefix("Unsatisfiable schema: ")[:300]

@@ -10,7 +10,10 @@ from typing import Any, Final
 
 MOST_DEPTH: Final = 48
 MOST_NODES: Final = 4_000
-MOST_TEXT: Final = 400_000  # characters in names, patterns and constants
+MOST_TEXT: Final = 200_000  # characters in names, patterns and constants
+MOST_STRING: Final = 5_000  # characters in one of them: masks within a constant cost more the longer it is
+MOST_PATTERNS: Final = 100  # in patternProperties: each is compared with each
+MOST_STEP: Final = 100_000  # digits of a multipleOf as a whole number: each is a state of the grammar
 LARGEST: Final = 1e15  # number in a bound or a constant, below 2^53
 MOST_COUNT: Final = 100_000  # of minLength, maxItems and their like: each is a state of the grammar
 

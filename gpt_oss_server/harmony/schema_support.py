@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +19,9 @@ from gpt_oss_server.harmony.schema_keywords import (
     MOST_COUNT,
     MOST_DEPTH,
     MOST_NODES,
+    MOST_PATTERNS,
+    MOST_STEP,
+    MOST_STRING,
     MOST_TEXT,
     NEUTRAL,
     REFUSED,
@@ -88,6 +92,12 @@ class _Reader:
             self._spend(name, at)
         return {name: self.schema(each, _join(at, name), depth + 1) for name, each in given.items()}
 
+    def patterns(self, given: Any, at: str, depth: int) -> dict[str, Any]:
+        read = self.schemas(given, at, depth)
+        if len(read) > MOST_PATTERNS:
+            raise SchemaRefused(at, f"at most {MOST_PATTERNS} patterns are told apart")
+        return read
+
     def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
         if not isinstance(given, list) or not given:
             raise SchemaRefused(at, "it must be a list of schemas, and not empty")
@@ -155,6 +165,8 @@ class _Reader:
         number = self.number(given, at, depth)
         if number <= 0:
             raise SchemaRefused(at, "it must be more than 0")
+        if int("".join(map(str, Decimal(str(number)).as_tuple().digits))) > MOST_STEP:
+            raise SchemaRefused(at, f"steps are enforced up to {MOST_STEP}, decimals counted")
         return number
 
     def format(self, given: Any, at: str, depth: int) -> str | None:
@@ -172,6 +184,8 @@ class _Reader:
         match given:
             case str():
                 self._spend(given, at)
+            case int() | float() if not isinstance(given, bool):
+                self.number(given, at, depth)
             case list():
                 for each in given:
                     self._walk_constant(each, at, depth + 1)
@@ -186,6 +200,8 @@ class _Reader:
             raise SchemaRefused(at, f"it has more than {MOST_NODES} schemas and constants")
 
     def _spend(self, text: str, at: str) -> None:
+        if len(text) > MOST_STRING:
+            raise SchemaRefused(at, f"a name, pattern or constant may have {MOST_STRING} characters")
         self._text += len(text)
         if self._text > MOST_TEXT:
             raise SchemaRefused(at, f"its names and constants have more than {MOST_TEXT} characters")
@@ -203,7 +219,7 @@ _READERS: dict[str, _Read] = {
     "$defs": _Reader.schemas,
     "definitions": _Reader.schemas,
     "properties": _Reader.schemas,
-    "patternProperties": _Reader.schemas,
+    "patternProperties": _Reader.patterns,
     "additionalProperties": _Reader.one_schema,
     "required": _Reader.names,
     "minProperties": _Reader.count,

@@ -1,0 +1,62 @@
+"""A model that knows nothing: it samples from what a grammar allows, with some tokens made likely.
+
+What random weights at temperature 1 do, without the weights: every allowed token has the weight 1, and the
+tokens that close a body a share of the whole, so that bodies end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_oss_server.harmony.decoder import Decoder, Recipients
+from gpt_oss_server.harmony.encoding import CALL, END, RETURN, Encoding
+from gpt_oss_server.harmony.events import HarmonyEvent
+from inference.grammar import Grammar
+
+STOPS = frozenset({RETURN, CALL})
+SHARE = 0.25  # of each likely token that is allowed
+
+
+def allowed(mask: bytes) -> NDArray[np.bool_]:
+    bits: NDArray[np.bool_] = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little").astype(bool)
+    return bits
+
+
+@cache
+def closing_tokens(encoding: Encoding) -> tuple[int, ...]:
+    """Ends of messages, and what closes a text, an object or a list in JSON."""
+    return (END, RETURN, CALL, *(token for text in ('"', "}", "]") for token in encoding.encode(text)))
+
+
+class RandomModel:
+    def __init__(self, seed: int, likely: Sequence[int]) -> None:
+        self._random = np.random.default_rng(seed)
+        self._likely = np.array(likely)
+
+    def answer(self, grammar: Grammar, most: int = 400) -> tuple[list[int], bool]:
+        """What it says, and whether it stopped by itself."""
+        state, tokens = grammar.start(), []
+        while len(tokens) < most:
+            token = self._pick(allowed(state.mask()))
+            state.accept(token)
+            tokens.append(token)
+            if token in STOPS:
+                return tokens, True
+        return tokens, False
+
+    def _pick(self, may: NDArray[np.bool_]) -> int:
+        assert may.any(), "the grammar allows nothing"
+        open_ends = self._likely[may[self._likely]]
+        if len(open_ends) and self._random.random() < SHARE * len(open_ends):
+            return int(self._random.choice(open_ends))
+        return int(self._random.choice(np.flatnonzero(may)))
+
+
+def decoded(encoding: Encoding, recipients: Recipients, tokens: Sequence[int]) -> list[HarmonyEvent]:
+    decoder = Decoder(encoding, recipients)
+    events = [event for token in tokens for event in decoder.feed(token)]
+    return [*events, *decoder.close()]

@@ -1,0 +1,274 @@
+"""Structured output over the whole way: bound where the engine can be bound, checked where it cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal
+
+import pytest
+from openai import OpenAI
+from pydantic import BaseModel
+
+from gpt_oss_server import binding
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.matcher import Grammars, GrammarsMissing
+from gpt_oss_server.responses.run import Run
+from gpt_oss_server.responses.service import ResponsesService
+from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
+from tests.harmony.sampling import RandomModel, closing_tokens
+from tests.lints import check_stream
+from tests.serving import scripted, serving
+
+CITY = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "size": {"type": "integer", "minimum": 1}},
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "name": "city", "schema": CITY, "strict": True}
+TOOL = {"type": "function", "name": "look", "parameters": CITY, "strict": True}
+LOOSE = {"type": "function", "name": "see", "parameters": CITY}
+FINAL = "<|channel|>final<|message|>{}<|return|>"
+FITS = FINAL.format('{"name":"東京","size":14}')
+CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
+
+
+class RandomEngine:
+    """Samples at random from what the grammar allows, as fast as masks can be made."""
+
+    def __init__(self, encoding: Encoding, seed: int = 1) -> None:
+        self.info = EngineInfo(name="random", context_length=8_192, enforces_grammar=True)
+        self._model = RandomModel(seed, closing_tokens(encoding))
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        assert sampling.grammar is not None
+        assert sampling.max_tokens is not None
+        said, stopped = self._model.answer(sampling.grammar, sampling.max_tokens)
+        yield Step(tuple(said), Finish.STOP if stopped else Finish.LENGTH)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def random_engine(encoding: Encoding) -> RandomEngine:
+    return RandomEngine(encoding)
+
+
+async def run_of(engine: Engine, **request: Any) -> Run:
+    run = await ResponsesService(engine).start({"input": "Hi", **request})
+    events = [event async for batch in run.events() for event in batch]
+    if run.response["status"] != "failed":  # invalid_output is a code that the SDK's types do not list
+        check_stream(events)
+    assert events[-1]["type"] == f"response.{run.response['status']}"
+    return run
+
+
+def text_of(run: Run) -> str:
+    return "".join(
+        part["text"]
+        for item in run.response["output"]
+        if item["type"] == "message" and item["phase"] == "final_answer"
+        for part in item["content"]
+    )
+
+
+def calls_of(run: Run) -> list[dict[str, Any]]:
+    return [item for item in run.response["output"] if item["type"] == "function_call"]
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+async def test_an_answer_is_bound_to_its_schema_strict_or_not(
+    random_engine: RandomEngine, strict: bool | None
+) -> None:
+    wanted = {**FORMAT, "strict": strict}
+    for _ in range(5):
+        run = await run_of(random_engine, text={"format": wanted})
+        assert run.response["status"] == "completed"
+        assert run.response["text"]["format"] == wanted, "told back as it was given"
+        assert set(json.loads(text_of(run))) == {"name", "size"}
+
+
+async def test_json_object_is_an_object(random_engine: RandomEngine) -> None:
+    for _ in range(5):
+        run = await run_of(random_engine, text={"format": {"type": "json_object"}}, max_output_tokens=2_000)
+        assert run.response["status"] == "incomplete" or isinstance(json.loads(text_of(run)), dict)
+
+
+async def test_the_schema_is_told_in_the_prompt() -> None:
+    rendered = await ResponsesService(scripted(FITS)).render({"input": "Hi", "text": {"format": FORMAT}})
+    assert '# Response Formats\n\n## city\n\n{"type":"object","properties"' in rendered.text
+
+
+CHOICES: list[tuple[Any, str]] = [
+    ("required", "look see"),
+    ({"type": "function", "name": "see"}, "see"),
+    ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]}, "look"),
+]
+
+
+@pytest.mark.parametrize(("choice", "callable_names"), CHOICES, ids=["required", "named", "allowed_tools"])
+async def test_a_call_that_is_asked_for_is_made(
+    random_engine: RandomEngine, choice: Any, callable_names: str
+) -> None:
+    for _ in range(10):
+        run = await run_of(random_engine, tools=[TOOL, LOOSE], tool_choice=choice, max_output_tokens=2_000)
+        assert run.response["tool_choice"] == choice
+        if run.response["status"] == "completed":
+            (call,) = calls_of(run)
+            assert call["name"] in callable_names.split()
+            assert isinstance(json.loads(call["arguments"]), dict)
+
+
+async def test_the_arguments_of_a_strict_function_fit_its_schema(random_engine: RandomEngine) -> None:
+    for _ in range(10):
+        run = await run_of(random_engine, tools=[TOOL], tool_choice="required")
+        (call,) = calls_of(run)
+        assert set(json.loads(call["arguments"])) == {"name", "size"}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["none", {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "see"}]}],
+    ids=["none", "allowed_tools"],
+)
+async def test_what_may_not_be_called_is_not(random_engine: RandomEngine, choice: Any) -> None:
+    for _ in range(20):
+        run = await run_of(random_engine, tools=[TOOL, LOOSE], tool_choice=choice)
+        assert {call["name"] for call in calls_of(run)} <= ({"see"} if choice != "none" else set())
+
+
+UNFIT = [
+    ({"text": {"format": FORMAT}}, FINAL.format("Tokyo, 14"), "is not JSON"),
+    ({"text": {"format": FORMAT}}, FINAL.format('{"name":"Tokyo"}'), "'size' is missing"),
+    ({"text": {"format": FORMAT}}, FINAL.format('{"name":"Tokyo","size":0}'), "minimum 1"),
+    ({"text": {"format": {"type": "json_object"}}}, FINAL.format("[1]"), "not of type object"),
+    ({"tools": [TOOL]}, CALL.format("look", '{"name":1,"size":2}'), "1 at name is not of type string"),
+    ({"tools": [TOOL], "tool_choice": "required"}, FINAL.format("No."), "called none"),
+    (
+        {"tools": [TOOL, LOOSE], "tool_choice": {"type": "function", "name": "look"}},
+        CALL.format("see", "{}"),
+        "'functions.see', which tool_choice does not allow",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "turn", "part"), UNFIT, ids=[part for _, _, part in UNFIT])
+async def test_what_does_not_fit_fails_with_its_text_kept(
+    request_: dict[str, Any], turn: str, part: str
+) -> None:
+    run = await run_of(scripted(turn), **request_)
+    assert run.response["status"] == "failed"
+    assert run.response["error"]["code"] == "invalid_output"
+    assert part in run.response["error"]["message"]
+    (item,) = run.response["output"]
+    said = item["arguments"] if item["type"] == "function_call" else item["content"][0]["text"]
+    assert said in turn
+    assert item["status"] == "completed"
+
+
+FIT = [
+    ({"text": {"format": FORMAT}}, FITS),
+    ({"text": {"format": FORMAT}, "tools": [TOOL]}, CALL.format("look", '{"size":1,"name":""}')),
+    ({"tools": [LOOSE], "tool_choice": "required"}, CALL.format("see", '{"anything":1}')),
+]
+
+
+@pytest.mark.parametrize(("request_", "turn"), FIT, ids=["answer", "call instead", "loose call"])
+async def test_what_fits_completes(request_: dict[str, Any], turn: str) -> None:
+    assert (await run_of(scripted(turn), **request_)).response["status"] == "completed"
+
+
+async def test_an_answer_cut_short_is_incomplete_not_invalid() -> None:
+    run = await run_of(scripted(FITS), text={"format": FORMAT}, max_output_tokens=5)
+    assert run.response["status"] == "incomplete"
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"text": {"format": {**FORMAT, "schema": {"properties": {"a": {"uniqueItems": True}}}}}},
+        "text.format.schema",
+        "at `properties.a.uniqueItems`: the keyword 'uniqueItems' is not enforced",
+    ),
+    ({"tools": [LOOSE, {**TOOL, "parameters": {"not": {}}}]}, "tools[1].parameters", "the keyword 'not'"),
+    ({"text": {"format": {"type": "xml"}}}, "text.format", "'xml' is not served"),
+    ({"text": {"format": {"type": "json_schema", "schema": CITY}}}, "text.format.name", "must be a string"),
+    ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema", "JSON schema object"),
+    ({"text": {"format": {"type": "json_schema", "json_schema": FORMAT}}}, "text.format.json_schema", "Chat"),
+    ({"tool_choice": "always"}, "tool_choice", "'required' or an object"),
+    ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice", "`tools` does not declare"),
+    ({"tool_choice": {"type": "web_search"}}, "tool_choice", "does not declare"),
+    ({"tool_choice": {"type": "mcp", "server_label": "x"}}, "tool_choice", "does not declare"),
+    ({"tool_choice": {"type": "allowed_tools", "tools": []}}, "tool_choice.tools", "list of tools"),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "x", "tools": [TOOL]}},
+        "tool_choice.mode",
+        "'auto' or 'required'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "param", "part"), REFUSED, ids=[part for *_, part in REFUSED])
+async def test_what_cannot_be_served_is_told_before_anything_is_generated(
+    request_: dict[str, Any], param: str, part: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await ResponsesService(scripted(FITS)).start({"input": "Hi", **request_})
+    assert refused.value.status == 400
+    assert refused.value.param == param
+    assert part in refused.value.message
+
+
+async def test_a_call_is_asked_for_and_there_are_no_tools(random_engine: RandomEngine) -> None:
+    with pytest.raises(ApiError, match="no tool can be called"):
+        await run_of(random_engine, tool_choice="required")
+
+
+async def test_without_llguidance_a_schema_is_refused_and_the_rest_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(encoding: Encoding) -> Grammars:
+        raise GrammarsMissing("Grammars need llguidance. Install it.")
+
+    monkeypatch.setattr(binding, "grammars_of", missing)
+    service = ResponsesService(scripted(FITS))
+    with pytest.raises(ApiError, match="Install it") as refused:
+        await service.start({"input": "Hi", "text": {"format": FORMAT}})
+    assert refused.value.status == 400
+    assert refused.value.param == "text.format.schema"
+    assert binding.bind(binding.Wanted(), service.encoding, enforces=True) == binding.Binding()
+    assert (await run_of(scripted(FITS), tools=[LOOSE])).response["status"] == "completed"
+
+
+class City(BaseModel):
+    name: str
+    size: int
+    kind: Literal["town", "city"] | None
+
+
+def test_the_sdk_parses_an_answer_that_fits() -> None:
+    turn = FINAL.format('{"name":"東京","size":14,"kind":"city"}')
+    with serving(scripted(turn)) as url, OpenAI(base_url=url, api_key="any", max_retries=0) as client:
+        parsed = client.responses.parse(model="scripted", input="Hi", text_format=City)
+    assert parsed.output_parsed == City(name="東京", size=14, kind="city")
+
+
+def test_the_sdk_is_told_of_an_answer_that_does_not_fit_with_its_text() -> None:
+    wanted: Any = {"format": FORMAT}
+    with (
+        serving(scripted(FINAL.format("Tokyo"))) as url,
+        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        response = client.responses.create(model="scripted", input="Hi", text=wanted)
+    assert response.status == "failed"
+    assert response.output_text == "Tokyo"
+    assert response.error is not None
+    assert str(response.error.code) == "invalid_output"
+
+
+def test_the_sdk_parses_what_a_model_that_knows_nothing_says(random_engine: RandomEngine) -> None:
+    with serving(random_engine) as url, OpenAI(base_url=url, api_key="any", max_retries=0) as client:
+        parsed = client.responses.parse(model="random", input="Hi", text_format=City)
+    assert isinstance(parsed.output_parsed, City)
