@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import openai_harmony  # type: ignore[import-untyped, unused-ignore]
@@ -33,7 +35,37 @@ VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library
 UNKNOWN_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
 # What the encoder's pattern cannot split: letters and signs without a digit or a space among them, or spaces.
-_LONG_RUN: Final = re.compile(r"[^\s\d]{2000}|\s{2000}")
+_LONG_RUN_LENGTH: Final = 2_000
+_LONG_RUN: Final = re.compile(r"(?<![^\s\d])[^\s\d]{2000,}|(?<!\s)\s{2000,}")
+
+# The library holds the GIL while it encodes, 0.2-0.4 µs a character: other threads wait 3 ms for a piece.
+_PIECE: Final = 8_000
+
+# Where the encoder's pattern ends a match whatever stands around, and would where the text ended.
+# Nothing in it looks behind, so the tokens of both sides are those of the whole:
+# - before a space after a non-space, or any whitespace after a letter or digit: it can only begin a match;
+# - after a line feed, before what is no space and no slash: `\s*[\r\n]+` and `[\r\n/]*` both end there;
+# - between a letter or a sign and a digit: no alternative holds both, and no contraction (`'s`) has a digit;
+# - after a single space, before a digit: `\s+` takes one space with or without what follows.
+_LETTER: Final = r"A-Za-z\u4e00-\u9fa5"
+_BOUNDARIES: Final = "|".join(
+    (
+        r"(?<=\S)(?= )",
+        rf"(?<=[{_LETTER}0-9])(?=\s)",
+        r"(?<=\n)(?=[^\s/])",
+        rf"(?<=[{_LETTER}])(?=[0-9])",
+        rf"(?<=[0-9])(?=[{_LETTER}])",
+        r"(?<=[^\w\s])(?=[0-9])",
+        r"(?<=\S )(?=[0-9])",
+    )
+)
+_LAST_BOUNDARY: Final = re.compile(rf"(?s:.{{1,{_PIECE}}})(?:{_BOUNDARIES})")
+BOUNDARY: Final = re.compile(_BOUNDARIES)
+_DIGITS: Final = re.compile(rf"\d{{{_PIECE // 3 * 3}}}")  # from a boundary on they go three by three
+_SEARCHED: Final = 50_000  # characters at a time, as a search holds the GIL too
+
+_KEPT_FRAMES: Final = 256
+_KEPT_NAME: Final = 64  # a longer author's name is not worth its memory
 
 AuthorRole = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -47,16 +79,59 @@ def without_lone_surrogates(text: str) -> str:
     return text
 
 
+def pieces_of(text: str) -> Iterator[str]:
+    """The text in pieces of about 8,000 characters, whose tokens one after the other are the text's.
+
+    A piece is longer only where nothing in the text is known to be a boundary.
+    """
+    start = 0
+    while len(text) - start > _PIECE:
+        end = _end_of_piece(text, start)
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _end_of_piece(text: str, start: int) -> int:
+    found = _DIGITS.match(text, start) or _LAST_BOUNDARY.match(text, start)
+    if found:
+        return found.end()
+    for place in range(start + _PIECE, len(text), _SEARCHED):
+        if found := BOUNDARY.search(text, place, place + _SEARCHED):
+            return found.end()
+    return len(text)
+
+
 def without_long_runs(text: str) -> list[str]:
     """The text in pieces none of which holds a run that the library's encoder cannot bear.
 
     Its cost is quadratic in a run without a boundary (14 s for 200,000 letters), and a million end in a
     panic that no `except Exception` catches. Ordinary text has no such run and stays whole.
     """
-    if _LONG_RUN.search(text) is None:
+    if len(text) < _LONG_RUN_LENGTH:
         return [text]
-    cuts = [0, *(match.end() for match in _LONG_RUN.finditer(text)), len(text)]
-    return [text[start:end] for start, end in itertools.pairwise(cuts) if start < end]
+    cuts = [0]
+    start = 0
+    for piece in pieces_of(text):  # no boundary lies within a run, so that each piece has its runs whole
+        for run in _LONG_RUN.finditer(piece) if _may_hold_long_run(piece) else ():
+            cuts += range(start + run.start() + _LONG_RUN_LENGTH, start + run.end() + 1, _LONG_RUN_LENGTH)
+        start += len(piece)
+    return [text[begin:end] for begin, end in itertools.pairwise([*cuts, len(text)]) if begin < end]
+
+
+def _may_hold_long_run(text: str) -> bool:
+    """The pattern for long runs takes ten times as long as this, which rules nearly all texts out."""
+    lengths = [len(word) for word in text.split()]
+    return max(lengths, default=0) >= _LONG_RUN_LENGTH or len(text) - sum(lengths) >= _LONG_RUN_LENGTH
+
+
+def _encodable(text: str) -> Iterator[str]:
+    """Pieces that the library encodes in milliseconds each; other threads have their turn between them."""
+    for piece in pieces_of(without_lone_surrogates(text)):
+        yield from without_long_runs(piece)
+        if len(piece) < len(text):
+            time.sleep(0)
 
 
 class Encoding:
@@ -70,17 +145,20 @@ class Encoding:
         self.whole_texts: dict[int, str] = {}
         """Texts of ordinary tokens that are whole characters, as far as they were met (`ordinary_bytes`)."""
         self._bytes_of: dict[int, bytes] = {}
+        self._kept_frame = lru_cache(_KEPT_FRAMES)(self._frame)
 
     def encode(self, text: str) -> list[int]:
         """Ordinary text: the spelling of a special token is text like any other."""
         tokens: list[int] = []
-        for piece in without_long_runs(without_lone_surrogates(text)):
+        for piece in _encodable(text):
             tokens += self._library.encode(piece, allowed_special=set(), disallowed_special=())
         return tokens
 
     def encode_special(self, text: str) -> list[int]:
         """Text in which `<|start|>` and its like are the special tokens. Never for text of users."""
-        tokens: list[int] = self._library.encode(without_lone_surrogates(text), allowed_special="all")
+        tokens: list[int] = []
+        for piece in pieces_of(without_lone_surrogates(text)):  # no boundary lies within a special token
+            tokens += self._library.encode(piece, allowed_special="all")
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -116,6 +194,12 @@ class Encoding:
 
         The text is encoded here and put into the rendered frame: the library would encode it in one go.
         """
+        frame_of = self._kept_frame if len(name or "") <= _KEPT_NAME else self._frame
+        frame = frame_of(role, name, channel)
+        return (*frame[:-1], *self.encode(text), frame[-1])
+
+    def _frame(self, role: AuthorRole, name: str | None, channel: str | None) -> tuple[int, ...]:
+        """The message without its text. The library takes 0.1 ms for it, hence the memo."""
         message = openai_harmony.Message.from_author_and_content(
             openai_harmony.Author(
                 role=openai_harmony.Role(role), name=None if name is None else without_lone_surrogates(name)
@@ -123,8 +207,7 @@ class Encoding:
             "",
         )
         message.channel = channel
-        frame = self._library.render(message)
-        return (*frame[:-1], *self.encode(text), frame[-1])
+        return tuple(self._library.render(message))
 
     def builtin_namespace(self, name: Literal["browser", "python"]) -> dict[str, Any]:
         """The library's own declaration of a built-in tool: name, description, tools."""
