@@ -51,6 +51,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         tools.start()
+        service.make_ready()
         yield
         await service.close()
 

@@ -7,6 +7,8 @@ every turn, so that a header cannot go wrong; of the others what was asked for i
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +25,7 @@ from gpt_oss_server.turn_check import TurnCheck
 from inference.grammar import Grammar
 from tools.tool import Declaration
 
+_log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 
 
@@ -57,6 +60,20 @@ class Binding:
     grammar: Grammar | None = None
     later: Grammar | None = None  # after a call that ran here: what had to be called has been
     check: TurnCheck | None = None
+
+
+def make_ready(encoding: Encoding) -> threading.Thread:
+    """Makes ready what the first grammar would wait for, on a thread of its own."""
+    thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
+    thread.start()
+    return thread
+
+
+def _make_ready(encoding: Encoding) -> None:
+    try:
+        grammars_of(encoding)
+    except GrammarsMissing as error:
+        _log.warning("Headers are not held to their grammar, and schemas are refused. %s", error)
 
 
 def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:

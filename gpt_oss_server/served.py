@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from gpt_oss_server.binding import Binding, Wanted, bind
+from gpt_oss_server.binding import Binding, Wanted, bind, make_ready
 from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ModelNotServed
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
@@ -64,6 +64,11 @@ class Served:
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
+
+    def make_ready(self) -> None:
+        """What the first request would wait for, without waiting for it."""
+        if self.engine.info.enforces_grammar:
+            make_ready(self.encoding)
 
     async def bound(self, wanted: Wanted) -> Binding:
         """What a request's wishes for the form of a turn come to on this engine."""
