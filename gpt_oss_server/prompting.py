@@ -6,11 +6,13 @@ error before anything is generated. It must not know which API asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.settings import Settings
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
@@ -29,6 +31,9 @@ _VERBOSITY = {
     "low": "Keep the final answer short.",
     "high": "Make the final answer thorough and detailed.",
 }
+
+_Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
+_SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
 
 
 def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
@@ -55,8 +60,9 @@ def fitted_prompt(
 
     Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens).
     """
-    while True:
-        head, rest = renderer.opening(
+
+    def opened(history: Sequence[Segment]) -> _Opened:
+        return renderer.opening(
             system,
             history,
             instructions=instructions,
@@ -64,28 +70,61 @@ def fitted_prompt(
             namespaces=namespaces,
             response_formats=response_formats,
         )
-        prompt = renderer.prompt(head, rest)
-        if len(prompt) < context and (most is None or len(prompt) <= most):
-            return tuple(prompt), history
-        shorter = without_oldest_turn(history) if truncates else None
-        if shorter is None:
-            raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
-        history = shorter
+
+    room = context - 1 if most is None else min(context - 1, most)
+    prompt = renderer.prompt(*opened(history))
+    if len(prompt) > room and truncates:
+        history = _newest_turns(history, room - len(renderer.cue), opened)
+        prompt = renderer.prompt(*opened(history))
+    if len(prompt) > room:
+        raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
+    return tuple(prompt), history
+
+
+def _newest_turns(
+    history: tuple[Segment, ...], room: int, opened: Callable[[Sequence[Segment]], _Opened]
+) -> tuple[Segment, ...]:
+    """As many of the newest turns as fit, one at least. Instructions stay, those of dropped turns too.
+
+    Lengths are summed up, not prompts made: there may be thousands of turns. The head changes only when the
+    turn that is dropped brings an instruction, and hardly ever gets shorter (`_SHORTER` allows for it).
+    """
+    starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
+    developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
+    lengths = _lengths_from(history)
+    head, leading = 0, -1
+    for start in starts:
+        if lengths[start] + head - _SHORTER > room:
+            continue
+        if leading != bisect_left(developers, start):
+            leading = bisect_left(developers, start)
+            top, rest = opened([history[place] for place in developers[:leading]])
+            head = _length(top) + _length(rest)
+        if lengths[start] + head <= room:
+            return _from(history, start)
+    return _from(history, starts[-1]) if starts else history
+
+
+def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
+    return (*(s for s in history[:start] if s.role == "developer"), *history[start:])
+
+
+def _lengths_from(history: Sequence[Segment]) -> list[int]:
+    """By place: how many tokens the model is shown of the history from there on."""
+    lengths = [
+        len(segment.tokens) if shown else 0 for segment, shown in zip(history, are_kept(history), strict=True)
+    ]
+    return list(accumulate(reversed(lengths)))[::-1]
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.tokens) for segment in segments)
 
 
 def _too_long(prompt: int, context: int, most: int | None) -> str:
     if prompt >= context or most is None:
         return str(ContextOverflow(prompt, context))
     return f"The newest turn alone makes a prompt of {prompt} tokens, and at most {most} were asked for."
-
-
-def without_oldest_turn(history: Sequence[Segment]) -> tuple[Segment, ...] | None:
-    """The history without its oldest turn, instructions kept; None when only the newest turn is left."""
-    turns = [i for i, segment in enumerate(history) if segment.role == "user"]
-    if len(turns) < 2:
-        return None
-    instructions = tuple(s for s in history[: turns[1]] if s.role == "developer")
-    return (*instructions, *history[turns[1] :])
 
 
 class Wishes(Protocol):

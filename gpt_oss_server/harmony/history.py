@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 from gpt_oss_server.harmony.events import Channel
@@ -40,8 +41,13 @@ def kept(history: Sequence[Segment]) -> list[Segment]:
     Within a tool loop (no answer since) reasoning stays. The library's own rule keeps all old reasoning when
     the conversation ends on a tool result, so the rule is applied by turn here.
     """
+    return list(compress(history, are_kept(history)))
+
+
+def are_kept(history: Sequence[Segment]) -> list[bool]:
+    """Which segments the model is shown. The same goes for what is left when the oldest are taken away."""
     last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
-    return [s for i, s in enumerate(history) if i > last_answer or not s.is_reasoning]
+    return [i > last_answer or not segment.is_reasoning for i, segment in enumerate(history)]
 
 
 def split_leading_instructions(history: Sequence[Segment]) -> tuple[list[str], list[Segment]]:
