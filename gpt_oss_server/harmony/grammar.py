@@ -29,26 +29,12 @@ _SPACE = r"[ \n\r\t]{0,24}"
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """A body that is JSON and fits a schema; a schema of True means any JSON."""
+    """A body that is JSON and fits a schema, as `schema_support.py` leaves it."""
 
     schema: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LarkBody:
-    """A body in a grammar of the client's."""
-
-    lark: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegexBody:
-    """A body that one regular expression matches as a whole."""
-
-    regex: str
-
-
-Body = JsonBody | LarkBody | RegexBody | None  # None: any text
+Body = JsonBody | None  # None: any text
 
 ANY_OBJECT = JsonBody({"type": "object"})
 
@@ -71,7 +57,6 @@ class TurnShape:
     answer: Body = None
     may_answer: bool = True
     may_reason: bool = True  # and write preambles
-    more_calls: bool = False  # after a call, further ones may follow, until <|return|>
 
 
 def turn_grammar(shape: TurnShape) -> str:
@@ -109,13 +94,8 @@ def _answer(body: Body) -> str:
 
 def _calls(shape: TurnShape) -> list[str]:
     names = [f"call{at}" for at in range(len(shape.callees))]
-    one = " | ".join(names)
-    rules = [f"one_call: {one}"]
-    if shape.more_calls:
-        rules.append(f'call: one_call ({_token(START)} "assistant" one_call)* {_token(RETURN)}?')
-    else:
-        rules.append("call: one_call")
-    return rules + [_call(name, callee) for name, callee in zip(names, shape.callees, strict=True)]
+    rules = [_call(name, callee) for name, callee in zip(names, shape.callees, strict=True)]
+    return [f"call: {' | '.join(names)}", *rules]
 
 
 def _call(name: str, callee: Callee) -> str:
@@ -137,15 +117,7 @@ def _types(types: Sequence[str]) -> str:
 
 
 def _body(body: Body) -> str:
-    match body:
-        case None:
-            return "text"
-        case JsonBody(schema):
-            return f"%json {schema_json(schema)}"
-        case LarkBody(lark):
-            return f"%lark {{\n{lark}\n}}"
-        case RegexBody(regex):
-            return f"%regex_body {regex}"
+    return "text" if body is None else f"%json {schema_json(body.schema)}"
 
 
 def schema_json(schema: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engine import EngineFailed, EngineInfo, Finish, Sampling
-from inference.local.engine import LocalEngine, load_local
+from inference.engine import EngineFailed, Finish, Sampling
+from inference.local.engine import load_local
 from inference.local.masks import Masks
 from inference.local.sampler import Sampler
-from inference.models.gpt_oss import load_model
+from tests.inference.smallest import write_smallest
 
 CPU = torch.device("cpu")
 
@@ -98,9 +98,13 @@ def test_log_probabilities_are_the_models_own() -> None:
     assert sampled.logprob.logprob == pytest.approx(-math.log(64))
 
 
-async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(checkpoint: Path) -> None:
-    model = load_model(checkpoint)
-    engine = LocalEngine(model, EngineInfo(name="x", context_length=64, vocab_size=500))
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_smallest(tmp_path_factory.mktemp("smallest"))
+
+
+async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(weights: Path) -> None:
+    engine = load_local(weights, name="x", context=64)
     try:
         for _ in range(2):
             sampling = Sampling(max_tokens=4, grammar=Recorded([{3}, {4}, {5}, {6}]), seed=1)
@@ -111,8 +115,8 @@ async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(checkp
         await engine.close()
 
 
-async def test_a_grammar_that_fails_ends_its_generation_alone(checkpoint: Path) -> None:
-    engine = load_local(checkpoint, name="x", context=64)
+async def test_a_grammar_that_fails_ends_its_generation_alone(weights: Path) -> None:
+    engine = load_local(weights, name="x", context=64)
     assert engine.info.enforces_grammar
     try:
         with pytest.raises(EngineFailed, match="allows no token"):

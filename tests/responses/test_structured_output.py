@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -11,15 +12,24 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from gpt_oss_server import binding
+from gpt_oss_server.binding import Wanted, bind
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.matcher import Grammars, GrammarsMissing
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.structured import answer_format, wanted_of
+from gpt_oss_server.responses.tools import parse_tools
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
-from tests.harmony.sampling import RandomModel, closing_tokens
+from inference.local.engine import load_local
+from tests.harmony.sampling import RandomModel, allowed, closing_tokens
+from tests.inference.smallest import write_smallest
 from tests.lints import check_stream
 from tests.serving import scripted, serving
+from tools.tool import Declaration, Function
+from tools.toolbox import Toolbox
 
 CITY = {
     "type": "object",
@@ -221,6 +231,50 @@ async def test_what_cannot_be_served_is_told_before_anything_is_generated(
     assert part in refused.value.message
 
 
+def hosted(*namespaces: str) -> HostedTools:
+    """As of a request that has these tools of ours, and an MCP server."""
+    found = HostedTools(Toolbox())
+    found.declarations = (
+        *(Declaration(name, None, (Function("search"),) if name == "browser" else ()) for name in namespaces),
+        Declaration("docs", None, (Function("ask"), Function("find"))),
+    )
+    found.names = {"docs.ask": ("docs", "ask"), "docs.find": ("docs", "find")}
+    return found
+
+
+TOOL_CHOICES: list[tuple[Any, set[str]]] = [
+    ({"type": "web_search_preview"}, {"browser.search"}),
+    ({"type": "code_interpreter"}, {"python"}),
+    ({"type": "mcp", "server_label": "docs"}, {"docs.ask", "docs.find"}),
+    ({"type": "mcp", "server_label": "docs", "name": "find"}, {"docs.find"}),
+    ({"type": "function", "name": "see"}, {"functions.see"}),
+]
+
+
+@pytest.mark.parametrize(("choice", "recipients"), TOOL_CHOICES, ids=lambda value: str(value)[:50])
+def test_a_choice_of_any_tool_names_whom_to_call(choice: Any, recipients: set[str]) -> None:
+    request = parse_request({"input": "Hi", "tools": [LOOSE], "tool_choice": choice})
+    tools = parse_tools(request.tools or (), offered=True)
+    wanted = wanted_of(request, answer_format(request), tools, hosted("browser", "python"))
+    assert wanted.must_call
+    assert wanted.only == recipients
+
+
+async def test_after_a_call_that_ran_here_the_model_may_answer(encoding: Encoding) -> None:
+    wanted = Wanted(declarations=hosted("python").declarations, must_call=True)
+    bound = bind(wanted, encoding, enforces=True)
+    assert bound.grammar is not None
+    assert bound.later is not None
+    channel, *_ = encoding.encode_special("<|channel|>")
+    final = encoding.encode("final")[0]
+    may = []
+    for grammar in (bound.grammar, bound.later):
+        state = grammar.start()
+        state.accept(channel)
+        may.append(bool(allowed(state.mask())[final]))
+    assert may == [False, True]
+
+
 async def test_a_call_is_asked_for_and_there_are_no_tools(random_engine: RandomEngine) -> None:
     with pytest.raises(ApiError, match="no tool can be called"):
         await run_of(random_engine, tool_choice="required")
@@ -266,6 +320,33 @@ def test_the_sdk_is_told_of_an_answer_that_does_not_fit_with_its_text() -> None:
     assert response.output_text == "Tokyo"
     assert response.error is not None
     assert str(response.error.code) == "invalid_output"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_smallest(tmp_path_factory.mktemp("random"))
+
+
+def test_the_sdk_parses_what_our_own_engine_says_with_random_weights(
+    weights: Path, encoding: Encoding
+) -> None:
+    ends = [*closing_tokens(encoding), *encoding.encode("final"), MESSAGE]
+    likely = {str(token): 30.0 for token in ends}  # so that reasoning and texts end
+    with (
+        serving(load_local(weights, name="random")) as url,
+        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        for seed in range(3):
+            parsed = client.responses.parse(
+                model="random",
+                input="Hi",
+                text_format=City,
+                extra_body={"logit_bias": likely, "seed": seed},
+                metadata={"__debug": "1"},
+            )
+            assert isinstance(parsed.output_parsed, City)
+            assert parsed.metadata is not None
+            assert json.loads(parsed.metadata["__debug_warnings"]) == [], "its turn has no slip"
 
 
 def test_the_sdk_parses_what_a_model_that_knows_nothing_says(random_engine: RandomEngine) -> None:
