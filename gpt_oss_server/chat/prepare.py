@@ -7,8 +7,9 @@ error before anything is generated. `/tokenize` ends here too, so what it counts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from gpt_oss_server.binding import Binding, Wanted
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import InvalidRequest
@@ -17,6 +18,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
 from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.structured import AnswerFormat
 from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, Sampling
@@ -30,17 +32,20 @@ class PreparedChat:
     sampling: Sampling
     recipients: Recipients
     hosted: HostedTools
+    wanted: Wanted  # of the form of the turn
+    binding: Binding = field(default_factory=Binding)  # what that comes to
 
     def sampling_of(self, choice: int) -> Sampling:
         """Each choice has a seed of its own, or they would all be the same."""
-        seed = self.sampling.seed
-        return self.sampling if seed is None else replace(self.sampling, seed=seed + choice)
+        seed = None if self.sampling.seed is None else self.sampling.seed + choice
+        return replace(self.sampling, seed=seed, grammar=self.binding.grammar)
 
 
 def prepare(
     request: CreateChatCompletion,
     tools: RequestTools,
     hosted: HostedTools,
+    form: tuple[AnswerFormat, Wanted],
     *,
     info: EngineInfo,
     settings: Settings,
@@ -48,6 +53,7 @@ def prepare(
     date: str,
 ) -> PreparedChat:
     functions = tools.functions if tools.offered else []
+    answer, wanted = form
     conversation = read_messages(
         request.messages, renderer, continues_last=bool(request.continue_final_message)
     )
@@ -68,6 +74,7 @@ def prepare(
         instructions=with_verbosity(None, request.verbosity),
         tools=functions,
         namespaces=hosted.in_developer_message,
+        response_formats=answer.told,
         context=info.context_length - len(prefill),
         most=None if most in (None, -1) else most,
         truncates=most is not None,
@@ -87,6 +94,7 @@ def prepare(
         ),
         recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
         hosted=hosted,
+        wanted=wanted,
     )
 
 

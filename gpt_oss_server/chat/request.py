@@ -7,7 +7,6 @@ silence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -138,11 +137,7 @@ class CreateChatCompletion(Body):
         return "none" not in (self.tool_choice, self.function_call)
 
 
-def is_text_format(wanted: Any) -> bool:
-    return isinstance(wanted, Mapping) and wanted.get("type", "text") == "text"
-
-
-_GRAMMAR = "Decoding is not constrained yet: ask in words."
+_GRAMMAR = "Use response_format, or strict tools."
 _NO_LORA = "This server runs one model as it is."
 
 SAMPLERS_NOT_SERVED: NotServed = {
@@ -168,9 +163,6 @@ SAMPLERS_NOT_SERVED: NotServed = {
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
-    "response_format": (is_text_format, "Only {'type': 'text'} is; ask for JSON in the messages."),
-    "tool_choice": (lambda v: v in ("auto", "none"), "Use 'auto' or 'none'."),
-    "function_call": (lambda v: v in ("auto", "none"), "Use 'auto' or 'none'."),
     "audio": (lambda v: False, "This model writes text only."),
     "modalities": (lambda v: v == ["text"], "This model writes text only."),
     "moderation": (lambda v: False, "Leave it out."),
@@ -182,7 +174,6 @@ _NOT_SERVED: NotServed = {
     "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
     "max_output_tokens": (lambda v: False, "Use max_completion_tokens."),
 }
-"""Enabling what needs a grammar is taking its row out of here, and reading the field in `prepare`."""
 
 
 def parse_request(body: object) -> CreateChatCompletion:

@@ -7,10 +7,11 @@ shown, and the last chunk is the error. Closing the iterator cancels every choic
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.chat.fold import Folded
@@ -19,7 +20,8 @@ from gpt_oss_server.chat.prepare import PreparedChat
 from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import Part
-from gpt_oss_server.errors import ApiError, GenerationFailed, from_inference
+from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
+from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.merging import merged
 from gpt_oss_server.responses.hosted import HostedTools
 from gpt_oss_server.served import Served
@@ -45,6 +47,7 @@ class _Choice:
     hosted: HostedTools
     finish: Finish = Finish.STOP
     ended: bool = False
+    said: list[MessageFinished] = field(default_factory=list)  # where its form is checked at the end
 
 
 class ChatRun:
@@ -66,6 +69,8 @@ class ChatRun:
                 async with aclosing(merged([self._generate(choice) for choice in self._choices])) as batches:
                     async for parts in batches:
                         yield self._chunks(parts)
+            except InvalidOutput as error:
+                self.error = error
             except InferenceError as error:
                 self.error = from_inference(error)
             except Exception:
@@ -100,6 +105,7 @@ class ChatRun:
             transcript,
             prepared.sampling_of(index),
             hosted,
+            later=prepared.binding.later,
         )
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
@@ -126,12 +132,26 @@ class ChatRun:
             async for batch in turn:
                 if isinstance(batch[-1], TurnFinished):
                     choice.finish = batch[-1].finish
+                if self._prepared.binding.check is not None:
+                    choice.said += [event for event in batch if isinstance(event, MessageFinished)]
                 if parts := stream.feed(batch):
                     yield parts
                 if stream.stopped:
                     break
+        if choice.finish is not Finish.LENGTH and not stream.stopped:
+            await self._check_form(choice)
         choice.ended = True
         yield [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)]
+
+    async def _check_form(self, choice: _Choice) -> None:
+        """For engines that cannot be made to keep a form: the text is shown, and then the error."""
+        check = self._prepared.binding.check
+        if check is None:
+            return
+        said = [(message.header, message.text) for message in choice.said]
+        problem = await asyncio.to_thread(check.problem, said)  # a large answer takes a while
+        if problem is not None:
+            raise InvalidOutput(problem)
 
     def _chunks(self, parts: Sequence[Part]) -> list[Chunk]:
         chunks = [

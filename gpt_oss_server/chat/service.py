@@ -7,11 +7,13 @@ is generated. Which engine, names and tools there are is `Served`'s to say.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from gpt_oss_server.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
-from gpt_oss_server.chat.tools import check_no_approvals, read_tools
+from gpt_oss_server.chat.structured import read_form
+from gpt_oss_server.chat.tools import check_no_approvals, flat_tools, read_tools
 from gpt_oss_server.responses.hosted import HostedTools, bind_tools
 from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.served import LARGE_INPUT, Served
@@ -37,7 +39,8 @@ class ChatService:
         served = self.served
         if request.model is not None:
             served.check_model(request.model)
-        tools = read_tools(request)
+        flat = flat_tools(request)
+        tools = read_tools(flat, request)
         hosted = await self._bind(tools)
         hosted.limit = request.max_tool_calls
 
@@ -47,6 +50,7 @@ class ChatService:
                 request,
                 tools,
                 hosted,
+                read_form(request, flat, tools, hosted),
                 info=served.engine.info,
                 settings=served.settings,
                 renderer=served.renderer,
@@ -54,7 +58,10 @@ class ChatService:
             )
 
         try:
-            return await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            if prepared.prefill:  # a grammar is of whole turns, and this one has begun
+                return prepared
+            return replace(prepared, binding=await served.bound(prepared.wanted))
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise

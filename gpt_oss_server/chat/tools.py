@@ -17,17 +17,22 @@ from gpt_oss_server.responses.tools import RequestTools, parse_tools
 _OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
 
 
-def read_tools(request: CreateChatCompletion) -> RequestTools:
+def flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
+    """All tools that the request has by any of its fields, in the form of the Responses API."""
     tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
     tools += [{**function, "type": "function"} for function in request.functions or ()]
     if request.web_search_options is not None:
         tools.append({**request.web_search_options, "type": "web_search"})
     tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
+    return tools
+
+
+def read_tools(tools: list[dict[str, Any]], request: CreateChatCompletion) -> RequestTools:
     try:
         return parse_tools(tools, offered=request.offers_tools)
     except ApiError as error:
         raise type(error)(
-            _as_written(error.message, request), param=_as_written(error.param or "tools", request)
+            as_written(error.message, request), param=as_written(error.param or "tools", request)
         ) from None
 
 
@@ -54,7 +59,7 @@ def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {**function, "type": "function"}
 
 
-def _as_written(text: str, request: CreateChatCompletion) -> str:
+def as_written(text: str, request: CreateChatCompletion) -> str:
     """`tools[0].name` was `tools[0].function.name`, or `functions[0].name`, in the request."""
     for index, tool in enumerate(request.tools or ()):
         if tool.get("type", "function") == "function":

@@ -91,13 +91,15 @@ def test_a_tool_loop_shows_the_model_its_own_reasoning() -> None:
     )
 
 
-def test_parse_reports_a_schema_that_is_not_served_yet() -> None:
-    class City(BaseModel):
-        name: str
+class City(BaseModel):
+    name: str
 
-    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.parse(model="scripted", messages=ASK, response_format=City)
-    assert refused.value.param == "response_format"
+
+def test_parse_gives_the_object_that_was_asked_for() -> None:
+    answer = '<|channel|>final <|constrain|>json<|message|>{"name":"Oslo"}<|return|>'
+    with client_of(answer) as client:
+        made = client.chat.completions.parse(model="scripted", messages=ASK, response_format=City)
+    assert made.choices[0].message.parsed == City(name="Oslo")
 
 
 def test_a_name_that_is_not_served() -> None:

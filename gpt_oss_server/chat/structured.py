@@ -1,0 +1,94 @@
+"""`response_format`, `tool_choice` and strict tools of a chat request, read by the one reader of such wishes.
+
+In: a validated request, its tools in the flat form. Out: a `Wanted` and the formats that the prompt tells
+of, or a 400 that names the field as the client wrote it. Only the shape is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpt_oss_server.binding import Schema, Wanted
+from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.chat.tools import as_written
+from gpt_oss_server.errors import ApiError, InvalidRequest
+from gpt_oss_server.responses.hosted import HostedTools
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.structured import AnswerFormat, answer_format, wanted_of
+from gpt_oss_server.responses.tools import RequestTools
+
+
+def read_form(
+    request: CreateChatCompletion,
+    flat_tools: Sequence[Mapping[str, Any]],
+    tools: RequestTools,
+    hosted: HostedTools,
+) -> tuple[AnswerFormat, Wanted]:
+    flat = CreateResponse.model_validate(
+        {
+            "input": "",
+            "tools": [dict(tool) for tool in flat_tools],
+            "text": {"format": _flat_format(request.response_format)},
+            "tool_choice": _flat_choice(request),
+        }
+    )
+    try:
+        answer = answer_format(flat)
+        wanted = wanted_of(flat, answer, tools, hosted)
+    except ApiError as error:
+        raise type(error)(_named(error.message, request), param=_named(error.param or "", request)) from None
+    if wanted.binds and (request.response_prefix is not None or request.continue_final_message):
+        raise InvalidRequest(
+            "An answer that the request begins cannot be held to a form. Leave out response_format, "
+            "tool_choice and strict, or the beginning.",
+            param="response_prefix" if request.response_prefix is not None else "continue_final_message",
+        )
+
+    def as_sent(schema: Schema) -> Schema:
+        return Schema(schema.given, _named(schema.param, request))
+
+    strict = {name: as_sent(schema) for name, schema in wanted.strict.items()}
+    return answer, replace(wanted, strict=strict, answer=wanted.answer and as_sent(wanted.answer))
+
+
+def _flat_format(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if given is None or given.get("type") != "json_schema":
+        return None if given is None else dict(given)
+    schema = given.get("json_schema")
+    if not isinstance(schema, Mapping):
+        raise InvalidRequest(
+            "`response_format.json_schema` must be an object with name and schema.",
+            param="response_format.json_schema",
+        )
+    return {**schema, "type": "json_schema"}
+
+
+def _flat_choice(request: CreateChatCompletion) -> str | dict[str, Any] | None:
+    choice, old = request.tool_choice, request.function_call
+    if old is not None:
+        return old if isinstance(old, str) else {"type": "function", "name": old.get("name")}
+    if choice is None or isinstance(choice, str):
+        return choice
+    allowed = choice.get("allowed_tools")
+    if choice.get("type") != "allowed_tools" or not isinstance(allowed, Mapping):
+        return dict(_flat_tool(choice))
+    tools = allowed.get("tools")
+    listed = [_flat_tool(tool) for tool in tools] if isinstance(tools, list) else tools
+    return {**allowed, "type": "allowed_tools", "tools": listed}
+
+
+def _flat_tool(tool: Any) -> Any:
+    if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
+        return {**tool["function"], "type": "function"}
+    return tool
+
+
+def _named(text: str, request: CreateChatCompletion) -> str:
+    for part in ("schema", "name", "description"):
+        text = text.replace(f"text.format.{part}", f"response_format.json_schema.{part}")
+    text = text.replace("text.format", "response_format")
+    if request.functions is not None:
+        text = text.replace("tool_choice", "function_call")
+    return as_written(text, request)

@@ -1,0 +1,80 @@
+"""Forms that a chat request asks for: told to the model, kept by the engine, or checked at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import InvalidOutput
+from tests.chat.asking import HI, TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+FORMAT: dict[str, Any] = {
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "city", "schema": SCHEMA, "strict": True},
+    }
+}
+GOOD = '<|channel|>final <|constrain|>json<|message|>{"name": "Oslo"}<|return|>'
+BAD = '<|channel|>final<|message|>{"name": 5}<|return|>'
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": 5}<|call|>'
+STRICT: dict[str, Any] = {"tools": [{"type": "function", "function": {**TOOL["function"], "strict": True}}]}
+NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [TOOL]}
+
+
+async def test_the_schema_is_in_the_prompt() -> None:
+    service = service_of(replaying(GOOD))
+    prompt = service.served.encoding.decode(await service.prompt({**HI, **FORMAT}))
+    assert "# Response Formats\n\n## city" in prompt
+
+
+@pytest.mark.parametrize(
+    "body", [FORMAT, {"response_format": {"type": "json_object"}}], ids=["schema", "object"]
+)
+async def test_an_answer_of_the_form_is_an_answer(body: dict[str, Any]) -> None:
+    assert said(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
+
+
+WRONG = {
+    "answer": (BAD, FORMAT),
+    "arguments": (CALL, STRICT),
+    "no call": (GOOD, {"tool_choice": "required", "tools": [TOOL]}),
+    "no named call": (GOOD, NAMED),
+    "old named call": (GOOD, {"function_call": {"name": "f"}, "functions": [TOOL["function"]]}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_where_the_engine_keeps_no_grammar_a_wrong_form_is_an_error_after_the_text(name: str) -> None:
+    text, body = WRONG[name]
+    *shown, last = await chunks_of(replaying(text), **body)
+    assert last["error"]["code"] == "invalid_output"
+    assert shown[-1]["choices"][0]["delta"], "the text was shown"
+    with pytest.raises(InvalidOutput):
+        await completion_of(replaying(text), **body)
+
+
+async def test_an_answer_that_was_cut_is_not_judged() -> None:
+    for body in ({"max_tokens": 5}, {"stop": "name"}):
+        completion = check_chunks(await chunks_of(replaying(GOOD), **FORMAT, **body))
+        assert completion["choices"][0]["finish_reason"] in ("length", "stop")
+
+
+async def test_allowed_tools_in_the_form_of_this_api() -> None:
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}
+    body = {"tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}, "tools": [TOOL]}
+    completion = await completion_of(replaying(CALL), **body)
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_an_engine_that_keeps_grammars_gets_one_for_every_choice() -> None:
+    engine = replaying(GOOD)
+    engine._info = replace(engine.info, enforces_grammar=True)
+    await completion_of(engine, n=2, **FORMAT)
+    await completion_of(engine)
+    assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
+    assert engine.samplings[0].grammar is engine.samplings[1].grammar
+    await completion_of(engine, response_prefix="Hello")
+    assert engine.samplings[3].grammar is None, "a grammar is of whole turns, and this one had begun"
