@@ -20,12 +20,20 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.errors import ContainerFileNotFound, ContainerNotFound, InvalidRequest, ToolNotAvailable
+from gpt_oss_server.errors import (
+    ContainerFileNotFound,
+    ContainerNotFound,
+    EngineUnavailable,
+    InvalidRequest,
+    ToolNotAvailable,
+)
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.run import container_id
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.toolset import Toolset, ToolsetMaker
 from gpt_oss_server.uploads import read_upload
+from tools.sessions import TooManySessions
+from tools.tool import ToolUnavailable
 
 if TYPE_CHECKING:
     from tools.python import FileInfo, PythonSession
@@ -75,7 +83,8 @@ def containers_router(
 
     @router.delete("/{container}/files/{file}")
     async def delete_file(container: str, file: str) -> Response:
-        await containers.delete_file(await containers.find(container), file)
+        found = await containers.find(container)
+        await found.remove(await found.file(file))
         return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
 
     return router
@@ -114,24 +123,13 @@ class Containers:
         if toolset.python is None:
             raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
         if await self._open(toolset, container) is None and await self._is_stored(container):
-            # A call without any code: the toolbox opens sessions for calls, and only for these.
-            await toolset.toolbox.run(_conversation(container), "python", "")
+            _open_session(toolset, container)
         return await self.find(container)
 
     async def delete(self, container: str) -> None:
-        """Ends what the tools hold of the conversation; the next call of python begins afresh."""
+        """Ends the conversation's python, whose next call begins afresh; its other tools go on."""
         await self.find(container)
-        (await self._tools.ready()).toolbox.forget(_conversation(container))
-
-    async def delete_file(self, found: Container, file: str) -> None:
-        """In the sandbox, as the conversation's own code: what it says is checked, not believed."""
-        info = await found.file(file)
-        code = f"__import__('os').remove({_FOLDER + info.path!r})"
-        toolset = await self._tools.ready()
-        output = await toolset.toolbox.run(_conversation(found.id), "python", code)
-        if any(each.path == info.path for each in await found.files()):
-            raise InvalidRequest(f"{info.path!r} could not be deleted: {output.text[:500]}", param="file_id")
-        found.known.put.discard(info.path)
+        (await self._tools.ready()).toolbox.forget(_conversation(container), "python")
 
     async def _open(self, toolset: Toolset, container: str) -> Container | None:
         if toolset.python is None:
@@ -204,6 +202,15 @@ class Container:
         except FileRefused as refusal:
             raise InvalidRequest(str(refusal), param="file_id") from refusal
 
+    async def remove(self, info: FileInfo) -> None:
+        from tools.python import FileRefused
+
+        try:
+            await self.session.remove(info.path)
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file_id") from refusal
+        self.known.put.discard(info.path)
+
     async def put(self, name: str, content: bytes) -> FileInfo:
         from tools.python import FileRefused
 
@@ -218,6 +225,17 @@ class Container:
     def _file_id(self, path: str) -> str:
         """Made from the name, so that a file keeps its id while its content changes."""
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
+
+
+def _open_session(toolset: Toolset, container: str) -> None:
+    try:
+        toolset.toolbox.open(_conversation(container), "python")
+    except TooManySessions as error:
+        raise EngineUnavailable(
+            "Too many conversations use python at the moment. Try again later."
+        ) from error
+    except ToolUnavailable as error:
+        raise EngineUnavailable(str(error)) from error
 
 
 def _conversation(container: str) -> str:

@@ -69,6 +69,13 @@ class SessionPool:
                 self._close_soon(entry)
             self._wake_later()
 
+    def open(self, conversation: str) -> Session:
+        """The same for other uses than calls, such as putting files there. Raises what `use` raises."""
+        entry = self._entry(conversation)
+        entry.used = self._clock()  # else the place of an idle session could be taken before it is used
+        self._wake_later()
+        return entry.session
+
     def peek(self, conversation: str) -> Session | None:
         """The conversation's session, if there is one: to ask it, not to run calls in it."""
         entry = self._entries.get(conversation)

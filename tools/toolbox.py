@@ -20,7 +20,7 @@ import anyio
 
 from tools.outputs import OutputLimits, bounded
 from tools.sessions import SessionLimits, SessionPool, TooManySessions
-from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput
+from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is left behind
@@ -119,10 +119,22 @@ class Toolbox:
         box = self._find(namespace)
         return box._pools[namespace].peek(conversation) if box is not None else None
 
-    def forget(self, conversation: str) -> None:
-        """Ends what the tools hold of a conversation."""
-        for pool in self._pools.values():
-            pool.discard(conversation)
+    def open(self, conversation: str, namespace: str) -> Session:
+        """The same, made where there is none yet. Raises TooManySessions or ToolUnavailable."""
+        box = self._find(namespace)
+        if box is None:
+            raise ToolUnavailable(f"There is no tool called {namespace[:80]!r}.")
+        if box._closed:  # nothing would close what is opened now
+            raise ToolUnavailable("The server is shutting down; no tool can be used any more.")
+        return box._pools[namespace].open(conversation)
+
+    def forget(self, conversation: str, namespace: str | None = None) -> None:
+        """Ends what the tools here hold of a conversation, or what one tool does, be it the parent's."""
+        box = self._find(namespace) if namespace is not None else self
+        pools = box._pools if box is not None else {}
+        for name, pool in pools.items():
+            if namespace in (None, name):
+                pool.discard(conversation)
 
     async def close(self) -> None:
         """Stops every call, closes every session and every tool here. May be called again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 WRITE = "open('/mnt/data/out.txt', 'w').write('made by the model')"
 READ = "print(open('/mnt/data/in.csv').read())"
+DIE = "import os, threading; threading.Timer(0.8, os._exit, (1,)).start()"
 STATE = "print(sorted(__import__('os').listdir('/mnt/data')))"
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
@@ -37,7 +39,7 @@ def client() -> Iterator[OpenAI]:
         yield client
 
 
-CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE}
+CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE, "DIE": DIE}
 
 
 def ask(client: OpenAI, word: str, previous: str | None = None) -> tuple[str, str, str]:
@@ -127,6 +129,16 @@ def test_files_and_containers_are_deleted(client: OpenAI) -> None:
     with pytest.raises(NotFoundError):
         client.containers.retrieve(container)
     assert ask(client, "STATE", previous=second)[2] == "[]\n"
+
+
+def test_a_deleted_file_leaves_the_word_of_a_restart_to_the_model(client: OpenAI) -> None:
+    first, container, _ = ask(client, "DIE")
+    file = client.containers.files.create(container, file=("in.csv", b"x"))
+    time.sleep(1.5)
+    client.containers.files.delete(file.id, container_id=container)
+    logs = ask(client, "STATE", previous=first)[2]
+    assert logs.startswith("[The kernel was restarted: its process had ended between calls.")
+    assert logs.endswith("[]\n")
 
 
 @pytest.mark.parametrize("container", ["cntr_unknown", "resp_x", "x", "cntr_", "cntr_resp_x"])

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tools.sessions import SessionLimits
-from tools.tool import Declaration, Function, Tool, ToolCall, ToolOutput
+from tools.sessions import SessionLimits, TooManySessions
+from tools.tool import Declaration, Function, Tool, ToolCall, ToolOutput, ToolUnavailable
 from tools.toolbox import Offer, Toolbox
 
 Behaviour = Callable[[ToolCall], Awaitable[Any]]
@@ -274,6 +274,87 @@ async def test_sessions_end_in_a_quiet_server_too() -> None:
     await asyncio.sleep(1.2)
     assert tool.closed_sessions == 1
     await box.close()
+
+
+async def test_a_session_is_looked_at_without_being_made_or_kept_alive() -> None:
+    clock, tool = Clock(), Scripted(says)
+    server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
+    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
+    assert request.session("c", "notes") is None
+    assert request.session("c", "unknown") is None
+    assert tool.opened == 0
+    await request.run("c", "notes.add", "{}")
+    session = request.session("c", "notes")
+    assert isinstance(session, ScriptedSession)
+    assert (session.number, server.session("c", "notes")) == (1, session)
+    assert (server.session("other", "notes"), server.session("c", "mine")) == (None, None)
+    clock.now = 9
+    server.session("c", "notes")
+    clock.now = 11
+    await server.run("other", "notes.add", "{}")
+    assert server.session("c", "notes") is None
+    await request.close()
+    await server.close()
+
+
+async def test_a_session_opened_without_a_call_is_the_one_of_the_calls_and_ends_as_they_do() -> None:
+    clock, tool = Clock(), Scripted(says)
+    server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
+    request = Toolbox(parent=server)
+    opened = request.open("c", "notes")
+    await server.run("c", "notes.add", "{}")
+    clock.now = 9
+    assert server.open("c", "notes") is opened
+    clock.now = 18
+    await server.run("other", "notes.add", "{}")
+    assert server.session("c", "notes") is opened
+    clock.now = 28
+    assert server.open("c", "notes") is not opened
+    assert server.counters["notes"].calls == 2
+    await server.close()
+    assert tool.closed_sessions == tool.opened == 3
+
+
+async def test_a_session_opened_without_a_call_ends_in_a_quiet_server_too() -> None:
+    tool = Scripted(says)
+    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
+    box.open("c", "notes")
+    await asyncio.sleep(1.2)
+    assert tool.closed_sessions == 1
+    await box.close()
+
+
+async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_of_no_tool() -> None:
+    box = Toolbox([Offer(Scripted(sleeps), sessions=SessionLimits(count=1))])
+    busy = asyncio.ensure_future(box.run("busy", "notes.add", "{}"))
+    await asyncio.sleep(0)
+    with pytest.raises(TooManySessions):
+        box.open("c", "notes")
+    with pytest.raises(ToolUnavailable, match="no tool called 'unknown'"):
+        box.open("c", "unknown")
+    await box.close()
+    assert (await busy).failed
+    with pytest.raises(ToolUnavailable, match="shutting down"):
+        box.open("c", "notes")
+
+
+async def test_one_tool_can_be_forgotten_alone() -> None:
+    notes, other = Scripted(says), Scripted(says, "other")
+    server = Toolbox([Offer(notes), Offer(other)])
+    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
+    for recipient in ("notes.add", "other.add", "mine.add"):
+        await request.run("c", recipient, "{}")
+    request.forget("c", "notes")
+    request.forget("c", "unknown")
+    assert server.sessions == {"notes": 0, "other": 1}
+    assert request.sessions == {"mine": 1}
+    request.forget("c")
+    assert server.sessions == {"notes": 0, "other": 1}  # the parent's are not the request's to end
+    assert request.sessions == {"mine": 0}
+    server.forget("c")
+    assert server.sessions == {"notes": 0, "other": 0}
+    await request.close()
+    await server.close()
 
 
 async def test_the_conversation_unused_for_longest_makes_room_and_one_in_use_never_does() -> None:

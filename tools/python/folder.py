@@ -29,7 +29,7 @@ _CHUNK = 1024 * 1024
 
 
 class FileRefused(Exception):
-    """A file cannot be read or written; the text says why."""
+    """A file cannot be read, written or deleted; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,15 @@ class Folder:
             except OSError:
                 _forget(parent, draft)
                 raise
+
+    def remove(self, path: str) -> None:
+        """Deletes one regular file; a link is refused, and what it leads to is never touched."""
+        steps = _steps(path)
+        with _explained(path), self._opened(steps[:-1]) as parent:
+            info = os.stat(steps[-1], dir_fd=parent, follow_symlinks=False)
+            _refuse_irregular(info, path)
+            # What is put in its place meanwhile goes instead: unlink follows no link and takes no folder.
+            os.unlink(steps[-1], dir_fd=parent)
 
     def copy_to(self, other: Folder, limit: int) -> list[str]:
         """Copies its regular files to `other`; returns the paths that could not be copied."""
@@ -196,9 +205,15 @@ def _explained(path: str) -> Iterator[None]:
         raise FileRefused(f"{path!r} is refused: {reason}.") from error
 
 
-def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+def _refuse_irregular(info: os.stat_result, path: str) -> None:
+    if stat.S_ISLNK(info.st_mode):
+        raise FileRefused(f"{path!r} is refused: a link.")
+    if not stat.S_ISREG(info.st_mode):
         raise FileRefused(f"{path!r} is refused: not a regular file.")
+
+
+def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
+    _refuse_irregular(os.fstat(descriptor), path)
     parts: list[bytes] = []
     size = 0
     while chunk := os.read(descriptor, _CHUNK):

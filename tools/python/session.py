@@ -119,17 +119,21 @@ class PythonSession:
         """Puts a file into /mnt/data; starts the kernel if need be. Raises FileRefused."""
         if len(content) > self._shared.max_file:
             raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
-        if self._folder() is None:
-            async with self._turn:
-                try:
-                    await self._ready()
-                except (SandboxError, ToolUnavailable) as error:
-                    raise FileRefused(f"{path!r} cannot be stored: {error}") from error
+        if self._kernel is None and self._data is None:
+            await self._start_for(path)
         folder = self._folder()
         if folder is None:
             raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
         with folder as opened:
             await asyncio.to_thread(opened.write, path, content)
+
+    async def remove(self, path: str) -> None:
+        """Deletes a file of /mnt/data, also while code runs. Raises FileRefused as `read` does."""
+        folder = self._folder()
+        if folder is None:
+            raise FileRefused(f"There is no file {path!r}: nothing was written yet.")
+        with folder as opened:
+            await asyncio.to_thread(opened.remove, path)
 
     async def retire(self, reason: str) -> None:
         """Ends the kernel between calls; the next call is told why."""
@@ -150,6 +154,16 @@ class PythonSession:
                 self._data = None
         await asyncio.gather(*self._settling)
         self._forget(self)
+
+    async def _start_for(self, path: str) -> None:
+        """A kernel, which has the folder that a file goes to."""
+        try:
+            async with self._turn:
+                await self._ready()
+        except (SandboxError, ToolUnavailable) as error:
+            raise FileRefused(f"{path!r} cannot be stored: {error}") from error
+        finally:
+            self._shared.slots.rest()  # as after a call: others may wait for the place
 
     async def _run(self, source: str) -> ToolOutput:
         outputs = Outputs(self._shared.outputs)

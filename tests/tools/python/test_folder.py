@@ -48,6 +48,28 @@ def test_names_that_lead_elsewhere_are_refused(folder: Folder, path: str) -> Non
         folder.read(path, 100)
     with pytest.raises(FileRefused):
         folder.write(path, b"x")
+    with pytest.raises(FileRefused):
+        folder.remove(path)
+
+
+def test_what_is_removed_is_gone_and_the_rest_stays(folder: Folder) -> None:
+    for path in ("a/b.txt", "a/c.txt", "d.txt"):
+        folder.write(path, b"x")
+    folder.remove("/mnt/data/a/b.txt")
+    folder.remove("d.txt")
+    assert [info.path for info in folder.files()] == ["a/c.txt"]
+    with pytest.raises(FileRefused, match=r"There is no file 'd\.txt'"):
+        folder.remove("d.txt")
+
+
+def test_a_removal_follows_no_link(folder: Folder, inside: Path) -> None:
+    (inside / "link").symlink_to("../secret")
+    (inside / "up").symlink_to("..")
+    for path in ("link", "up/secret"):
+        with pytest.raises(FileRefused):
+            folder.remove(path)
+    assert (inside.parent / "secret").read_text() == "secret"
+    assert (inside / "link").is_symlink()
 
 
 def test_links_are_neither_followed_nor_listed(folder: Folder, inside: Path) -> None:
@@ -83,6 +105,9 @@ def test_pipes_sockets_and_folders_are_no_files(
         for path in ("pipe", "folder", "socket", "missing"):
             with pytest.raises(FileRefused):
                 folder.read(path, 100)
+            with pytest.raises(FileRefused):
+                folder.remove(path)
+    assert sorted(os.listdir(inside)) == ["folder", "pipe", "socket"]
 
 
 def test_a_file_above_the_limit_is_refused(folder: Folder) -> None:

@@ -242,6 +242,39 @@ async def test_files_go_in_and_out(session: PythonSession) -> None:
     assert await session.read("/mnt/data/out.bin") == bytes(range(256))
 
 
+async def test_a_file_is_removed_while_code_runs(session: PythonSession) -> None:
+    with pytest.raises(FileRefused, match="nothing was written yet"):
+        await session.remove("missing")
+    await session.write("folder/in.txt", b"hello")
+    running = asyncio.create_task(call(session, "open('out.txt', 'w').close()\nimport time; time.sleep(60)"))
+    for _ in range(200):
+        if len(await session.files()) == 2:
+            break
+        await asyncio.sleep(0.05)
+    await session.remove("folder/in.txt")
+    assert [info.path for info in await session.files()] == ["out.txt"]
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_a_removal_leaves_the_word_of_a_restart_to_the_model(session: PythonSession) -> None:
+    await session.write("in.txt", b"hello")
+    await session.retire("the test wants a start")
+    await session.remove("in.txt")
+    text = await said(session, "import os; print(os.listdir('/mnt/data'))")
+    assert "The kernel was restarted: the test wants a start" in text
+    assert text.endswith("[]")
+
+
+async def test_a_kernel_started_for_a_file_gives_its_place_to_who_waits(make_tool: MakeTool) -> None:
+    tool = make_tool(max_kernels=1)
+    first, second = tool.open(), tool.open()
+    async with asyncio.timeout(30.0):  # half of what a session waits for a place
+        _, answer = await asyncio.gather(first.write("a", b"x"), said(second, "1 + 1"))
+    assert answer == "2"
+
+
 async def test_hostile_files_lead_nowhere(session: PythonSession) -> None:
     await call(
         session,
@@ -265,6 +298,8 @@ async def test_hostile_files_lead_nowhere(session: PythonSession) -> None:
     ):
         with pytest.raises(FileRefused):
             await session.read(path)
+        with pytest.raises(FileRefused):
+            await session.remove(path)
 
 
 async def test_a_file_beyond_the_space_is_refused_in_words(session: PythonSession) -> None:
