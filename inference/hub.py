@@ -6,19 +6,27 @@ the copies in other formats that a repo may hold. The hub's own progress bar sho
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 from inference.engine import ModelNotFound
 
-CONFIGS = ("config.json", "generation_config.json", "model.safetensors.index.json")
-IN_CACHE = [*CONFIGS, "*.safetensors", *(f"original/{name}" for name in CONFIGS)]
+INDEX = "model.safetensors.index.json"
+CONFIGS = ("config.json", "generation_config.json", INDEX)
+LAYOUTS = ("", "original/")
+# Seconds for the first question to the hub. Without a timeout the client waits for minutes, and its other
+# calls ask six times before they give up.
+HUB_TIMEOUT = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 def files_needed(names: Iterable[str]) -> list[str]:
     """Of a repo's files, those of one layout: the top folder's if it has weights, else `original/`'s."""
     names = list(names)
-    for folder in ("", "original/"):
+    for folder in LAYOUTS:
         here = [name for name in names if name.startswith(folder) and "/" not in name.removeprefix(folder)]
         weights = [name for name in here if name.endswith(".safetensors")]
         if weights:
@@ -27,32 +35,80 @@ def files_needed(names: Iterable[str]) -> list[str]:
 
 
 def download(repo: str) -> Path:
+    """The folder of a repo's checkpoint: brought up to date, or as it is in the cache if that cannot be."""
     try:
         from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
         raise ModelNotFound(
             f"There is no folder {repo}, and to download a repo of that name huggingface_hub is needed: "
             "pip install huggingface_hub."
         ) from error
+    # Any Exception: what the client raises without a network is of the HTTP library it is built on, which
+    # changes with its version (requests, httpx, httpx2).
     try:
-        needed = files_needed(HfApi().list_repo_files(repo))
-        if not needed:
-            raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
+        info = HfApi().model_info(repo, timeout=HUB_TIMEOUT)
+        needed = files_needed(file.rfilename for file in info.siblings or ())
+    except Exception as error:
+        return _cached_instead(repo, error)
+    if not needed:
+        raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
+    try:
         return Path(snapshot_download(repo, allow_patterns=needed))
-    except (HfHubHTTPError, OSError, RuntimeError, ValueError) as error:
-        # Offline, no such repo, no access: a copy in the cache still serves.
-        try:
-            cached = Path(snapshot_download(repo, allow_patterns=IN_CACHE, local_files_only=True))
-        except (LocalEntryNotFoundError, OSError, ValueError):
-            raise ModelNotFound(_what_was_tried(repo, error)) from error
-        return cached
+    except Exception as error:
+        return _cached_instead(repo, error)
 
 
-def _what_was_tried(repo: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return (
-        f"The model {repo!r} is no folder here, nor in the Hugging Face cache, nor on the hub "
-        f"({type(error).__name__}: {reason}). Check the name and the network; for a repo that needs "
-        "permission set HF_TOKEN; without a network give a folder that holds the checkpoint, or use tiny."
-    )
+def _cached_instead(repo: str, error: Exception) -> Path:
+    """Offline, no such repo, no access: a whole copy in the cache still serves."""
+    incomplete = ""
+    for layout, folder in _in_cache(repo):
+        missing = _missing(folder)
+        if missing is None:
+            logger.warning("The model %s comes from the cache: %s", repo, _told(error))
+            return folder
+        incomplete = incomplete or f" (the copy there lacks {layout}{missing})"
+    raise ModelNotFound(
+        f"The model {repo!r} is no folder here, nor is it whole in the Hugging Face cache{incomplete}, and "
+        f"the hub did not give it ({_told(error)}). Is the name right, and is this machine online? For a "
+        "repo that is gated or private, accept its terms on its page, then log in (hf auth login) or set "
+        "HF_TOKEN. Without a network give a folder that holds the checkpoint, or use tiny."
+    ) from error
+
+
+def _in_cache(repo: str) -> list[tuple[str, Path]]:
+    """The folders of a repo in the cache that have a config.json, by layout.
+
+    Not snapshot_download(local_files_only=True): that takes a snapshot without its weights for whole, or one
+    of a single layout for incomplete, depending on its version.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        configs = [(layout, try_to_load_from_cache(repo, f"{layout}config.json")) for layout in LAYOUTS]
+    except ValueError:  # a name that the hub does not allow; its own error is told
+        return []
+    return [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
+
+
+def _missing(folder: Path) -> str | None:
+    """A file without which this checkpoint is not whole; None: it is."""
+    if (folder / INDEX).is_file():
+        return next((name for name in _indexed(folder / INDEX) if not (folder / name).is_file()), None)
+    weights = [path.name for path in folder.glob("*.safetensors") if path.is_file()]
+    if not weights:
+        return "its .safetensors files"
+    # Of weights in several files the index is a part: without it nobody knows how many there are.
+    return INDEX if any("-of-" in name for name in weights) else None
+
+
+def _indexed(index: Path) -> list[str]:
+    """An index that cannot be read counts as missing."""
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [f"a readable {INDEX}"]
+
+
+def _told(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

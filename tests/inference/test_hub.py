@@ -1,0 +1,199 @@
+"""Repos of the hub: what is downloaded, and what happens without a network, with the real client."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+
+import inference
+from inference import hub
+from inference.engine import ModelNotFound
+
+
+def test_of_a_repo_only_one_layout_is_downloaded() -> None:
+    names = [
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "metal/model.bin",
+        "model-00000-of-00002.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "original/config.json",
+        "original/model.safetensors",
+        "tokenizer.json",
+    ]
+    needed = hub.files_needed(names)
+    assert needed == [
+        "config.json",
+        "generation_config.json",
+        "model-00000-of-00002.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+    ]
+    only_original = [name for name in names if name.startswith("original/") or name == "README.md"]
+    assert hub.files_needed(only_original) == ["original/config.json", "original/model.safetensors"]
+    assert hub.files_needed(["README.md"]) == []
+
+
+class FakeHub:
+    """A hub that is online."""
+
+    def __init__(self, files: list[str], folder: Path | None = None) -> None:
+        self.files, self.folder = files, folder
+        self.patterns: list[list[str]] = []
+
+    def model_info(self, repo: str, *, timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.files])
+
+    def snapshot_download(self, repo: str, *, allow_patterns: list[str]) -> str:
+        self.patterns.append(allow_patterns)
+        if self.folder is None:
+            raise KeyboardInterrupt
+        return str(self.folder)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
+
+
+def test_a_repo_is_downloaded_and_served_under_its_name(
+    whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeHub(["config.json", "model.safetensors", "README.md"], whole_vocabulary)
+    fake.install(monkeypatch)
+    assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
+    assert fake.patterns == [["config.json", "model.safetensors"]]
+
+
+def test_a_repo_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHub(["README.md"]).install(monkeypatch)
+    with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
+        hub.download("someone/model")
+
+
+def test_who_interrupts_a_download_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHub(["config.json", "model.safetensors"]).install(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        hub.download("someone/model")
+
+
+# Without a network, through the client that is installed -------------------------------------------------
+
+ASK = """
+import sys
+from inference import hub
+from inference.engine import ModelNotFound
+try:
+    sys.stdout.write(f"found {hub.download('someone/model')}")
+except ModelNotFound as error:
+    sys.stdout.write(f"told {error}")
+"""
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Bound and not listened on: nobody else can open it meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """An empty snapshot in a cache of its own."""
+    repo = tmp_path / "hub" / "models--someone--model"
+    folder = repo / "snapshots" / ("a" * 40)
+    folder.mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("a" * 40, encoding="utf-8")
+    return folder
+
+
+def put(folder: Path, *names: str, shards: list[str] | None = None) -> None:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text("{}", encoding="utf-8")
+    if shards is not None:
+        index = {"weight_map": {f"tensor.{at}": shard for at, shard in enumerate(shards)}}
+        (folder / hub.INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+
+def answer_offline(cache: Path, port: int) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    began = time.monotonic()
+    found = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env=kept | {"HF_HOME": str(cache), "HF_ENDPOINT": f"http://127.0.0.1:{port}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert found.returncode == 0, found.stderr
+    # The client's own retries take 26 s.
+    assert time.monotonic() - began < 15
+    return found.stdout
+
+
+def test_offline_a_repo_that_is_nowhere_says_what_was_tried(tmp_path: Path, closed_port: int) -> None:
+    message = answer_offline(tmp_path, closed_port)
+    assert message.startswith("told ")
+    for part in (
+        "'someone/model'",
+        "no folder",
+        "cache",
+        "ConnectError",
+        "online",
+        "gated",
+        "HF_TOKEN",
+        "tiny",
+    ):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_offline_a_whole_snapshot_in_the_cache_is_served(
+    tmp_path: Path, snapshot: Path, closed_port: int
+) -> None:
+    put(snapshot, "config.json", "a.safetensors", "b.safetensors", shards=["a.safetensors", "b.safetensors"])
+    assert answer_offline(tmp_path, closed_port) == f"found {snapshot}"
+
+
+def test_offline_a_snapshot_that_lacks_a_file_is_told(
+    tmp_path: Path, snapshot: Path, closed_port: int
+) -> None:
+    put(snapshot, "config.json", "a.safetensors", shards=["a.safetensors", "b.safetensors"])
+    message = answer_offline(tmp_path, closed_port)
+    assert message.startswith("told ")
+    assert "the copy there lacks b.safetensors" in message
+
+
+def test_offline_the_layout_that_is_whole_is_served(tmp_path: Path, snapshot: Path, closed_port: int) -> None:
+    put(snapshot, "config.json")
+    put(snapshot / "original", "config.json", "model.safetensors")
+    assert answer_offline(tmp_path, closed_port) == f"found {snapshot / 'original'}"
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (["model.safetensors"], None),
+        ([], "its .safetensors files"),
+        (["model-00001-of-00002.safetensors"], hub.INDEX),
+        (["model.safetensors", hub.INDEX], f"a readable {hub.INDEX}"),
+    ],
+)
+def test_what_a_copy_lacks_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
+    put(tmp_path, "config.json", *names)
+    assert hub._missing(tmp_path) == missing
