@@ -63,7 +63,7 @@ class CallableEngine:
         limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         # Room for all: a slow reader must not hold up those who wait behind it.
         outbox = Outbox(self._worker.wake, capacity=limit + 1)
-        self._worker.submit(_Call(self._infer, list(tokens), sampling, limit, outbox))
+        self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))
         try:
             async with aclosing(outbox.steps()) as steps:
                 async for step in steps:
@@ -75,10 +75,15 @@ class CallableEngine:
     async def close(self) -> None:
         await asyncio.to_thread(self._worker.close)
 
-    def _infer(self, tokens: list[int], temperature: float, new_request: bool) -> int:
-        if self._passes_new_request:
-            return self._next(tokens, temperature, new_request)
-        return self._next(tokens, temperature)
+    def _checked(self, tokens: list[int], temperature: float, new_request: bool) -> int:
+        more = (new_request,) if self._passes_new_request else ()
+        token = _as_token(self._next(tokens, temperature, *more))
+        if not 0 <= token < self._info.vocab_size:
+            raise EngineFailed(
+                f"The function returned the token {token}; token ids go from 0 to "
+                f"{self._info.vocab_size - 1}."
+            )
+        return token
 
 
 class _Call:
@@ -101,7 +106,7 @@ class _Call:
             self.outbox.end(Finish.LENGTH)
             return False
         # A copy: a function that keeps or changes its argument must not change the conversation.
-        token = _as_token(self._infer(list(self._tokens), self._sampling.temperature, self._is_first))
+        token = self._infer(list(self._tokens), self._sampling.temperature, self._is_first)
         self._is_first = False
         self._tokens.append(token)
         self._left -= 1
@@ -116,11 +121,19 @@ class _Call:
 
 
 def _as_token(value: Any) -> int:
-    """An int, or what says of itself that it is one (numpy's and torch's scalars do)."""
+    """An int, or what says of itself that it is one (numpy's and torch's scalars do); a bool is a mistake."""
+    if isinstance(value, bool):
+        raise _no_token(value)
     try:
         return int(value.__index__())
     except (AttributeError, TypeError, ValueError) as error:
-        raise EngineFailed(f"The function returned {value!r}; it must return one token id.") from error
+        raise _no_token(value) from error
+
+
+def _no_token(value: Any) -> EngineFailed:
+    """Tells the type, not the value: that may be anything, and clients read this."""
+    kind = "None" if value is None else f"a value of type {type(value).__name__}"
+    return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")
 
 
 def takes_new_request(function: Callable[..., Any]) -> bool:

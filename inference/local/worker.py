@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from inference.engine import EngineClosed, EngineFailed, InferenceError
 from inference.local.outbox import Outbox
 
-ErrorType = TypeVar("ErrorType", bound=Exception)
+ErrorType = TypeVar("ErrorType", bound=BaseException)
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +99,12 @@ class Worker:
             return job.advance()
         except InferenceError as error:
             job.outbox.end(_without_frames(error))
-        except Exception as error:
+        except BaseException as error:
+            # All there is: a function of the user's that calls sys.exit() must end neither this thread nor
+            # the others' generations. Only the log has the text: clients read the error, and it may hold
+            # secrets.
             logger.exception("A generation failed.")
-            failure = EngineFailed(f"{type(error).__name__}: {error}")
+            failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
             failure.__cause__ = _without_frames(error)
             job.outbox.end(failure)
         return False
