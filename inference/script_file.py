@@ -40,7 +40,7 @@ class Script:
 
 def read_script(path: Path, vocab_size: int) -> Script:
     try:
-        raw = path.read_text(encoding="utf-8")
+        raw = path.read_text(encoding="utf-8-sig")  # editors on Windows write a mark
     except FileNotFoundError as error:
         raise ModelNotFound(
             f"There is no script at {path}. Give the path of a JSON file after 'scripted:'."

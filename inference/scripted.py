@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from inference.engine import (
+    CheckpointError,
     ContextOverflow,
     EngineClosed,
     EngineFailed,
     EngineInfo,
     Finish,
+    ModelNotFound,
     Sampling,
     Step,
     TokenLogprob,
@@ -144,8 +146,16 @@ class _PreparedTurn:
 
 
 def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
+    if not path.strip():
+        raise ModelNotFound(
+            "'scripted:' lacks a path. Put that of a JSON file after it: scripted:script.json."
+        )
+    if context is not None and context > CONTEXT_LENGTH:
+        raise CheckpointError(
+            f"The context asked for is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
+        )
     script = read_script(Path(path).expanduser(), VOCAB_SIZE)
-    engine = ScriptedEngine(script, context=min(context or CONTEXT_LENGTH, CONTEXT_LENGTH))
+    engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
     engine.prepare()
     return engine
 

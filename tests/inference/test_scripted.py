@@ -164,6 +164,25 @@ def test_a_missing_script_is_a_missing_model(tmp_path: Path) -> None:
         load_scripted(str(tmp_path / "none.json"))
 
 
+@pytest.mark.parametrize("path", ["", " "])
+def test_a_name_without_a_path_says_that_it_is_missing(path: str) -> None:
+    with pytest.raises(ModelNotFound, match="lacks a path"):
+        inference.load(f"scripted:{path}")
+
+
+def test_a_context_larger_than_that_of_scripts_is_refused(tmp_path: Path) -> None:
+    script(tmp_path, {"turns": ["a"]})
+    name = f"scripted:{tmp_path / 'script.json'}"
+    assert inference.load(name, context=1000).info.context_length == 1000
+    with pytest.raises(CheckpointError, match=r"asked for is 131073 tokens; .* at most 131072"):
+        inference.load(name, context=131_073)
+
+
+async def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
+    assert await answer(load_scripted(str(tmp_path / "b.json"))) == [7]
+
+
 def test_a_script_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CheckpointError, match="UTF-8"):
