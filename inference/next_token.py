@@ -28,12 +28,15 @@ def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: b
     return _default()(tokens, temperature, new_request)
 
 
-def setup_model(model: str) -> InferNextToken:
-    """Loads a model (any that runs here) and returns its `infer_next_token`."""
+def setup_model(model: str, *, any_vocabulary: bool = False) -> InferNextToken:
+    """Loads a model (any that runs here) and returns its `infer_next_token`.
+
+    `any_vocabulary`: for tests, whose small models speak no Harmony.
+    """
     from inference.models.gpt_oss import load_model
     from inference.registry import checkpoint_folder
 
-    return _Continuation(load_model(checkpoint_folder(model))).next_token
+    return _Continuation(load_model(checkpoint_folder(model), any_vocabulary=any_vocabulary)).next_token
 
 
 @cache

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from inference.engine import CheckpointError, ContextOverflow, EngineClosed, EngineInfo, Sampling, Step
 from inference.local.outbox import Outbox
+from inference.local.traffic import Traffic
 from inference.local.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class LocalEngine:
         self._model: GptOss | None = model
         self._info = info
         self._worker = Worker(f"inference {info.name}")
+        self._traffic = Traffic()
 
     @property
     def info(self) -> EngineInfo:
@@ -48,7 +50,7 @@ class LocalEngine:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._worker.wake)
         # The job is the worker's alone: a reference here would keep its cache alive as long as its reader.
-        self._worker.submit(Generation(self._model, tokens, sampling, outbox))
+        self._worker.submit(Generation(self._model, tokens, sampling, outbox, self._traffic))
         try:
             async with aclosing(outbox.steps()) as steps:
                 async for step in steps:
@@ -69,14 +71,16 @@ def load_local(
     device: str | None = None,
     context: int | None = None,
     progress: bool | None = None,
+    any_vocabulary: bool = False,
 ) -> LocalEngine:
+    """`any_vocabulary`: for tests, whose small models speak no Harmony."""
     _let_idle_threads_sleep()
     import torch
 
     from inference.models.gpt_oss import load_model
 
     on = None if device is None else torch.device(device)
-    model = load_model(folder, device=on, context=context, progress=progress)
+    model = load_model(folder, device=on, context=context, progress=progress, any_vocabulary=any_vocabulary)
     defaults = read_generation_defaults(folder)
     info = EngineInfo(
         name=name,

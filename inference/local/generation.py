@@ -1,7 +1,7 @@
 """One generation of the local engine: its prompt, its cache, its sampler, and how far it has come.
 
 In goes a turn of the engine's thread, out comes one chunk of the prompt taken in or one token sampled into
-the outbox. It knows nothing of other generations.
+the outbox. Of other generations it knows only what their traffic makes of its chunks.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.outbox import Outbox
 from inference.local.sampler import Sampler
+from inference.local.traffic import Traffic, View
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import KVCache
 
-# On two cores the embedded model takes 40 ms for such a chunk: that is what a long prompt adds to the gap
-# between two tokens of the others.
-PREFILL_CHUNK = 256
-
 
 class Generation:
-    def __init__(self, model: GptOss, prompt: Sequence[int], sampling: Sampling, outbox: Outbox) -> None:
+    def __init__(
+        self, model: GptOss, prompt: Sequence[int], sampling: Sampling, outbox: Outbox, traffic: Traffic
+    ) -> None:
         self.outbox = outbox
+        self._view = View(traffic)
         self._model, self._sampling = model, sampling
         self._pending = list(prompt)
         self._cache: KVCache = model.new_cache()
@@ -34,10 +34,18 @@ class Generation:
         if self._left <= 0:
             self.outbox.end(Finish.LENGTH)
             return False
-        if len(self._pending) > PREFILL_CHUNK:
-            self._model.extend(self._pending[:PREFILL_CHUNK], self._cache)
-            del self._pending[:PREFILL_CHUNK]
-            return True
+        of_prompt = len(self._pending) > 1
+        goes_on = self._take_in() if len(self._pending) > self._view.chunk() else self._sample()
+        self._view.took_turn(of_prompt=of_prompt)
+        return goes_on
+
+    def _take_in(self) -> bool:
+        chunk = self._view.chunk()
+        self._model.extend(self._pending[:chunk], self._cache)
+        del self._pending[:chunk]
+        return True
+
+    def _sample(self) -> bool:
         sampled = self._sampler.sample(self._model.next_logits(self._pending, self._cache))
         self._pending = [sampled.token]
         self._left -= 1

@@ -20,6 +20,12 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
+# The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then room.
+VOCABULARY = 201_088
+LAST_SPECIAL_TOKEN = 200_012
+# What would change the arithmetic, and is computed here in one way only.
+ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeConfig:
@@ -72,7 +78,8 @@ class ModelConfig:
                 raise CheckpointError(f"config.json does not fit: {rule}.")
 
 
-def read_config(path: Path) -> ModelConfig:
+def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
+    """`any_vocabulary`: for tests, whose small models speak no Harmony."""
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -82,19 +89,44 @@ def read_config(path: Path) -> ModelConfig:
     if not isinstance(parsed, Mapping):
         raise CheckpointError(f"{path} must hold a JSON object.")
     try:
-        return parse_config(parsed)
+        config = parse_config(parsed)
+        if not any_vocabulary:
+            _check_vocabulary(config.vocab_size)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    return config
 
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     """Either kind; Hugging Face's repeats names of the original, so its own names tell it."""
     fields = _Fields(raw)
+    _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
     config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
     for key in fields.unread():
         logger.warning("config.json has the key %r, which is not known here; it is passed over.", key)
     return config
+
+
+def _check_vocabulary(size: int) -> None:
+    if size != VOCABULARY:
+        raise CheckpointError(
+            f"'vocab_size' is {size}; gpt-oss models have the {VOCABULARY} ids of the Harmony format, whose "
+            f"special tokens reach up to {LAST_SPECIAL_TOKEN}. This is another kind of model."
+        )
+
+
+def _check_known(fields: _Fields) -> None:
+    quantization = fields.get("quantization_config", {})
+    if not isinstance(quantization, Mapping):
+        raise CheckpointError(f"'quantization_config' must be an object, not {quantization!r}.")
+    found = {
+        "hidden_act": fields.get("hidden_act"),
+        "quantization_config.quant_method": quantization.get("quant_method"),
+    }
+    for key, value in found.items():
+        if value is not None and value != ONLY_KNOWN[key]:
+            raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is known here.")
 
 
 def _from_original(fields: _Fields) -> ModelConfig:
@@ -240,14 +272,12 @@ _HUGGING_FACE_BOOKKEEPING = (
     "dtype",
     "eos_token_id",
     "experts_per_token",
-    "hidden_act",
     "initial_context_length",
     "initializer_range",
     "model_type",
     "num_experts",
     "output_router_logits",
     "pad_token_id",
-    "quantization_config",
     "router_aux_loss_coef",
     "rope_theta",
     "torch_dtype",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,5 +44,14 @@ def config() -> ModelConfig:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
-    """Hugging Face layout, MXFP4."""
+    """Hugging Face layout, MXFP4; its vocabulary is small, so it loads only with `any_vocabulary`."""
     return write_random_checkpoint(tmp_path_factory.mktemp("hf"), config, seed=3)
+
+
+@pytest.fixture(scope="session")
+def whole_vocabulary(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
+    """One that is loaded as a user's is."""
+    of_gpt_oss = replace(
+        config, vocab_size=201_088, hidden=32, intermediate=32, layers=2, sliding_layers=(True, False)
+    )
+    return write_random_checkpoint(tmp_path_factory.mktemp("whole"), of_gpt_oss, seed=3)

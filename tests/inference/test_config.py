@@ -149,6 +149,11 @@ def test_unknown_keys_are_a_warning_that_names_them(
         ({"layer_types": ["linear"] * 24}, "'linear'; known are sliding_attention"),
         ({"rope_scaling": {"rope_type": "longrope"}}, "'longrope'"),
         ({"sliding_window": 0}, "at least 1"),
+        ({"vocab_size": 500}, "'vocab_size' is 500; .* 201088 ids of the Harmony format"),
+        ({"vocab_size": 201_090}, "'vocab_size' is 201090"),
+        ({"hidden_act": "gelu"}, "'hidden_act' is 'gelu'; only 'silu'"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "'quantization_config.quant_method' is 'gptq'"),
+        ({"quantization_config": "mxfp4"}, "'quantization_config' must be an object"),
     ],
 )
 def test_a_config_that_does_not_fit_says_where(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -156,6 +161,11 @@ def test_a_config_that_does_not_fit_says_where(tmp_path: Path, change: dict[str,
     with pytest.raises(CheckpointError, match=message) as caught:
         read_config(tmp_path / "config.json")
     assert "config.json" in str(caught.value)
+
+
+def test_a_small_vocabulary_is_read_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(HUGGING_FACE | {"vocab_size": 500}), encoding="utf-8")
+    assert read_config(tmp_path / "config.json", any_vocabulary=True).vocab_size == 500
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\x00"])

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
-from inference.local import generation as generation_module
 from inference.local import outbox as outbox_module
+from inference.local import traffic as traffic_module
 from inference.local.engine import LocalEngine, load_local, read_generation_defaults
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.kv_cache import KVCache
@@ -27,7 +27,7 @@ ENDLESS = replace(GREEDY, max_tokens=None)
 
 @pytest.fixture
 async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
-    engine = load_local(checkpoint, name="small", device="cpu")
+    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True)
     yield engine
     await engine.close()
 
@@ -47,7 +47,7 @@ def break_model(
 
 
 async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
-    model = load_model(checkpoint, device=torch.device("cpu"))
+    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
     cache, last, wanted = model.new_cache(), PROMPT, []
     for _ in range(40):
         last = [int(model.next_logits(last, cache).argmax())]
@@ -61,14 +61,14 @@ async def test_a_prompt_of_many_chunks_is_one_of_one(
     prompt = [at % 500 for at in range(100)]
     whole = await generated(engine, prompt=prompt)
     for chunk in (1, 7, 50, 99):
-        monkeypatch.setattr(generation_module, "PREFILL_CHUNK", chunk)
+        monkeypatch.setattr(traffic_module, "PREFILL_CHUNK", chunk)
         assert (await generated(engine, prompt=prompt)).tokens == whole.tokens
 
 
 async def test_a_long_prompt_does_not_hold_up_a_short_one(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generation_module, "PREFILL_CHUNK", 8)
+    monkeypatch.setattr(traffic_module, "PREFILL_CHUNK", 8)
     order: list[str] = []
 
     async def watch(name: str, prompt: list[int], limit: int) -> None:
@@ -77,6 +77,48 @@ async def test_a_long_prompt_does_not_hold_up_a_short_one(
 
     await asyncio.gather(watch("long", [1] * 900, 2), watch("short", [1], 5))
     assert order == ["short", "long"]
+
+
+async def test_chunks_are_smaller_beside_a_generation_that_samples(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Room for all: the reader below does not read meanwhile.
+    monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (10_000,))
+    chunks: list[int] = []
+    original = GptOss.extend
+
+    def watched(self: GptOss, tokens: list[int], cache: KVCache) -> None:
+        chunks.append(len(tokens))
+        original(self, tokens, cache)
+
+    monkeypatch.setattr(GptOss, "extend", watched)
+    once = replace(GREEDY, max_tokens=1)
+    alone = await generated(engine, once, [1] * 600)
+    assert chunks == [256, 256]
+    chunks.clear()
+    async with aclosing(engine.generate([1], ENDLESS)) as stream:
+        await anext(stream)
+        beside = await generated(engine, once, [1] * 600)
+    assert chunks == [64] * 9
+    assert beside.tokens == alone.tokens
+    await becomes_idle(engine)
+    chunks.clear()
+    await generated(engine, once, [1] * 600)
+    assert chunks == [256, 256]
+
+
+def test_prompts_share_what_may_be_taken_in_beside_a_generation_that_samples() -> None:
+    traffic = traffic_module.Traffic()
+    sampling, first, second = (traffic_module.View(traffic) for _ in range(3))
+    for _ in range(3):
+        sampling.took_turn(of_prompt=False)
+        first.took_turn(of_prompt=True)
+        second.took_turn(of_prompt=True)
+    sampling.took_turn(of_prompt=False)
+    assert first.chunk() == 32
+    first.took_turn(of_prompt=True)
+    assert first.chunk() == traffic_module.PREFILL_CHUNK
+    assert second.chunk() == 32
 
 
 async def test_a_seed_gives_the_same_tokens_beside_others(engine: LocalEngine) -> None:

@@ -8,21 +8,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError
 
 import inference
-from inference import hub, next_token, tiny
+from inference import next_token, tiny
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
 from inference.models.config import ModelConfig, RopeConfig
 from inference.tiny.make_random import write_random_checkpoint
 
 
-def test_a_folder_is_served_under_its_name(tmp_path: Path, checkpoint: Path) -> None:
-    shutil.copytree(checkpoint, tmp_path / "my-model")
+def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
+    shutil.copytree(whole_vocabulary, tmp_path / "my-model")
     engine = inference.load(f"{tmp_path}/my-model/", device="cpu", context=100)
-    assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == ("my-model", 100, 500)
+    assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == (
+        "my-model",
+        100,
+        201_088,
+    )
 
 
 def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) -> None:
@@ -40,88 +42,6 @@ def test_a_file_is_told_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
         inference.load(str(tmp_path / "x.json"))
-
-
-def test_of_a_repo_only_one_layout_is_downloaded() -> None:
-    names = [
-        "README.md",
-        "config.json",
-        "generation_config.json",
-        "metal/model.bin",
-        "model-00000-of-00002.safetensors",
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-        "original/config.json",
-        "original/model.safetensors",
-        "tokenizer.json",
-    ]
-    needed = hub.files_needed(names)
-    assert needed == [
-        "config.json",
-        "generation_config.json",
-        "model-00000-of-00002.safetensors",
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-    ]
-    only_original = [name for name in names if name.startswith("original/") or name == "README.md"]
-    assert hub.files_needed(only_original) == ["original/config.json", "original/model.safetensors"]
-    assert hub.files_needed(["README.md"]) == []
-
-
-class FakeHub:
-    """A hub that is offline unless it is given a repo's files."""
-
-    def __init__(self, files: list[str] | None, folder: Path | None) -> None:
-        self.files, self.folder, self.patterns = files, folder, []  # type: ignore[var-annotated]
-
-    def list_repo_files(self, repo: str) -> list[str]:
-        if self.files is None:
-            raise ConnectionError("Name or service not known\n(a second line)")
-        return self.files
-
-    def snapshot_download(
-        self, repo: str, *, allow_patterns: list[str], local_files_only: bool = False
-    ) -> str:
-        self.patterns.append((allow_patterns, local_files_only))
-        if self.folder is None:
-            raise LocalEntryNotFoundError("not in the cache")
-        return str(self.folder)
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
-        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
-
-
-def test_a_repo_is_downloaded_and_served_under_its_name(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeHub(["config.json", "model.safetensors", "README.md"], checkpoint)
-    fake.install(monkeypatch)
-    assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
-    assert fake.patterns == [(["config.json", "model.safetensors"], False)]
-
-
-def test_offline_a_repo_in_the_cache_is_served(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeHub(None, checkpoint)
-    fake.install(monkeypatch)
-    assert hub.download("someone/model") == checkpoint
-    assert fake.patterns[0][1] is True
-
-
-def test_offline_a_repo_that_is_nowhere_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeHub(None, None).install(monkeypatch)
-    with pytest.raises(ModelNotFound) as caught:
-        inference.load("someone/model")
-    message = str(caught.value)
-    for part in ("'someone/model'", "folder", "cache", "Name or service not known", "HF_TOKEN", "tiny"):
-        assert part in message
-    assert "second line" not in message
-
-
-def test_a_repo_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeHub(["README.md"], None).install(monkeypatch)
-    with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
-        hub.download("someone/model")
 
 
 # The embedded model ---------------------------------------------------------------------------------------
@@ -218,14 +138,14 @@ def greedy(infer: Any, tokens: list[int], count: int, **options: Any) -> list[in
 
 
 def test_incremental_is_fresh(checkpoint: Path) -> None:
-    infer = inference.setup_model(str(checkpoint))
+    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     continued = greedy(infer, [1, 2, 3], 30)
     assert continued == greedy(infer, [1, 2, 3], 30, new_request=True)
     assert len(continued) == 33
 
 
 def test_only_what_is_new_is_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = inference.setup_model(str(checkpoint))
+    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     seen: list[int] = []
     original = next_token._Continuation._take
 
@@ -242,7 +162,7 @@ def test_only_what_is_new_is_computed(checkpoint: Path, monkeypatch: pytest.Monk
 
 
 def test_other_tokens_and_long_prompts_start_anew(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = inference.setup_model(str(checkpoint))
+    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     long = [at % 500 for at in range(100)]
     wanted = infer(long, 0.0, True)
     monkeypatch.setattr(next_token, "PREFILL_CHUNK", 9)
@@ -251,7 +171,7 @@ def test_other_tokens_and_long_prompts_start_anew(checkpoint: Path, monkeypatch:
 
 
 def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
-    infer = inference.setup_model(str(checkpoint))
+    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     with pytest.raises(InferenceError, match="at least one token"):
         infer([], 0.0, False)
     with pytest.raises(ContextOverflow):
@@ -259,13 +179,12 @@ def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
 
 
 def test_the_default_model_is_the_one_that_the_environment_names(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     next_token._default.cache_clear()
-    monkeypatch.setenv("GPT_OSS_MODEL", str(checkpoint))
-    assert inference.infer_next_token([1, 2, 3]) == inference.setup_model(str(checkpoint))(
-        [1, 2, 3], 0.0, True
-    )
+    monkeypatch.setenv("GPT_OSS_MODEL", str(whole_vocabulary))
+    wanted = inference.setup_model(str(whole_vocabulary))([1, 2, 3], 0.0, True)
+    assert inference.infer_next_token([1, 2, 3]) == wanted
     next_token._default.cache_clear()
 
 
@@ -288,7 +207,7 @@ def test_a_model_runs_without_harmony_hub_or_web_framework(checkpoint: Path) -> 
         "for name in ('transformers', 'fastapi', 'pydantic', 'openai_harmony', 'huggingface_hub', 'tqdm'):\n"
         "    sys.modules[name] = None\n"
         "import inference\n"
-        f"print(inference.setup_model({str(checkpoint)!r})([1, 2, 3], 0.0, True))\n"
+        f"print(inference.setup_model({str(checkpoint)!r}, any_vocabulary=True)([1, 2, 3], 0.0, True))\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
