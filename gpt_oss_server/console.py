@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
 DIM = "2"
 BOLD = "1"
+RED = "31"
+GREEN = "32"
+CYAN = "36"
 
 
 def out(text: str = "", *, end: str = "\n") -> None:
@@ -31,3 +35,16 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def styled(text: str, code: str, *, on: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if on and text else text
+
+
+def visible(text: str) -> str:
+    """The text with what would steer a terminal, or turn its writing round, shown as escapes."""
+    return "".join(_escape(sign) if _steers(sign) else sign for sign in text)
+
+
+def _steers(sign: str) -> bool:
+    return sign not in "\n\t" and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _escape(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NO_BROWSER = (
-    "The browser is off. Start the server with --browser local:DIR for a folder of documents, "
+    "The browser is off. Start with --browser local:DIR for a folder of documents, "
     "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
 )
 _INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
-_NO_PYTHON = "The python tool is off. Start the server with --python auto."
+_NO_PYTHON = "The python tool is off. Start with --python auto."
 _MARGIN = (
     15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
 )

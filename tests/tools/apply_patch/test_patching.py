@@ -1,0 +1,205 @@
+"""Patches parsed, put to a folder, and applied: what the model writes and what becomes of the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.apply_patch import PatchError, apply, parse, patch_of, plan, unified_diff
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def put(root: Path, *lines: str) -> str:
+    return apply(plan(parse(patch(*lines)), root), root)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def updated(root: Path, before: bytes, *lines: str) -> bytes:
+    (root / "f").write_bytes(before)
+    put(root, "*** Update File: f", *lines)
+    return (root / "f").read_bytes()
+
+
+def test_files_are_added_updated_moved_and_deleted_at_once(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text("one\ntwo\nthree\n")
+    (tmp_path / "gone.txt").write_bytes(b"\xff\x00")
+    (tmp_path / "here.txt").write_text("a\n")
+    told = put(
+        tmp_path,
+        "*** Add File: deep/down/new.txt",
+        "+first",
+        "+",
+        "+third",
+        "",
+        "*** Update File: old.py",
+        "*** Move to: moved/new.py",
+        "@@",
+        " one",
+        "-two",
+        "+2",
+        "*** Delete File: gone.txt",
+        "*** Update File: here.txt",
+        "-a",
+        "+b",
+    )
+    assert files(tmp_path) == {
+        "deep/down/new.txt": b"first\n\nthird\n",
+        "moved/new.py": b"one\n2\nthree\n",
+        "here.txt": b"b\n",
+    }
+    assert told == (
+        "Added deep/down/new.txt. Moved old.py to moved/new.py. Deleted gone.txt. Updated here.txt."
+    )
+
+
+def test_a_move_alone_keeps_the_bytes_and_the_mode(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\r\n")
+    (tmp_path / "run.sh").chmod(0o750)
+    put(tmp_path, "*** Update File: run.sh", "*** Move to: bin/run")
+    assert files(tmp_path) == {"bin/run": b"#!/bin/sh\r\n"}
+    assert (tmp_path / "bin/run").stat().st_mode & 0o777 == 0o750
+
+
+def test_an_update_keeps_the_mode(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    (tmp_path / "f").chmod(0o700)
+    put(tmp_path, "*** Update File: f", "-a", "+b")
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o700
+
+
+def test_headers_say_where_to_look(tmp_path: Path) -> None:
+    before = b"class A:\n    def f(self):\n        x\nclass B:\n    def f(self):\n        x\n    y\n"
+    after = before[: before.rindex(b"x")] + b"z" + before[before.rindex(b"x") + 1 :]
+    change = ["@@ class B:", "@@     def f(self):", "-        x", "+        z"]
+    assert updated(tmp_path, before, *change) == after
+    assert updated(tmp_path, before, "@@ class B:", "+    w") == before.replace(b"B:\n", b"B:\n    w\n")
+    below = [*change, "@@ class B:", "-    y"]
+    assert updated(tmp_path, before, *below) == after.replace(b"    y\n", b"")
+
+
+def test_several_changes_of_a_file_go_in_its_order(tmp_path: Path) -> None:
+    before = b"a\nx\nb\nx\nc\nx\n"
+    changes = ["@@", " b", "-x", "+1", "@@", "-x", "+2"]
+    assert updated(tmp_path, before, *changes) == b"a\nx\nb\n1\nc\n2\n"
+    with pytest.raises(PatchError, match="order"):
+        updated(tmp_path, before, "@@", " c", "-x", "+1", "@@", "-b")
+
+
+def test_line_numbers_after_the_sign_are_passed_over(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"a\nb\n", "@@ -1,2 +1,2 @@ def f", " a", "-b", "+c") == b"a\nc\n"
+
+
+def test_exact_lines_win_over_those_that_differ_in_spaces_at_their_ends(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"a  \nb\na\nb\n", " a", "-b", "+c") == b"a  \nb\na\nc\n"
+    assert updated(tmp_path, b"a  \nb\t\nz\n", " a", "-b", "+c", " z ") == b"a  \nc\nz\n"
+    with pytest.raises(PatchError, match="not in the file"):
+        updated(tmp_path, b"    a\n", "-a", "+b")
+
+
+def test_the_line_ends_of_the_file_stay(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"a\r\nb\r\nc\r\n", " a", "-b", "+x", "+y", " c") == b"a\r\nx\r\ny\r\nc\r\n"
+    assert updated(tmp_path, b"a\r\nb\nc\r\n", " b", "-c", "+d") == b"a\r\nb\nd\r\n"
+    crlf = patch("*** Update File: f", " a", "-b", "+c").replace("\n", "\r\n")
+    (tmp_path / "f").write_bytes(b"a\nb\n")
+    apply(plan(parse(crlf), tmp_path), tmp_path)
+    assert (tmp_path / "f").read_bytes() == b"a\nc\n"
+
+
+def test_a_missing_newline_at_the_end_stays_missing(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"a\nb", "-b", "+c") == b"a\nc"
+    assert updated(tmp_path, b"a\nb", " b", "+c", "*** End of File") == b"a\nb\nc"
+    assert updated(tmp_path, b"a\nb\n", " b", "+c", "*** End of File") == b"a\nb\nc\n"
+
+
+def test_an_end_of_file_mark_takes_the_last_of_equal_lines(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"a\nb\na\n", "-a", "+z", "*** End of File") == b"a\nb\nz\n"
+    assert updated(tmp_path, b"a\n", "+z", "*** End of File") == b"a\nz\n"
+
+
+def test_form_feeds_and_separators_are_no_line_ends(tmp_path: Path) -> None:
+    text = "a\x0cb\u2028c\nd\n".encode()
+    assert updated(tmp_path, text, " a\x0cb\u2028c", "-d", "+e") == text.replace(b"d", b"e")
+
+
+def test_a_byte_order_mark_stays_and_is_in_nobodys_way(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"\xef\xbb\xbfa\n", "-a", "+b") == b"\xef\xbb\xbfb\n"
+
+
+def test_an_empty_file_takes_added_lines(tmp_path: Path) -> None:
+    assert updated(tmp_path, b"", "+a") == b"a\n"
+    assert updated(tmp_path, b"a\n", "-a") == b""
+
+
+WRONG = {
+    "no begin": ("*** Update File: f", "begin"),
+    "no end": ("*** Begin Patch\n*** Delete File: f", "end"),
+    "nothing": (patch(), "changes no file"),
+    "no characters": (patch("*** Add File: n", "+\ud800"), "surrogates"),
+    "no sign": (patch("*** Update File: f", "@@", "oops"), "Line 4"),
+    "no plus": (patch("*** Add File: n", "oops"), "Line 3"),
+    "unknown part": (patch("*** Rename File: f"), "Line 2"),
+    "lines of a deletion": (patch("*** Delete File: f", "-a"), "takes no lines"),
+    "no changes": (patch("*** Update File: f"), "no changes"),
+    "only context": (patch("*** Update File: f", " a"), "'\\+' or '-'"),
+    "wrong context": (patch("*** Update File: f", " q", "-b", "+c"), "not in the file:\nq\nb"),
+    "wrong header": (patch("*** Update File: f", "@@ def q():", "-b"), "no line 'def q\\(\\):'"),
+    "nowhere": (patch("*** Update File: f", "+c"), "does not say where"),
+    "exists": (patch("*** Add File: f", "+c"), "exists already"),
+    "missing": (patch("*** Update File: n", "-b", "+c"), "no file n here"),
+    "missing to delete": (patch("*** Delete File: n"), "no file n here"),
+    "twice": (patch("*** Delete File: f", "*** Delete File: ./f"), "twice"),
+    "move onto a file": (patch("*** Update File: f", "*** Move to: g"), "exists already"),
+    "not text": (patch("*** Update File: binary", "-b"), "UTF-8"),
+    "a folder": (patch("*** Delete File: folder"), "not a file"),
+    "under a file": (patch("*** Add File: f/n", "+a"), "not a folder"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_told_and_nothing_is_changed(tmp_path: Path, wrong: str) -> None:
+    text, told = WRONG[wrong]
+    (tmp_path / "f").write_text("a\nb\n")
+    (tmp_path / "g").write_text("g\n")
+    (tmp_path / "binary").write_bytes(b"\xff\n")
+    (tmp_path / "folder").mkdir()
+    before = files(tmp_path)
+    with pytest.raises(PatchError, match=told):
+        apply(plan(parse(text), tmp_path), tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_one_wrong_part_leaves_the_right_ones_undone(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    with pytest.raises(PatchError):
+        put(tmp_path, "*** Update File: f", "-a", "+b", "*** Add File: n", "+n", "*** Delete File: missing")
+    assert files(tmp_path) == {"f": b"a\n"}
+
+
+def test_the_patch_is_found_however_it_is_wrapped() -> None:
+    bare = patch("*** Delete File: f")
+    as_json = '"' + bare.replace("\n", "\\n") + '"'
+    for given in (bare, f"\n{bare}\n", as_json, f'{{"patch": {as_json}}}', f'{{"input": "{bare}"}}'):
+        assert [part.path for part in parse(patch_of(given))] == ["f"]
+    assert [part.path for part in parse(f"```diff\n{bare}\n```")] == ["f"]
+    for wrong in ('{"patch": ', '{"patch": 1}', "{}"):
+        with pytest.raises(PatchError, match="patch"):
+            patch_of(wrong)
+
+
+def test_the_diff_is_one_that_people_know(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb")
+    (tmp_path / "g").write_text("g\n")
+    parts = ["*** Update File: f", "-b", "+c", "*** Add File: n", "+n", "*** Delete File: g"]
+    assert list(unified_diff(plan(parse(patch(*parts)), tmp_path))) == [
+        *["--- a/f", "+++ b/f", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file"],
+        *["+c", "\\ No newline at end of file"],
+        *["--- /dev/null", "+++ b/n", "@@ -0,0 +1 @@", "+n"],
+        *["--- a/g", "+++ /dev/null", "@@ -1 +0,0 @@", "-g"],
+    ]

@@ -1,0 +1,147 @@
+"""A patch stays in its folder, and is applied whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.apply_patch.test_patching import files, patch
+from tools.apply_patch import FileChange, PatchError, apply, parse, plan
+
+ESCAPES = [
+    "/etc/passwd",
+    "//etc/passwd",
+    "../outside",
+    "inside/../../outside",
+    "..",
+    ".",
+    "~/outside",
+    "C:\\outside",
+    "\\outside",
+    "inside\\..\\..\\outside",
+    ".git/hooks/pre-commit",
+    "inside/.GIT/config",
+    "a\0b",
+    "link",
+    "linked/n",
+    "dangling",
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "outside").write_text("secret\n")
+    root = tmp_path / "root"
+    (root / "inside").mkdir(parents=True)
+    (root / "f").write_text("a\n")
+    (root / "g").write_text("g\n")
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "linked").symlink_to(tmp_path)
+    (root / "dangling").symlink_to(tmp_path / "nowhere")
+    return root
+
+
+@pytest.mark.parametrize("path", ESCAPES)
+def test_no_part_of_a_patch_leads_out_of_the_folder(root: Path, path: str) -> None:
+    before = files(root.parent)
+    for lines in (
+        (f"*** Add File: {path}", "+owned"),
+        (f"*** Delete File: {path}",),
+        (f"*** Update File: {path}", "-secret", "+owned"),
+        ("*** Update File: f", f"*** Move to: {path}", "-a", "+owned"),
+    ):
+        with pytest.raises(PatchError):
+            apply(plan(parse(patch(*lines)), root), root)
+    assert files(root.parent) == before
+    assert not (root.parent / "nowhere").exists()
+
+
+def test_a_pipe_is_no_file(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    with pytest.raises(PatchError, match="not a file"):
+        plan(parse(patch("*** Delete File: pipe")), root)
+
+
+def planned(root: Path) -> list[FileChange]:
+    lines = ["*** Add File: new/n", "+n", "*** Update File: f", "-a", "+b", "*** Delete File: g"]
+    moved = ["*** Update File: h", "*** Move to: moved/h", "-h", "+i"]
+    (root / "h").write_text("h\n")
+    return plan(parse(patch(*lines, *moved)), root)
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_rename_that_fails_takes_back_those_before_it(
+    root: Path, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = planned(root)
+    before, replace, calls = sorted(root.rglob("*")), os.replace, 0
+    contents = files(root)
+
+    def fails(source: Any, target: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(PatchError, match=r"No space left on device\. Nothing was changed"):
+        apply(changes, root)
+    assert calls >= nth
+    assert files(root) == contents
+    assert sorted(root.rglob("*")) == before
+
+
+def test_what_cannot_be_taken_back_is_named_and_its_copy_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = plan(parse(patch("*** Delete File: g", "*** Delete File: f")), root)
+    replace, calls = os.replace, 0
+
+    def fails(source: Any, target: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise OSError(5, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(PatchError, match=r"could not be taken back in g \(kept as (\S+)\)"):
+        apply(changes, root)
+    assert [p.read_text() for p in root.glob(".*.patch")] == ["g\n"]
+
+
+def test_a_folder_that_may_not_be_written_leaves_all_as_it_was(root: Path) -> None:
+    changes = planned(root)
+    contents = files(root)
+    (root / "new").write_text("a file where a folder is to be\n")
+    with pytest.raises(PatchError):
+        apply(changes, root)
+    (root / "new").unlink()
+    assert files(root) == contents
+
+
+def test_a_file_that_changed_since_it_was_shown_is_not_overwritten(root: Path) -> None:
+    changes = planned(root)
+    (root / "f").write_text("mine\n")
+    contents = files(root)
+    with pytest.raises(PatchError, match="meanwhile"):
+        apply(changes, root)
+    assert files(root) == contents
+
+
+def test_a_link_put_there_since_is_not_followed(root: Path) -> None:
+    changes = planned(root)
+    (root / "new").symlink_to(root.parent)
+    with pytest.raises(PatchError, match="link"):
+        apply(changes, root)
+    assert not (root.parent / "n").exists()
+
+
+def test_nothing_is_left_lying_about(root: Path) -> None:
+    apply(planned(root), root)
+    left = {name for name in files(root) if "link" not in name}
+    assert left == {"f", "new/n", "moved/h"}

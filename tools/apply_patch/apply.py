@@ -1,0 +1,121 @@
+"""Planned changes, written: all of them or none.
+
+All new contents, and copies of what they replace, are on the disk before the first file is changed; then only
+renames are left, each of which can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.apply_patch.errors import PatchError
+from tools.apply_patch.paths import checked, content
+from tools.apply_patch.plan import FileChange
+
+
+def apply(changes: Sequence[FileChange], root: Path) -> str:
+    """What was done, in words. Raises `PatchError` when nothing was."""
+    for change in changes:
+        _check_unchanged(change, root)
+    work = _Work()
+    try:
+        for change in changes:
+            work.stage(change, root)
+        work.commit()
+    except BaseException as error:
+        left = work.undo()
+        if isinstance(error, OSError):
+            raise PatchError(_failed(error, left)) from error
+        raise
+    finally:
+        work.clean()
+    return ". ".join(change.told for change in changes) + "."
+
+
+def _check_unchanged(change: FileChange, root: Path) -> None:
+    """Time has passed since the plan was made: somebody had to read it."""
+    if content(root, change.path) != change.before:
+        raise PatchError(f"{change.path} was changed by someone else meanwhile. Nothing was changed.")
+    if change.moved_to is not None and checked(root, change.moved_to) is not None:
+        raise PatchError(f"{change.moved_to} came to exist meanwhile. Nothing was changed.")
+
+
+def _failed(error: OSError, left: list[str]) -> str:
+    reason = error.strerror or str(error)
+    if left:
+        return f"The patch could not be applied ({reason}), and could not be taken back in {', '.join(left)}."
+    return f"The patch could not be applied: {reason}. Nothing was changed."
+
+
+class _Work:
+    """The renames to be done, how each is taken back, and what must not be left lying about."""
+
+    def __init__(self) -> None:
+        self._todo: list[tuple[Path, Path, Path | None]] = []  # (from, to, the copy of what was there)
+        self._done: list[tuple[Path, Path]] = []  # the renames that take back what was done
+        self._beside: list[Path] = []
+        self._folders: list[Path] = []
+
+    def stage(self, change: FileChange, root: Path) -> None:
+        source, target = root / change.path, root / (change.moved_to or change.path)
+        existing = source if change.before is not None else None
+        if change.after is not None:
+            self._make_folders(target.parent)
+            fresh = self._name_beside(target)
+            with fresh.open("xb") as file:
+                file.write(change.after)
+            if existing is not None:
+                shutil.copymode(existing, fresh)
+            backup = None
+            if existing == target:
+                backup = self._name_beside(target)
+                shutil.copy2(target, backup)
+            self._todo.append((fresh, target, backup))
+        if existing is not None and (change.after is None or existing != target):
+            self._todo.append((existing, self._name_beside(existing), None))
+
+    def commit(self) -> None:
+        for source, target, backup in self._todo:
+            os.replace(source, target)
+            self._done.append((backup, target) if backup is not None else (target, source))
+
+    def undo(self) -> list[str]:
+        """Takes back what was done; the names of what could not be."""
+        left = []
+        for source, target in reversed(self._done):
+            try:
+                os.replace(source, target)
+            except OSError:
+                left.append(f"{target.name} (kept as {source.name})")
+                if source in self._beside:
+                    self._beside.remove(source)  # the only copy
+        self.clean()
+        for folder in reversed(self._folders):
+            try:
+                folder.rmdir()
+            except OSError:
+                left.append(folder.name)
+        return left
+
+    def clean(self) -> None:
+        for path in self._beside:
+            path.unlink(missing_ok=True)
+
+    def _name_beside(self, path: Path) -> Path:
+        """In the same folder, as a rename between file systems would be a copy."""
+        beside = path.with_name(f".{secrets.token_hex(8)}.patch")
+        self._beside.append(beside)
+        return beside
+
+    def _make_folders(self, folder: Path) -> None:
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for made in reversed(missing):
+            made.mkdir()
+            self._folders.append(made)

@@ -1,0 +1,57 @@
+"""How the model is told of the tool, and the patch in what it calls it with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tools.apply_patch.errors import PatchError
+
+NAME = "apply_patch"
+
+_DESCRIPTION = """\
+Changes files under the current folder by a patch. The user sees the changes as a diff and may refuse them. \
+The whole argument is the patch, in this form:
+
+*** Begin Patch
+*** Add File: path/new.txt
++every line of a new file begins with +
+*** Update File: path/old.py
+@@ def function_that_holds_the_change():
+ an unchanged line begins with a space
+-a line that goes begins with -
++a line that comes begins with +
+ about 3 unchanged lines stand before and after each change, exactly as in the file
+*** Delete File: path/unwanted.txt
+*** End Patch
+
+After `*** Update File`, a line `*** Move to: path` renames the file. Each further change in a file begins \
+with `@@`, in the order of the file; a line after it, such as that of a class or function, says where to \
+look; `*** End of File` ends a change at the end of the file. There are no line numbers. Paths are \
+relative."""
+
+# A string and no object: so the tool was declared where the model learnt it.
+DECLARATION: dict[str, Any] = {
+    "type": "function",
+    "name": NAME,
+    "description": _DESCRIPTION,
+    "parameters": {"type": "string", "description": "The patch."},
+}
+
+
+def patch_of(arguments: str) -> str:
+    """The patch itself. The model writes it bare, as a JSON string, or as the one text of an object."""
+    bare = arguments.strip()
+    if not bare.startswith(("{", '"')):
+        return bare
+    try:
+        given = json.loads(bare, strict=False)  # line breaks inside the string are a slip that hurts nobody
+    except ValueError as error:
+        raise PatchError(
+            f"The argument is neither a patch nor JSON that holds one ({error}). Send the bare patch, from "
+            "'*** Begin Patch' to '*** End Patch'."
+        ) from error
+    texts = [given] if isinstance(given, str) else [v for v in given.values() if isinstance(v, str)]
+    if len(texts) != 1:
+        raise PatchError("The argument must be one patch, from '*** Begin Patch' to '*** End Patch'.")
+    return texts[0].strip()

@@ -1,0 +1,59 @@
+"""Which files a patch may touch: regular files under one folder, named plainly, reached by no link."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from tools.apply_patch.errors import PatchError
+
+
+def relative(path: str) -> str:
+    """The path in its plain form; refused where it could lead out of the folder."""
+    plain = PurePosixPath(path)
+    windows = PureWindowsPath(path)
+    if not path or "\0" in path or not plain.parts:
+        raise PatchError(f"{path!r} names no file.")
+    if plain.is_absolute() or windows.drive or windows.root or path.startswith("~"):
+        raise PatchError(f"{path!r}: only paths relative to the current folder can be patched.")
+    if ".." in plain.parts or ".." in windows.parts:
+        raise PatchError(
+            f"{path!r}: '..' is not allowed; only files under the current folder can be patched."
+        )
+    # What is in there is run by git: to write it is to run it.
+    if any(part.lower() == ".git" for part in (*plain.parts, *windows.parts)):
+        raise PatchError(f"{path!r}: the files of git itself cannot be patched.")
+    return str(plain)
+
+
+def checked(root: Path, path: str) -> os.stat_result | None:
+    """What is at the path, None for nothing yet; refused where it is no file or a link is on the way."""
+    at = root
+    parts = PurePosixPath(path).parts
+    for index, part in enumerate(parts):
+        at = at / part
+        try:
+            found = at.lstat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PatchError(f"{path!r} cannot be looked at: {error.strerror}.") from error
+        if stat.S_ISLNK(found.st_mode):
+            raise PatchError(f"{path!r}: {part!r} is a symbolic link, and links are not followed.")
+        wants_folder = index < len(parts) - 1
+        if wants_folder and not stat.S_ISDIR(found.st_mode):
+            raise PatchError(f"{path!r}: {part!r} is not a folder.")
+        if not wants_folder and not stat.S_ISREG(found.st_mode):
+            raise PatchError(f"{path!r} is not a file that can be patched.")
+    return found
+
+
+def content(root: Path, path: str) -> bytes | None:
+    """The bytes of the file; None where there is none."""
+    if checked(root, path) is None:
+        return None
+    try:
+        return (root / path).read_bytes()
+    except OSError as error:
+        raise PatchError(f"{path!r} cannot be read: {error.strerror}.") from error

@@ -1,0 +1,74 @@
+"""What a patch comes to: for each file what it was and what it will be. Files are read, none is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.apply_patch.errors import PatchError
+from tools.apply_patch.match import patched
+from tools.apply_patch.parse import Wanted
+from tools.apply_patch.paths import content, relative
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """`before` is None of a file that is added, `after` of one that is deleted."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    moved_to: str | None = None
+
+    @property
+    def told(self) -> str:
+        if self.moved_to is not None:
+            return f"Moved {self.path} to {self.moved_to}"
+        if self.before is None:
+            return f"Added {self.path}"
+        return f"Deleted {self.path}" if self.after is None else f"Updated {self.path}"
+
+
+def plan(parts: Sequence[Wanted], root: Path) -> list[FileChange]:
+    named: set[str] = set()
+    return [_change(part, root, named) for part in parts]
+
+
+def _change(part: Wanted, root: Path, named: set[str]) -> FileChange:
+    path = _named_once(part.path, named)
+    before = content(root, path)
+    if part.kind == "Add":
+        if before is not None:
+            raise PatchError(f"{path} exists already: use '*** Update File: {path}'.")
+        return FileChange(path, None, "".join(f"{line}\n" for line in part.lines).encode())
+    if before is None:
+        raise PatchError(f"There is no file {path} here, so it cannot be {part.kind.lower()}d.")
+    if part.kind == "Delete":
+        return FileChange(path, before, None)
+    after = _updated(before, part, path)
+    if part.move_to is None or relative(part.move_to) == path:
+        return FileChange(path, before, after)
+    target = _named_once(part.move_to, named)
+    if content(root, target) is not None:
+        raise PatchError(f"{path} cannot be moved to {target}, which exists already.")
+    return FileChange(path, before, after, target)
+
+
+def _named_once(path: str, named: set[str]) -> str:
+    plain = relative(path)
+    if plain in named:
+        raise PatchError(f"The patch names {plain} twice: put all changes of a file under one header.")
+    named.add(plain)
+    return plain
+
+
+def _updated(before: bytes, part: Wanted, path: str) -> bytes:
+    try:
+        text = before.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PatchError(f"{path} is not text in UTF-8, so it cannot be updated.") from error
+    mark = _BOM if text.startswith(_BOM) else ""  # no line of a patch would ever match it
+    return (mark + patched(text.removeprefix(mark), part.hunks, path)).encode("utf-8")
