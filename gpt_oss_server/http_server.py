@@ -130,7 +130,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
     return f"""
   Model    {names}{described}
   Context  {model.context_length:,} tokens
-  API      {url}/v1   (OpenAI Responses API; any API key)
+  API      {url}/v1   (Responses and Chat Completions; any API key)
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
              -d '{{"input": "Hello! Who are you?"}}'
