@@ -36,25 +36,28 @@ class Phase:
 
 
 _BASICS: tuple[tuple[Maker, float], ...] = (
-    (chat_talk, 2.5),
+    (chat_talk, 3.0),
     (memory_talk, 1.0),
     (unknown_talk, 0.8),
     (json_talk, 1.0),
 )
+_SOME_PYTHON: tuple[Maker, float] = (python_talk, 0.5)
 PHASES = (
     Phase(0.0, ((drill_talk, 14), (_calls(1), 4), (chat_talk, 1.5), (json_talk, 1))),
-    Phase(0.1, ((drill_talk, 5), (_calls(1), 4), (_calls(2), 4), *_BASICS)),
-    Phase(0.42, ((drill_talk, 2), (_calls(3), 8), (_declines(3), 1.5), *_BASICS, (python_talk, 1.0))),
+    Phase(0.06, ((drill_talk, 3), (_calls(1), 4), (_calls(2), 4), (_declines(2), 1), *_BASICS)),
     Phase(
-        0.6,
+        0.55, ((drill_talk, 0.5), (_calls(2), 5), (_calls(5), 4), (_declines(4), 1), *_BASICS, _SOME_PYTHON)
+    ),
+    Phase(
+        0.8,
         (
             (drill_talk, 1),
             (_calls(3), 5),
-            (_calls(6), 2.5),
+            (_calls(6), 2.0),
             (_declines(5), 1.5),
             *_BASICS,
             (python_talk, 1.2),
-            (browser_talk, 0.7),
+            (browser_talk, 0.4),
         ),
     ),
 )

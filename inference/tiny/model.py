@@ -20,6 +20,7 @@ from inference.tiny.quantise import straight_through
 
 INPUTS = CODE_DIM * (1 + SLOTS) + FEATURES
 OUTPUTS = CODE_DIM + FEATURES
+_LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +174,12 @@ class TinyGptOss(nn.Module):
     def __init__(self, shape: Shape, learned: int) -> None:
         super().__init__()
         self.shape = shape
-        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * 0.5)
+        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * _LOUD)
         self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.hidden_size))
-        code_map = torch.randn(INPUTS, shape.hidden_size) * 0.5 / math.sqrt(CODE_DIM)
+        code_map = torch.randn(INPUTS, shape.hidden_size) * _LOUD / math.sqrt(CODE_DIM)
         self.map_in = nn.Parameter(code_map)
         self.map_out = nn.Parameter(
-            code_map[torch.cat((torch.arange(CODE_DIM), torch.arange(FEATURES)))] * 0.1
+            code_map[torch.cat((torch.arange(CODE_DIM), torch.arange(FEATURES)))] * (0.05 / _LOUD)
         )
         with torch.no_grad():
             self.map_out[CODE_DIM:] = 0

@@ -27,7 +27,7 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose steps are made orthogonal."""
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.01
+        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.05
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
@@ -67,5 +67,5 @@ def set_rates(both: tuple[Muon, torch.optim.AdamW], factor: float) -> None:
     """The full rates, times `factor`; the maps of codes turn all rows at once, so theirs is small."""
     muon, adam = both
     groups = (*muon.param_groups, *adam.param_groups)
-    for group, rate in zip(groups, (0.006, 2e-3, 2e-4), strict=True):
+    for group, rate in zip(groups, (0.012, 3e-3, 1.2e-3), strict=True):
         group["lr"] = rate * factor

@@ -28,15 +28,15 @@ from inference.tiny.optimiser import optimisers, set_rates
 from inference.tiny.vocabulary import token_table
 from inference.tiny.wiring import wire
 
-QUANTISE_FROM = 0.75
-DECAY_FROM = 0.6
+QUANTISE_FROM = 0.85
+DECAY_FROM = 0.75
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
 def scale_at(progress: float, step: int) -> float:
-    """The learning rate's factor: a short rise, level, then straight down."""
-    rise = min(1.0, (step + 1) / 40)
+    """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down."""
+    rise = min(1.0, (step + 1) / 20) / (1 + step / 800)
     return rise * min(1.0, max(0.02, (1 - progress) / (1 - DECAY_FROM)))
 
 
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--batch", type=int, default=1536, help="tokens of a step")
+    parser.add_argument("--batch", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     run(parser.parse_args())
 

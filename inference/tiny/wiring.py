@@ -1,9 +1,11 @@
-"""Initial weights that can already copy: the two halves of an induction head, wired by hand.
+"""Initial weights that can already copy: the halves of an induction head, wired by hand.
 
 To copy, a model has to attend to the place after an earlier occurrence of the current token. Small models
 find this circuit late and at once; begun with it, training only has to shape it. Layer 0 writes the
 previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
-current token, and brings back what stands there.
+current token, and brings back what stands there. In two later layers, what a head attends to speaks for
+itself as the next token: by its own code, or by the code of its word's first piece where a space must not
+stand before it. Where to attend is left to training.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from inference.tiny.codes import CODE_DIM
 from inference.tiny.model import Attention, Shape, TinyGptOss, rotation
 
 _SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
+_VOTE = 30.0
 _SLOWEST_FROM = 7  # rotations from this one on hardly turn within a few hundred tokens
 
 
@@ -27,6 +31,33 @@ def wire(model: TinyGptOss) -> None:
     with torch.no_grad():
         _previous_token(first, shape, seen, kept)
         _matching(second, shape, seen, kept)
+    wire_copies(model)
+
+
+def wire_copies(model: TinyGptOss) -> None:
+    """Heads of the third and the last layer vote for what they attend to, by its first piece or as it is."""
+    third, last = (model.layers[place].self_attn for place in (3, -1))
+    assert isinstance(third, Attention)
+    assert isinstance(last, Attention)
+    with torch.no_grad():
+        _voting(model, third, (0, 1), slot=1)
+        _voting(model, last, (0, 1), slot=1)
+        _voting(model, last, (2, 3), slot=0)
+
+
+def _voting(model: TinyGptOss, attention: Attention, groups: tuple[int, int], slot: int) -> None:
+    """Values read the code in `slot` of the embedding, half by each group; outputs vote for its token."""
+    shape = model.shape
+    size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
+    for half, group in enumerate(groups):
+        codes = slice(half * size, (half + 1) * size)
+        read = model.map_in[slot * CODE_DIM :][codes]
+        at = group * size
+        attention.v_proj.weight[at : at + size] = read / read.square().sum(1, keepdim=True)
+        attention.v_proj.bias[at : at + size] = 0
+        for head in range(group * per_group, (group + 1) * per_group):
+            of = head * size
+            attention.o_proj.weight[:, of : of + size] = model.map_out[codes].T * (_VOTE / per_group)
 
 
 def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
@@ -43,7 +74,7 @@ def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tens
     attention.q_proj.bias[:size] = torch.cat(turned)
     attention.v_proj.weight[:size] = seen
     attention.v_proj.bias[:size] = 0
-    attention.o_proj.weight[:, :size] = kept.T * 1.2
+    attention.o_proj.weight[:, :size] = kept.T * 4.8
 
 
 def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
@@ -63,4 +94,4 @@ def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) ->
             of = head * size
             attention.q_proj.weight[of : of + size] *= 0.1
             attention.q_proj.weight[[of + place for place in slow]] = seen[chosen] * 2.5
-            attention.o_proj.weight[:, of : of + size] = values[at : at + size].T * (4.0 / per_group)
+            attention.o_proj.weight[:, of : of + size] = values[at : at + size].T * (6.0 / per_group)

@@ -1,0 +1,139 @@
+"""The recipe: what conversations are made of, how they are written, and how weights are rounded."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from inference.ops.reference import dequantise_mxfp4
+from inference.tiny.attention import sink_attention
+from inference.tiny.batches import packed
+from inference.tiny.codes import VOCABULARY, codes_of
+from inference.tiny.data import SKILLS, make_talk
+from inference.tiny.outcome import outcome
+from inference.tiny.quantise import pack, straight_through, unpack
+from inference.tiny.talk import PAST, RETURN, Talk, Value, json_object, write
+from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, without_space
+from inference.tiny.words import Words, is_held_out
+
+decode = load_encoding().decode
+
+
+def talk_of(skill: str, seed: int, held_out: bool = False) -> Talk:
+    rng = Random(f"test/{skill}/{seed}")
+    return SKILLS[skill](rng, Words(rng, held_out), held_out)
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_generation_of_the_stock_is_strict_harmony(skill: str, held_out: bool) -> None:
+    for seed in range(12):
+        talk = talk_of(skill, seed, held_out)
+        for turn in talk.turns:
+            if turn.kind == PAST:
+                continue
+            prompt = decode(talk.tokens[: turn.start])
+            assert prompt.endswith("<|start|>assistant")
+            found = outcome(talk.tokens[turn.start : turn.end], prompt)
+            assert found is not None, decode(talk.tokens)
+            assert all(text in found.answer for text in turn.must)
+
+
+def test_a_talk_ends_with_one_stop_and_has_none_before() -> None:
+    for seed in range(30):
+        tokens = make_talk(Random(seed), 0.9).tokens
+        assert RETURN not in tokens[:-1]
+
+
+def test_conversations_are_the_same_for_the_same_seed() -> None:
+    assert make_talk(Random("a"), 0.5).tokens == make_talk(Random("a"), 0.5).tokens
+
+
+def test_no_held_out_word_is_drawn_for_training() -> None:
+    rng = Random(1)
+    words, held_out = Words(rng, False), Words(rng, True)
+    assert not any(is_held_out(words.lower()) or is_held_out(words.capital()) for _ in range(500))
+    assert all(is_held_out(held_out.lower()) and is_held_out(held_out.capital()) for _ in range(500))
+
+
+@pytest.mark.parametrize("word", [" Oslo", " Copenhagen", " report", " können"])
+def test_the_pieces_of_a_word_spell_it_without_its_space(word: str) -> None:
+    pieces = without_space(ids_by_bytes()[word.encode()])
+    assert b"".join(token_bytes()[piece] for piece in pieces) == word[1:].encode()
+
+
+def test_the_fewest_pieces_are_taken() -> None:
+    pieces = pieces_of(b"Oslo")
+    assert pieces is not None
+    assert len(pieces) == 2
+
+
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("text", ["Oslo", "New York", "quarterly_sales.xlsx", "naïve Ürün", "12.5", "a@b.io"])
+def test_a_copied_value_reads_as_it_was_said(text: str, bare: bool) -> None:
+    value = Value(text, bare)
+    assert decode(write("in {v}.", {"v": value})) == f"in {text}."
+    assert decode(write('say "{v}"', {"v": value})) == f'say "{text}"'
+    fields = [("city", value, True), ("days", Value("3"), False), ("on", Value("true", False), False)]
+    assert json.loads(decode(json_object(fields))) == {"city": text, "days": 3, "on": True}
+
+
+def test_codes_are_signs_and_differ() -> None:
+    codes = codes_of(np.arange(VOCABULARY, dtype=np.int32))
+    assert set(np.unique(codes)) == {-1.0, 1.0}
+    assert len(np.unique(codes, axis=0)) == VOCABULARY
+    assert not codes_of(np.array([-1], dtype=np.int32)).any()
+
+
+def test_packed_weights_are_those_that_were_trained_with() -> None:
+    weight = torch.randn(3, 64, 96) * torch.logspace(-3, 1, 96)
+    blocks, scales = pack(weight)
+    assert blocks.shape == (3, 64, 3, 16)
+    assert torch.equal(unpack(blocks, scales), straight_through(weight))
+    assert torch.equal(unpack(blocks, scales), dequantise_mxfp4(blocks, scales, torch.float32))
+    assert (unpack(blocks, scales) - weight).norm() / weight.norm() < 0.15
+
+
+def test_gradients_pass_the_rounding() -> None:
+    weight = torch.randn(32, 64, requires_grad=True)
+    (straight_through(weight) * 3).sum().backward()
+    assert weight.grad is not None
+    assert torch.equal(weight.grad, torch.full_like(weight, 3))
+
+
+@pytest.mark.parametrize(("length", "window"), [(40, None), (40, 16), (96, 16), (128, 16)])
+def test_attention_and_its_gradients_are_those_of_the_definition(length: int, window: int | None) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 4, length, 32, requires_grad=True) for _ in range(3)]
+    sinks, weights = torch.randn(4, requires_grad=True), torch.randn(2, 4, length, 32)
+    found = sink_attention(*inputs, sinks, window)
+    wanted = plain_attention(*inputs, sinks, window)
+    assert torch.allclose(found, wanted, atol=1e-5)
+    ours = torch.autograd.grad(found, [*inputs, sinks], weights)
+    theirs = torch.autograd.grad(wanted, [*inputs, sinks], weights)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
+
+
+def plain_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor, window: int | None
+) -> torch.Tensor:
+    place = torch.arange(q.shape[2])
+    behind = place[:, None] - place[None, :]
+    hidden = (behind < 0) | (behind >= (window or len(place)))
+    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf)
+    with_sink = torch.cat((scores, sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)), dim=-1)
+    return with_sink.softmax(-1)[..., :-1] @ v
+
+
+def test_a_batch_holds_every_token_of_the_models_own() -> None:
+    talks = [make_talk(Random(seed), 0.9) for seed in range(3)]
+    batch = packed(talks, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 0.0)
+    wanted = [token for talk in talks for turn in talk.turns for token in talk.tokens[turn.start : turn.end]]
+    assert sorted(batch.candidates[batch.targets].tolist()) == sorted(wanted)
+    before = batch.tokens[batch.rows, batch.columns]
+    assert set(batch.candidates[before].tolist()) <= {token for talk in talks for token in talk.tokens}
