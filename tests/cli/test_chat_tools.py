@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import select
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,16 @@ def test_on_a_terminal_the_diff_has_colours_and_escapes_are_shown(
     assert (folder / "f.txt").read_text() == "one\n2\x1b[2K\n"
 
 
+def press_ctrl_c(ours: int) -> None:
+    """Until it is heeded: one that comes just before readline begins to wait waits for the next key."""
+    seen, end = "", time.monotonic() + 60
+    while not re.search(r"\[stopped\][\s\S]*> ", seen):
+        assert time.monotonic() < end, seen
+        os.write(ours, b"\x03")
+        while select.select([ours], [], [], 1)[0]:
+            seen += os.read(ours, 4096).decode(errors="replace")
+
+
 def test_ctrl_c_at_the_question_stops_and_the_model_hears_of_it_with_the_next_line(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,8 +141,7 @@ def test_ctrl_c_at_the_question_stops_and_the_model_hears_of_it_with_the_next_li
         await_text(ours, "> ")
         os.write(ours, b"patch it\n")
         await_text(ours, r"Apply\? \[y/N\] ")
-        os.write(ours, b"\x03")
-        await_text(ours, r"\[stopped\][\s\S]*> ")
+        press_ctrl_c(ours)
         os.write(ours, b"and now\n")
         await_text(ours, r"I heard\.[\s\S]*> ")
         os.write(ours, b"\x04")
