@@ -1,6 +1,6 @@
 """Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
 
-In: a command line. Out: an asyncio process that has said it is ready, or SandboxError with what it wrote.
+In: a command line. Out: a process that has said it is ready, or SandboxError with what it wrote.
 No pipe outlives the start, so that nothing which runs inside can fill one of ours.
 """
 
@@ -10,12 +10,11 @@ import asyncio
 import fcntl
 import json
 import os
-import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import resources
 from typing import Any
 
+from tools.python.child import Child, start
 from tools.python.inside import READY
 from tools.python.sandbox import Connection, Limits, SandboxError
 
@@ -70,7 +69,7 @@ def environment(executable: str, home: str) -> dict[str, str]:
 class Spawned:
     """A process that was started. It ends by itself when this process is gone or lets go of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int, line: int) -> None:
+    def __init__(self, process: Child, output: int, line: int) -> None:
         self.process = process
         self._output = output
         self._line = line
@@ -84,7 +83,7 @@ class Spawned:
 
     async def end(self) -> None:
         """Kills it and waits for its end."""
-        kill(self.process)
+        self.process.kill()
         self.let_go()
         await self.process.wait()
 
@@ -99,13 +98,6 @@ class Spawned:
         if self._output >= 0:
             os.close(self._output)
             self._output = -1
-
-
-def kill(process: asyncio.subprocess.Process) -> None:
-    """Kills a process of asyncio's; its own `kill` may reap it, which asyncio then takes for lost."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
 
 
 async def spawn(
@@ -123,9 +115,7 @@ async def spawn(
         # Before the process exists, so nothing can block: a pipe takes at least a page, ours are smaller.
         os.write(line, send)
         os.set_blocking(output, False)
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=get, stdout=words, stderr=words, env=dict(env), cwd=cwd, pass_fds=tuple(pass_fds)
-        )
+        process = await start(argv, stdin=get, output=words, env=env, cwd=cwd, pass_fds=pass_fds)
     except BaseException as error:
         os.close(output)
         os.close(line)

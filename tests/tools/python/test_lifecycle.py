@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tools.python.calling import call, descriptors, processes, said
 from tests.tools.python.conftest import MakeTool, bubblewrap
-from tools.python import PythonTool, Sandbox
+from tools.python import PythonSession, PythonTool, Sandbox
+from tools.python.sandbox import SandboxError
+from tools.python.spawn import spawn
 
 FORKS = """
 import os, time
@@ -83,6 +88,90 @@ async def test_twenty_sessions_at_once_do_not_hold_up_the_event_loop(make_tool: 
     assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(20)]
     gaps.sort()
     assert gaps[int(len(gaps) * 0.99)] < 0.1
+
+
+async def test_a_start_does_not_hold_up_the_event_loop(
+    session: PythonSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        threads.add(threading.current_thread())
+        turned = threading.Event()
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(10.0), "the loop stood still"
+        return popen(*arguments, **settings)
+
+    loop, popen, threads = asyncio.get_running_loop(), subprocess.Popen, set[threading.Thread]()
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    assert await said(session, "1 + 1") == "2"
+    (thread,) = threads
+    assert thread.is_alive()  # bubblewrap dies with the thread that started it
+
+
+async def test_a_start_that_is_cancelled_ends_its_process_before_its_descriptors_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        begun.set()
+        time.sleep(0.3)
+        os.fstat(settings["pass_fds"][0])
+        made.append(popen(*arguments, **settings))
+        return made[-1]
+
+    popen, begun, made = subprocess.Popen, threading.Event(), list[subprocess.Popen[bytes]]()
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    given = os.open(tmp_path, os.O_RDONLY)
+    starting = asyncio.create_task(spawn(["/bin/sleep", "600"], send=b"", env={}, pass_fds=[given]))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(3):
+        starting.cancel()
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    os.close(given)
+    assert [process.returncode for process in made] == [-9]
+
+
+async def test_a_program_that_cannot_be_started_is_told() -> None:
+    opened = descriptors()
+    with pytest.raises(SandboxError, match="/nonexistent: No such file"):
+        await spawn(["/nonexistent"], send=b"", env={})
+    assert descriptors() == opened
+
+
+BURST = """
+import asyncio, json, os, signal
+from tools.python import PythonTool, choose_sandbox
+from tools.python.watchdog import measure
+from tools.tool import ToolCall
+
+async def main():
+    tool = PythonTool(await choose_sandbox("bubblewrap"))
+    await asyncio.gather(*(tool.open().run(ToolCall("", "1")) for _ in range(4)))
+    print(json.dumps(measure(os.getpid(), 100_000).ids), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_server_killed_after_a_burst_of_starts_leaves_no_box(sandbox: Sandbox) -> None:
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", BURST, stdout=asyncio.subprocess.PIPE)
+    words, _ = await server.communicate()
+    left = set(json.loads(words)) - {server.pid}
+    assert len(left) >= 12  # each box has two processes of bubblewrap, and the kernel
+    for _ in range(100):
+        left = {pid for pid in left if _lives(pid)}
+        if not left:
+            break
+        await asyncio.sleep(0.1)
+    assert not left
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 SERVER = """
