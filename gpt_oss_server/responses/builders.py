@@ -6,6 +6,7 @@ the stream stamps them on what comes out of here. The item it closes with IS the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from tools.tool import ToolOutput
@@ -46,7 +47,7 @@ class ToolItemBuilder(ItemBuilder, Protocol):
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]: ...
 
 
-class _TextItem:
+class _TextItem(ABC):
     """What messages and reasoning share: one content part that text flows into."""
 
     delta_type: str
@@ -56,11 +57,13 @@ class _TextItem:
         self.id = item_id
         self.recipient: tuple[str, str] | None = None
 
+    @abstractmethod
     def item(self, content: list[Item], status: str) -> Item:
-        raise NotImplementedError
+        """The item with this content."""
 
+    @abstractmethod
     def part(self, text: str) -> Item:
-        raise NotImplementedError
+        """The content part with this text."""
 
     def open(self) -> tuple[Item, list[Event]]:
         added = {"type": "response.content_part.added", "content_index": 0, "part": self.part("")}
