@@ -3,86 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tools.sessions import SessionLimits, TooManySessions
-from tools.tool import Declaration, Function, Tool, ToolCall, ToolOutput, ToolUnavailable
+from tests.tools.scripted_tool import (
+    Clock,
+    Scripted,
+    ScriptedSession,
+    fails_with,
+    says,
+    sleeps,
+)
+from tools.tool import Tool, ToolCall, ToolOutput
 from tools.toolbox import Offer, Toolbox
-
-Behaviour = Callable[[ToolCall], Awaitable[Any]]
-
-
-class Scripted:
-    """A tool whose calls do what a test says, and which remembers what was opened and closed."""
-
-    def __init__(
-        self, behaviour: Behaviour, namespace: str = "notes", functions: tuple[str, ...] = ("add",)
-    ) -> None:
-        self.declaration = Declaration(namespace, None, tuple(Function(name) for name in functions))
-        self.behaviour = behaviour
-        self.opened = 0
-        self.closed_sessions = 0
-        self.closed = 0
-        self.at_once = 0
-        self.most_at_once = 0
-
-    def open(self) -> ScriptedSession:
-        self.opened += 1
-        return ScriptedSession(self, self.opened)
-
-    async def close(self) -> None:
-        self.closed += 1
-
-
-class ScriptedSession:
-    def __init__(self, tool: Scripted, number: int) -> None:
-        self.tool = tool
-        self.number = number
-
-    async def run(self, call: ToolCall) -> Any:
-        self.tool.at_once += 1
-        self.tool.most_at_once = max(self.tool.most_at_once, self.tool.at_once)
-        try:
-            return await self.tool.behaviour(call)
-        finally:
-            self.tool.at_once -= 1
-
-    async def close(self) -> None:
-        self.tool.closed_sessions += 1
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def says(call: ToolCall) -> ToolOutput:
-    return ToolOutput(f"{call.function}({call.arguments})", details=dict(call.options))
-
-
-async def sleeps(call: ToolCall) -> ToolOutput:
-    await asyncio.sleep(30)
-    return ToolOutput("late")
-
-
-async def breaks(call: ToolCall) -> ToolOutput:
-    raise ZeroDivisionError("a secret in the message")
-
-
-def fails_with(error: BaseException) -> Behaviour:
-    async def behaviour(call: ToolCall) -> ToolOutput:
-        raise error
-
-    return behaviour
 
 
 class TestScripted(ToolContract):
@@ -236,174 +173,6 @@ async def test_work_that_will_not_stop_is_left_behind_with_its_session(
     release.set()
     await box.close()
     assert tool.closed_sessions == tool.opened == 1
-
-
-async def test_calls_of_one_conversation_come_one_at_a_time_and_others_do_not_wait() -> None:
-    async def short(call: ToolCall) -> ToolOutput:
-        await asyncio.sleep(0.01)
-        return ToolOutput("done")
-
-    tool = Scripted(short)
-    box = Toolbox([Offer(tool)])
-    await asyncio.gather(*(box.run("one", "notes.add", "{}") for _ in range(4)))
-    assert tool.most_at_once == 1
-    await asyncio.gather(*(box.run(f"c{n}", "notes.add", "{}") for n in range(4)))
-    assert tool.most_at_once == 4
-    assert tool.opened == 5
-    await box.close()
-
-
-async def test_sessions_end_when_idle_when_old_and_when_forgotten() -> None:
-    clock, tool = Clock(), Scripted(says)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=10, age=25))], clock=clock)
-    for at, opened in ((0, 1), (9, 1), (18, 1), (24, 1), (26, 2), (37, 3)):
-        clock.now = at
-        await box.run("c", "notes.add", "{}")
-        assert tool.opened == opened, at
-    box.forget("c")
-    await box.run("c", "notes.add", "{}")
-    assert tool.opened == 4
-    await box.close()
-    assert tool.closed_sessions == 4
-
-
-async def test_sessions_end_in_a_quiet_server_too() -> None:
-    tool = Scripted(says)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
-    await box.run("c", "notes.add", "{}")
-    await asyncio.sleep(1.2)
-    assert tool.closed_sessions == 1
-    await box.close()
-
-
-async def test_a_session_is_looked_at_without_being_made_or_kept_alive() -> None:
-    clock, tool = Clock(), Scripted(says)
-    server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
-    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
-    assert request.session("c", "notes") is None
-    assert request.session("c", "unknown") is None
-    assert tool.opened == 0
-    await request.run("c", "notes.add", "{}")
-    session = request.session("c", "notes")
-    assert isinstance(session, ScriptedSession)
-    assert (session.number, server.session("c", "notes")) == (1, session)
-    assert (server.session("other", "notes"), server.session("c", "mine")) == (None, None)
-    clock.now = 9
-    server.session("c", "notes")
-    clock.now = 11
-    await server.run("other", "notes.add", "{}")
-    assert server.session("c", "notes") is None
-    await request.close()
-    await server.close()
-
-
-async def test_a_session_opened_without_a_call_is_the_one_of_the_calls_and_ends_as_they_do() -> None:
-    clock, tool = Clock(), Scripted(says)
-    server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
-    request = Toolbox(parent=server)
-    opened = request.open("c", "notes")
-    await server.run("c", "notes.add", "{}")
-    clock.now = 9
-    assert server.open("c", "notes") is opened
-    clock.now = 18
-    await server.run("other", "notes.add", "{}")
-    assert server.session("c", "notes") is opened
-    clock.now = 28
-    assert server.open("c", "notes") is not opened
-    assert server.counters["notes"].calls == 2
-    await server.close()
-    assert tool.closed_sessions == tool.opened == 3
-
-
-async def test_a_session_opened_without_a_call_ends_in_a_quiet_server_too() -> None:
-    tool = Scripted(says)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
-    box.open("c", "notes")
-    await asyncio.sleep(1.2)
-    assert tool.closed_sessions == 1
-    await box.close()
-
-
-async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_of_no_tool() -> None:
-    box = Toolbox([Offer(Scripted(sleeps), sessions=SessionLimits(count=1))])
-    busy = asyncio.ensure_future(box.run("busy", "notes.add", "{}"))
-    await asyncio.sleep(0)
-    with pytest.raises(TooManySessions):
-        box.open("c", "notes")
-    with pytest.raises(ToolUnavailable, match="no tool called 'unknown'"):
-        box.open("c", "unknown")
-    await box.close()
-    assert (await busy).failed
-    with pytest.raises(ToolUnavailable, match="shutting down"):
-        box.open("c", "notes")
-
-
-async def test_one_tool_can_be_forgotten_alone() -> None:
-    notes, other = Scripted(says), Scripted(says, "other")
-    server = Toolbox([Offer(notes), Offer(other)])
-    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
-    for recipient in ("notes.add", "other.add", "mine.add"):
-        await request.run("c", recipient, "{}")
-    request.forget("c", "notes")
-    request.forget("c", "unknown")
-    assert server.sessions == {"notes": 0, "other": 1}
-    assert request.sessions == {"mine": 1}
-    request.forget("c")
-    assert server.sessions == {"notes": 0, "other": 1}  # the parent's are not the request's to end
-    assert request.sessions == {"mine": 0}
-    server.forget("c")
-    assert server.sessions == {"notes": 0, "other": 0}
-    await request.close()
-    await server.close()
-
-
-async def test_the_conversation_unused_for_longest_makes_room_and_one_in_use_never_does() -> None:
-    clock, gate = Clock(), asyncio.Event()
-
-    async def waits(call: ToolCall) -> ToolOutput:
-        if call.arguments == "wait":
-            await gate.wait()
-        return ToolOutput("done")
-
-    tool = Scripted(waits)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(count=2))], clock=clock)
-    busy = asyncio.ensure_future(box.run("busy", "notes.add", "wait"))
-    await asyncio.sleep(0)
-    for number in range(3):
-        clock.now += 1
-        assert not (await box.run(f"c{number}", "notes.add", "{}")).failed
-    assert box.sessions["notes"] == 2
-    also = asyncio.ensure_future(box.run("c2", "notes.add", "wait"))
-    await asyncio.sleep(0)
-    refused = await box.run("one more", "notes.add", "{}")
-    assert refused.failed
-    assert "Too many conversations" in refused.text
-    gate.set()
-    assert not (await busy).failed
-    assert not (await also).failed
-    await box.close()
-
-
-async def test_a_session_that_cannot_close_is_logged_and_the_rest_closes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Stuck(ScriptedSession):
-        async def close(self) -> None:
-            raise OSError("stuck")
-
-    class Sticky(Scripted):
-        def open(self) -> ScriptedSession:
-            return Stuck(self, 1)
-
-        async def close(self) -> None:
-            raise OSError("stuck too")
-
-    other = Scripted(says, "other")
-    box = Toolbox([Offer(Sticky(says)), Offer(other)])
-    await box.run("c", "notes.add", "{}")
-    await box.close()
-    assert other.closed == 1
-    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 2
 
 
 async def test_closing_stops_what_runs_and_refuses_what_comes() -> None:
