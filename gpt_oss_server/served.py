@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 
 from gpt_oss_server.binding import Binding, Wanted, bind, make_ready
@@ -66,6 +67,11 @@ class Served:
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
+
+    def tool_counters(self) -> dict[str, dict[str, float]]:
+        """Calls, failures, time-outs and seconds of each tool since the start."""
+        made = self._tools.made if self._tools is not None else None
+        return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
 
     def make_ready(self) -> None:
         """What the first request would wait for, without waiting for it."""

@@ -75,6 +75,13 @@ class ToolsetMaker:
         assert self._making is not None
         return await asyncio.shield(self._making)  # a client that leaves must not undo it
 
+    @property
+    def made(self) -> Toolset | None:
+        """The toolset, if it is there already: for who must not wait."""
+        making = self._making
+        finished = making is not None and making.done() and not making.cancelled()
+        return making.result() if making is not None and finished and making.exception() is None else None
+
     async def close(self) -> None:
         if self._making is not None:
             await (await self._making).close()

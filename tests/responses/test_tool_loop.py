@@ -163,6 +163,14 @@ async def test_slips_of_a_call_are_run_all_the_same(encoding: Encoding, turn: st
     assert response["output"][1]["content"][0]["text"] == "It is 4."
 
 
+async def test_calls_are_counted_for_each_tool(encoding: Encoding) -> None:
+    service = service_with(encoding, ANALYSIS_CALL.replace("{}", "1+1"), ANSWER)
+    await events_of(service)
+    counted = service.tool_counters()["python"]
+    assert (counted["calls"], counted["failures"]) == (1, 0)
+    assert counted["seconds"] > 0
+
+
 async def test_a_call_to_a_tool_that_is_not_enabled_goes_to_the_client(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "2+2"))
     response = check_stream(await events_of(service, tools=[]))
