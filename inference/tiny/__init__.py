@@ -1,9 +1,9 @@
 """The embedded model: an ordinary checkpoint folder in the user's cache, made at first use.
 
-`checkpoint()` is all that others call: out comes a folder in the Hugging Face layout that any loader reads.
-What is in it comes from `_write`, the one function to replace when the model changes; for now it has random
-weights from a fixed seed, so its text means nothing. `RECIPE` names the content: when it changes, older
-folders are left alone and a new one is made.
+`checkpoint()` is all that others call: out comes a folder in the Hugging Face layout that any loader
+reads. What is in it comes from the compact file of the package (expand.py). The folder's name holds that
+file's hash: when the model changes, older folders are left alone and a new one is made. How the model was
+trained, and what it can do, is in the model card beside this file (README.md).
 """
 
 from __future__ import annotations
@@ -18,21 +18,9 @@ from typing import Any
 
 from inference.engine import CheckpointError
 
-RECIPE = "random-1"
+LAYOUT = "1"  # of what is written: to be raised when the same compact file is expanded in another way
 MANIFEST = "made.json"
-SHAPE = {
-    "layers": 6,
-    "hidden": 128,
-    "intermediate": 128,
-    "vocab_size": 201_088,
-    "heads": 8,
-    "kv_heads": 2,
-    "head_dim": 32,
-    "experts": 8,
-    "experts_per_token": 2,
-    "sliding_window": 128,
-    "context_length": 32_768,
-}
+COMPACT = Path(__file__).parent / "tiny.safetensors"
 
 
 def cache_folder() -> Path:
@@ -54,18 +42,13 @@ def checkpoint() -> Path:
 
 def _write(folder: Path) -> None:
     """Writes the checkpoint's files into an empty folder."""
-    from inference.models.config import ModelConfig, RopeConfig
-    from inference.tiny.make_random import write_random_checkpoint
+    from inference.tiny.expand import write_expanded
 
-    shape: dict[str, Any] = dict(SHAPE)
-    config = ModelConfig(
-        sliding_layers=tuple(layer % 2 == 0 for layer in range(shape["layers"])), rope=RopeConfig(), **shape
-    )
-    write_random_checkpoint(folder, config, seed=1)
+    write_expanded(folder)
 
 
 def _key() -> str:
-    return hashlib.sha256(json.dumps([RECIPE, SHAPE], sort_keys=True).encode()).hexdigest()[:12]
+    return f"{LAYOUT}-{_sha256(COMPACT)[:12]}"
 
 
 def _make(folder: Path) -> None:
@@ -80,7 +63,7 @@ def _make(folder: Path) -> None:
         ) from error
     try:
         _write(made)
-        (made / MANIFEST).write_text(json.dumps({"recipe": RECIPE, "files": _facts(made)}), encoding="utf-8")
+        (made / MANIFEST).write_text(json.dumps({"files": _facts(made)}), encoding="utf-8")
         _put(made, folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)

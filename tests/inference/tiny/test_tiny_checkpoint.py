@@ -1,0 +1,66 @@
+"""The shipped file: small, whole, the same numbers as an outsider's, and a model that speaks Harmony."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from inference.local.engine import read_generation_defaults
+from inference.models.gpt_oss import GptOss, load_model
+from inference.tiny.expand import COMPACT, write_expanded
+
+MOST_BYTES = 16_000_000
+PROMPT = torch.randint(0, 200_000, (300,), generator=torch.Generator().manual_seed(2)).tolist()
+
+
+@pytest.fixture(scope="module")
+def expanded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    write_expanded(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(expanded: Path) -> GptOss:
+    return load_model(expanded, device=torch.device("cpu"))
+
+
+def test_the_compact_file_is_small() -> None:
+    assert COMPACT.stat().st_size <= MOST_BYTES
+
+
+def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(expanded: Path) -> None:
+    config = json.loads((expanded / "config.json").read_text("utf-8"))
+    assert config["architectures"] == ["GptOssForCausalLM"]
+    assert config["vocab_size"] == 201_088
+    assert config["max_position_embeddings"] >= 32_768
+    assert config["quantization_config"]["quant_method"] == "mxfp4"
+    with safe_open(expanded / "model.safetensors", framework="pt") as file:
+        kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
+        assert file.get_slice("lm_head.weight").get_shape() == [201_088, config["hidden_size"]]
+    assert kinds == {"BF16", "U8"}
+    assert set(read_generation_defaults(expanded)) == {"temperature", "top_p"}
+
+
+def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path) -> None:
+    write_expanded(tmp_path)
+    for name in ("config.json", "generation_config.json", "model.safetensors"):
+        assert (tmp_path / name).read_bytes() == (expanded / name).read_bytes()
+
+
+@torch.inference_mode()
+def test_its_logits_are_those_of_transformers(expanded: Path, model: GptOss) -> None:
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    transformers = pytest.importorskip("transformers")
+    outsider = transformers.GptOssForCausalLM.from_pretrained(
+        expanded, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    wanted = outsider(torch.tensor([PROMPT])).logits[0]
+    found = model.all_logits(PROMPT, model.new_cache())
+    assert wanted.std() > 0.3
+    assert (found - wanted).norm() / wanted.norm() < 1e-4
