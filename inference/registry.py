@@ -14,6 +14,7 @@ from pathlib import Path
 from inference.engine import Engine, ModelNotFound
 
 KINDS = "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), or scripted:FILE"
+DEMONSTRATOR = "A demonstrator that knows next to nothing: "
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -73,6 +74,7 @@ def _local(request: Request) -> Engine:
     return load_local(
         folder,
         name=_served_name(request.model),
+        about=DEMONSTRATOR if request.model == "tiny" else "",
         device=request.device,
         context=request.context,
         progress=request.progress,

@@ -71,9 +71,10 @@ def load_local(
     device: str | None = None,
     context: int | None = None,
     progress: bool | None = None,
+    about: str = "",
     any_vocabulary: bool = False,
 ) -> LocalEngine:
-    """`any_vocabulary`: for tests, whose small models speak no Harmony."""
+    """`about`: what users should know of it. `any_vocabulary`: for tests, whose models speak no Harmony."""
     _let_idle_threads_sleep()
     import torch
 
@@ -86,7 +87,7 @@ def load_local(
         name=name,
         context_length=model.config.context_length,
         vocab_size=model.config.vocab_size,
-        description=f"gpt-oss of {model.config.layers} layers on {model.device}.",
+        description=f"{about}gpt-oss of {model.config.layers} layers on {model.device}.",
         temperature=defaults.get("temperature", 1.0),
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
