@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import select
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import COMMAND, run, script
-from tests.cli.test_chat import await_text, done, shown, terminal
+from tests.cli.test_chat import await_text, done, press_until_heeded, shown, terminal
 
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
 CALL = "<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>{}<|call|>"
@@ -121,16 +118,6 @@ def test_on_a_terminal_the_diff_has_colours_and_escapes_are_shown(
     assert (folder / "f.txt").read_text() == "one\n2\x1b[2K\n"
 
 
-def press_ctrl_c(ours: int) -> None:
-    """Until it is heeded: one that comes just before readline begins to wait waits for the next key."""
-    seen, end = "", time.monotonic() + 60
-    while not re.search(r"\[stopped\][\s\S]*> ", seen):
-        assert time.monotonic() < end, seen
-        os.write(ours, b"\x03")
-        while select.select([ours], [], [], 1)[0]:
-            seen += os.read(ours, 4096).decode(errors="replace")
-
-
 def test_ctrl_c_at_the_question_stops_and_the_model_hears_of_it_with_the_next_line(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +128,7 @@ def test_ctrl_c_at_the_question_stops_and_the_model_hears_of_it_with_the_next_li
         await_text(ours, "> ")
         os.write(ours, b"patch it\n")
         await_text(ours, r"Apply\? \[y/N\] ")
-        press_ctrl_c(ours)
+        press_until_heeded(ours, b"\x03", r"\[stopped\][\s\S]*> ")
         os.write(ours, b"and now\n")
         await_text(ours, r"I heard\.[\s\S]*> ")
         os.write(ours, b"\x04")
