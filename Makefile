@@ -22,6 +22,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) tests examples docs
 
+# One order of sets in every test process: pytest-xdist compares what its workers have collected.
+export PYTHONHASHSEED ?= 0
+
 # One thread per test process: two OpenMP teams on the same cores run at a tenth of their speed.
 export OMP_NUM_THREADS ?= 1
 

@@ -44,6 +44,30 @@ Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
 """field: (the values that are served, what to do instead). A field is named as its error names it."""
 
+_GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
+_NO_LORA = "This server runs one model as it is."
+
+SAMPLERS_NOT_SERVED: NotServed = {
+    "use_beam_search": (lambda v: v is False, "Leave it out; use n to sample several answers."),
+    "prompt_logprobs": (lambda v: False, "Leave it out."),
+    "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
+    "min_tokens": (lambda v: v == 0, "Leave it out."),
+    "ignore_eos": (lambda v: v is False, "Leave it out."),
+    "stop_token_ids": (lambda v: not v, "Leave it out; chat takes `stop` with strings."),
+    "bad_words": (lambda v: not v, "Use logit_bias."),
+    "allowed_token_ids": (lambda v: not v, "Use logit_bias."),
+    "logits_processors": (lambda v: not v, "Use logit_bias."),
+    "return_token_ids": (lambda v: v is False, "Use return_tokens_as_token_ids with logprobs."),
+    "guided_json": (lambda v: False, _GRAMMAR),
+    "guided_regex": (lambda v: False, _GRAMMAR),
+    "guided_choice": (lambda v: False, _GRAMMAR),
+    "guided_grammar": (lambda v: False, _GRAMMAR),
+    "structured_outputs": (lambda v: False, _GRAMMAR),
+    "lora_request": (lambda v: False, _NO_LORA),
+    "lora": (lambda v: False, _NO_LORA),
+}
+"""What other servers sample with and this one does not: the same for every API."""
+
 B = TypeVar("B", bound=Body)
 
 

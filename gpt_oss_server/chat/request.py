@@ -13,6 +13,7 @@ from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.fields import (
+    SAMPLERS_NOT_SERVED,
     Bias,
     Body,
     Boolean,
@@ -136,30 +137,6 @@ class CreateChatCompletion(Body):
     def offers_tools(self) -> bool:
         return "none" not in (self.tool_choice, self.function_call)
 
-
-_GRAMMAR = "Use response_format, or strict tools."
-_NO_LORA = "This server runs one model as it is."
-
-SAMPLERS_NOT_SERVED: NotServed = {
-    "use_beam_search": (lambda v: v is False, "Leave it out; use n to sample several answers."),
-    "prompt_logprobs": (lambda v: False, "Leave it out; logprobs gives those of the answer."),
-    "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
-    "min_tokens": (lambda v: v == 0, "Leave it out."),
-    "ignore_eos": (lambda v: v is False, "Leave it out."),
-    "stop_token_ids": (lambda v: not v, "Use stop with strings."),
-    "bad_words": (lambda v: not v, "Use logit_bias."),
-    "allowed_token_ids": (lambda v: not v, "Use logit_bias."),
-    "logits_processors": (lambda v: not v, "Use logit_bias."),
-    "return_token_ids": (lambda v: v is False, "Use return_tokens_as_token_ids with logprobs."),
-    "guided_json": (lambda v: False, _GRAMMAR),
-    "guided_regex": (lambda v: False, _GRAMMAR),
-    "guided_choice": (lambda v: False, _GRAMMAR),
-    "guided_grammar": (lambda v: False, _GRAMMAR),
-    "structured_outputs": (lambda v: False, _GRAMMAR),
-    "lora_request": (lambda v: False, _NO_LORA),
-    "lora": (lambda v: False, _NO_LORA),
-}
-"""What other servers sample with and this one does not: the same for chat and for plain completions."""
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,

@@ -10,9 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gpt_oss_server.chat.request import MAX_CHOICES, SAMPLERS_NOT_SERVED, Stop, StreamOptions, check_stops
+from gpt_oss_server.chat.request import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.fields import Bias, Body, Boolean, Integer, NotServed, Number, read_body
+from gpt_oss_server.fields import (
+    SAMPLERS_NOT_SERVED,
+    Bias,
+    Body,
+    Boolean,
+    Integer,
+    NotServed,
+    Number,
+    read_body,
+)
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
 from gpt_oss_server.validation import json_type
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.fields import (
+    SAMPLERS_NOT_SERVED,
     Bias,
     Body,
     Boolean,
@@ -98,6 +99,7 @@ INCLUDABLE = frozenset(
 
 
 _NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
     "background": (lambda v: v is False, "Leave it out and keep the connection open, or use stream=true."),
     "conversation": (lambda v: False, "Use previous_response_id, or send the items yourself."),
     "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
@@ -111,6 +113,11 @@ _NOT_SERVED: NotServed = {
     "max_tokens": (lambda v: False, "Use max_output_tokens."),
     "max_completion_tokens": (lambda v: False, "Use max_output_tokens."),
     "reasoning_effort": (lambda v: False, "Use reasoning={'effort': …}."),
+    "functions": (lambda v: not v, "This is a Chat Completions field; use tools."),
+    "logprobs": (lambda v: v is False, "Leave it out."),
+    "best_of": (lambda v: v == 1, "Leave it out."),
+    "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
+    "enable_response_messages": (lambda v: v is False, "Use metadata={'__debug': true}."),
 }
 
 

@@ -35,6 +35,9 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"include": ["message.output_text.logprobs"]}, "include"),
     ({"messages": []}, "messages"),
     ({"stop": "x"}, "stop"),
+    ({"repetition_penalty": 1.1}, "repetition_penalty"),
+    ({"guided_json": {}}, "guided_json"),
+    ({"functions": [{"name": "f"}]}, "functions"),
 ]
 
 

@@ -251,7 +251,7 @@ TOOL_CHOICES: list[tuple[Any, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("choice", "recipients"), TOOL_CHOICES, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("choice", "recipients"), TOOL_CHOICES, ids=range(len(TOOL_CHOICES)))
 def test_a_choice_of_any_tool_names_whom_to_call(choice: Any, recipients: set[str]) -> None:
     request = parse_request({"input": "Hi", "tools": [LOOSE], "tool_choice": choice})
     tools = parse_tools(request.tools or (), offered=True)
