@@ -39,6 +39,11 @@ def _whole(value: object) -> object:
 Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
+# How to sample, bounded alike in every API.
+Temperature = Annotated[Number, Field(ge=0, le=2)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Penalty = Annotated[Number, Field(ge=-2, le=2)]
+Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
 Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]

@@ -19,7 +19,10 @@ from gpt_oss_server.fields import (
     Boolean,
     Integer,
     NotServed,
-    Number,
+    Penalty,
+    Seed,
+    Share,
+    Temperature,
     read_body,
 )
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
@@ -41,13 +44,13 @@ class CreateCompletion(Body):
     skip_special_tokens: Boolean | None = None
     logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     return_tokens_as_token_ids: Boolean | None = None
-    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
     top_k: Annotated[Integer, Field(ge=-1)] | None = None
-    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-    seed: Annotated[Integer, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    min_p: Share | None = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
     stream: Boolean | None = None
     stream_options: StreamOptions | None = None

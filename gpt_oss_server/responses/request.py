@@ -19,7 +19,10 @@ from gpt_oss_server.fields import (
     Effort,
     Integer,
     NotServed,
-    Number,
+    Penalty,
+    Seed,
+    Share,
+    Temperature,
     Verbosity,
     check_metadata,
     read_body,
@@ -56,13 +59,13 @@ class CreateResponse(Body):
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
     max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
     top_k: Annotated[Integer, Field(ge=0)] | None = None
-    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-    seed: Annotated[Integer, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    min_p: Share | None = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
     service_tier: str | None = None
     safety_identifier: str | None = None
