@@ -14,10 +14,8 @@ from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import check_no_approvals, flat_tools, read_tools
-from gpt_oss_server.responses.hosted import HostedTools, bind_tools
-from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.responses.hosted import bind_tools
 from gpt_oss_server.served import LARGE_INPUT, Served
-from tools.toolbox import Toolbox
 
 
 class ChatService:
@@ -41,7 +39,7 @@ class ChatService:
             served.check_model(request.model)
         flat = flat_tools(request)
         tools = read_tools(flat, request)
-        hosted = await self._bind(tools)
+        hosted = await bind_tools(tools, self.served.toolset, self.served.ids)
         hosted.limit = request.max_tool_calls
 
         def work() -> PreparedChat:
@@ -65,11 +63,6 @@ class ChatService:
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise
-
-    async def _bind(self, tools: RequestTools) -> HostedTools:
-        if not tools.hosted and not tools.servers:
-            return HostedTools(Toolbox())
-        return await bind_tools(tools, await self.served.toolset(), self.served.ids)
 
 
 def _size(request: CreateChatCompletion) -> int:

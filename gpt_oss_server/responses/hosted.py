@@ -7,7 +7,7 @@ set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +88,11 @@ class HostedTools:
             await self.own.close()
 
 
-async def bind_tools(tools: RequestTools, toolset: Toolset, ids: Ids) -> HostedTools:
+async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], ids: Ids) -> HostedTools:
+    """A request that asks for no tool of ours does not wait for the toolset to be `ready`."""
+    if not tools.hosted and not tools.servers:
+        return HostedTools(Toolbox())
+    toolset = await ready()
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
     hosted = HostedTools(toolset.toolbox)
     wanted = list(tools.hosted) if tools.offered else []

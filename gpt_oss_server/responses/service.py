@@ -15,19 +15,18 @@ from typing import Any
 from gpt_oss_server.errors import PreviousResponseNotFound, ResponseNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.responses.hosted import HostedTools, bind_tools
+from gpt_oss_server.responses.hosted import bind_tools
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.responses.tools import RequestTools, parse_tools
+from gpt_oss_server.responses.tools import parse_tools
 from gpt_oss_server.served import LARGE_INPUT, Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.toolset import ToolsetMaker
 from inference.engine import Engine
-from tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class ResponsesService(Served):
             self.check_model(request.model)
         previous = await self._previous(request.previous_response_id)
         tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
-        hosted = await self._bind(tools)
+        hosted = await bind_tools(tools, self.toolset, self.ids)
         hosted.conversation = previous.conversation if previous else response_id
         hosted.limit = request.max_tool_calls
 
@@ -140,11 +139,6 @@ class ResponsesService(Served):
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise
-
-    async def _bind(self, tools: RequestTools) -> HostedTools:
-        if not tools.hosted and not tools.servers:
-            return HostedTools(Toolbox())
-        return await bind_tools(tools, await self.toolset(), self.ids)
 
     async def _previous(self, response_id: str | None) -> StoredResponse | None:
         if response_id is None:
