@@ -132,4 +132,4 @@ def is_expected(error: Exception) -> bool:
     from gpt_oss_server.errors import ApiError
     from inference.engine import InferenceError
 
-    return isinstance(error, CommandLineError | InferenceError | ApiError)
+    return isinstance(error, CommandLineError | SettingsError | InferenceError | ApiError)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import cached_property
 
 from gpt_oss_server.binding import Binding, Wanted, bind, make_ready
 from gpt_oss_server.counters import Counters
@@ -17,6 +18,7 @@ from gpt_oss_server.errors import ModelNotServed
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.sealing import Sealer, server_sealer
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset import Toolset, ToolsetMaker
 from inference.engine import Engine
@@ -46,6 +48,13 @@ class Served:
         self.ids = ids
         self.clock = clock
         self._tools = tools
+        if self.settings.sealing_key_file is not None:
+            self.sealer  # noqa: B018 – a file that cannot be used is told at the start
+
+    @cached_property
+    def sealer(self) -> Sealer:
+        """Seals what clients keep for this server; its key is read at first use."""
+        return server_sealer(self.settings.sealing_key_file)
 
     @property
     def model_names(self) -> list[str]:

@@ -155,6 +155,14 @@ class Settings:
     store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may take.")
     store_max_age: float = setting(30 * 86_400.0, duration(), "Store", "How long a stored response is kept.")
 
+    sealing_key_file: str | None = setting(
+        None,
+        optional(text("FILE")),
+        "Store",
+        "The key of what clients keep for us sealed (reasoning, compacted conversations); made where there "
+        "is none. `none`: a file in the user's state folder. Servers that share it read each other's.",
+    )
+
     log_level: str = setting(
         "info", choice("debug", "info", "warning", "error"), "Logging", "What is written to standard error."
     )

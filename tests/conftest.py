@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
@@ -15,3 +18,12 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def encoding() -> Encoding:
     return load_encoding()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What servers under test keep between their runs (the sealing key) stays out of the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("state")
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder

@@ -1,0 +1,115 @@
+"""Texts that clients keep for us and cannot read: sealed with a key of this server.
+
+In: bytes and what they are for. Out: an opaque text in base64, and from it the same bytes again, or None when
+it was not sealed by this key for this purpose, or was changed. It must not know what it seals.
+
+Each text has an AES-256-GCM key of its own, derived from the server's and 16 random bytes that travel with
+it, so that no nonce can come twice, however many texts there are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.settings import SettingsError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_VERSION = b"\x01"
+_SALT = 16
+_NONCE = bytes(12)  # the key is used once
+_LEAST = 32  # bytes of a key file; what we make has twice as many, in hexadecimal
+_log = logging.getLogger(__name__)
+
+
+class Sealer:
+    def __init__(self, secret: bytes) -> None:
+        self._key = hashlib.sha256(secret).digest()
+
+    def seal(self, purpose: str, content: bytes) -> str:
+        salt = secrets.token_bytes(_SALT)
+        sealed = self._cipher(purpose, salt).encrypt(_NONCE, content, _VERSION)
+        return base64.urlsafe_b64encode(_VERSION + salt + sealed).decode()
+
+    def open(self, purpose: str, sealed: str) -> bytes | None:
+        """What was sealed, or None: another server's, for another purpose, changed, or none."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            whole = base64.b64decode(sealed.encode("ascii"), altchars=b"-_", validate=True)
+        except (UnicodeEncodeError, binascii.Error):
+            return None
+        salt, content = whole[1 : 1 + _SALT], whole[1 + _SALT :]
+        if whole[:1] != _VERSION or len(salt) < _SALT:
+            return None
+        try:
+            return self._cipher(purpose, salt).decrypt(_NONCE, content, _VERSION)
+        except InvalidTag:
+            return None
+
+    def _cipher(self, purpose: str, salt: bytes) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 40 ms, for who seals
+
+        return AESGCM(hmac.digest(self._key, salt + purpose.encode(), "sha256"))
+
+
+def server_sealer(key_file: str | None) -> Sealer:
+    """With the key of `key_file`, or of a file in the user's state folder; it is made where there is none.
+
+    A file that was named must do. Where the state folder cannot be used, the key lasts as long as the server.
+    """
+    if key_file is not None:
+        return Sealer(_read_or_make(Path(key_file)))
+    path = state_folder() / "sealing.key"
+    try:
+        return Sealer(_read_or_make(path))
+    except (OSError, SettingsError) as error:
+        _log.warning(
+            "The key for sealed items cannot be kept in %s (%s), so they can be read until this server ends. "
+            "--sealing-key-file names another place.",
+            path,
+            error,
+        )
+        return Sealer(secrets.token_bytes(_LEAST))
+
+
+def state_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "gpt-oss-server"
+
+
+def _read_or_make(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        _make(path)
+        content = path.read_bytes()
+    if len(content.strip()) < _LEAST:
+        raise SettingsError(
+            f"The key file {path} must hold at least {_LEAST} characters; `openssl rand -hex 32` makes such."
+        )
+    return content.strip()
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all: of several servers that start at once, all use the one that came first."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(_LEAST) + "\n")
+        os.link(name, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(name)
