@@ -17,10 +17,10 @@ from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
-from gpt_oss_server.responses.hosted import HostedTools
-from gpt_oss_server.responses.structured import AnswerFormat
-from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.form import AnswerFormat
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import RequestTools
 from inference.engine import EngineInfo, Sampling
 
 

@@ -23,9 +23,9 @@ from gpt_oss_server.chat.writers import Part
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.merging import merged
-from gpt_oss_server.responses.hosted import HostedTools
 from gpt_oss_server.served import Served
 from gpt_oss_server.telling import debug_metadata, log_turn
+from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.transcript import Transcript
 from gpt_oss_server.turn import Turn, TurnFinished
 from inference.engine import Finish, InferenceError

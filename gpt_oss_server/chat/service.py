@@ -13,9 +13,9 @@ from gpt_oss_server.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
-from gpt_oss_server.chat.tools import check_no_approvals, flat_tools, read_tools
-from gpt_oss_server.responses.hosted import bind_tools
+from gpt_oss_server.chat.tools import check_no_approvals, read_tools
 from gpt_oss_server.served import LARGE_INPUT, Served
+from gpt_oss_server.tooling.hosted import bind_tools
 
 
 class ChatService:
@@ -37,8 +37,7 @@ class ChatService:
         served = self.served
         if request.model is not None:
             served.check_model(request.model)
-        flat = flat_tools(request)
-        tools = read_tools(flat, request)
+        tools = read_tools(request)
         hosted = await bind_tools(tools, self.served.toolset, self.served.ids)
         hosted.limit = request.max_tool_calls
 
@@ -48,7 +47,7 @@ class ChatService:
                 request,
                 tools,
                 hosted,
-                read_form(request, flat, tools, hosted),
+                read_form(request, tools, hosted),
                 info=served.engine.info,
                 settings=served.settings,
                 renderer=served.renderer,

@@ -1,12 +1,12 @@
 """`response_format`, `tool_choice` and strict tools of a chat request, read by the one reader of such wishes.
 
-In: a validated request, its tools in the flat form. Out: a `Wanted` and the formats that the prompt tells
+In: a validated request and its tools. Out: a `Wanted` and the formats that the prompt tells
 of, or a 400 that names the field as the client wrote it. Only the shape is changed here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,29 +14,17 @@ from gpt_oss_server.binding import Schema, Wanted
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.chat.tools import as_written
 from gpt_oss_server.errors import ApiError, InvalidRequest
-from gpt_oss_server.responses.hosted import HostedTools
-from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.responses.structured import AnswerFormat, answer_format, wanted_of
-from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.tooling.form import AnswerFormat, answer_format, wanted_of
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import RequestTools
 
 
 def read_form(
-    request: CreateChatCompletion,
-    flat_tools: Sequence[Mapping[str, Any]],
-    tools: RequestTools,
-    hosted: HostedTools,
+    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
-    flat = CreateResponse.model_validate(
-        {
-            "input": "",
-            "tools": [dict(tool) for tool in flat_tools],
-            "text": {"format": _flat_format(request.response_format)},
-            "tool_choice": _flat_choice(request),
-        }
-    )
     try:
-        answer = answer_format(flat)
-        wanted = wanted_of(flat, answer, tools, hosted)
+        answer = answer_format(_flat_format(request.response_format))
+        wanted = wanted_of(_flat_choice(request), answer, tools, hosted)
     except ApiError as error:
         raise type(error)(_named(error.message, request), param=_named(error.param or "", request)) from None
     if wanted.binds and (request.response_prefix is not None or request.continue_final_message):

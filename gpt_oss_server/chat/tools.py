@@ -1,6 +1,6 @@
 """The tools of a chat request, in all forms that Chat Completions has for them, read by the one tool reader.
 
-In: `tools`, `functions`, `web_search_options` and a template's built-in tools. Out: what `responses.tools`
+In: `tools`, `functions`, `web_search_options` and a template's built-in tools. Out: what `tooling.requested`
 makes of them. Only the shape is changed here; errors name the field as the client wrote it.
 """
 
@@ -11,25 +11,16 @@ from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import ApiError, InvalidRequest
-from gpt_oss_server.responses.hosted import HostedTools
-from gpt_oss_server.responses.tools import RequestTools, parse_tools
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import RequestTools, parse_tools
 
 _OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
 
 
-def flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
-    """All tools that the request has by any of its fields, in the form of the Responses API."""
-    tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
-    tools += [{**function, "type": "function"} for function in request.functions or ()]
-    if request.web_search_options is not None:
-        tools.append({**request.web_search_options, "type": "web_search"})
-    tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
-    return tools
-
-
-def read_tools(tools: list[dict[str, Any]], request: CreateChatCompletion) -> RequestTools:
+def read_tools(request: CreateChatCompletion) -> RequestTools:
+    flat = _flat_tools(request)
     try:
-        return parse_tools(tools, offered=request.offers_tools)
+        return parse_tools(flat, offered=request.offers_tools)
     except ApiError as error:
         raise type(error)(
             as_written(error.message, request), param=as_written(error.param or "tools", request)
@@ -44,6 +35,16 @@ def check_no_approvals(hosted: HostedTools) -> None:
             "Completions has no form. Set require_approval to 'never', or use the Responses API.",
             param="tools",
         )
+
+
+def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
+    """All tools that the request has by any of its fields, in the form of the Responses API."""
+    tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
+    tools += [{**function, "type": "function"} for function in request.functions or ()]
+    if request.web_search_options is not None:
+        tools.append({**request.web_search_options, "type": "web_search"})
+    tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
+    return tools
 
 
 def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:

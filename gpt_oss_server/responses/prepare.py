@@ -17,13 +17,13 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
-from gpt_oss_server.responses.hosted import HostedTools
 from gpt_oss_server.responses.input import Approved, read_input
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.responses.structured import answer_format, wanted_of
-from gpt_oss_server.responses.tools import RequestTools
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import StoredResponse
+from gpt_oss_server.tooling.form import answer_format, wanted_of
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import RequestTools
 from inference.engine import EngineInfo, Sampling
 
 
@@ -58,8 +58,8 @@ def prepare(
     date: str,
 ) -> Prepared:
     functions = tools.functions if tools.offered else []
-    answer = answer_format(request)
-    wanted = wanted_of(request, answer, tools, hosted)
+    answer = answer_format(request.text.format if request.text else None)
+    wanted = wanted_of(request.tool_choice, answer, tools, hosted)
     conversation = read_input(
         request.input,
         renderer,

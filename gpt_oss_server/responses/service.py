@@ -15,16 +15,16 @@ from typing import Any
 from gpt_oss_server.errors import PreviousResponseNotFound, ResponseNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.responses.hosted import bind_tools
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.responses.tools import parse_tools
 from gpt_oss_server.served import LARGE_INPUT, Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.tooling.hosted import bind_tools
+from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.toolset import ToolsetMaker
 from inference.engine import Engine
 

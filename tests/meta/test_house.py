@@ -77,6 +77,13 @@ def test_imports_go_one_way(package: str) -> None:
         assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
 
 
+@pytest.mark.parametrize("api", ["chat", "completions", "tooling"])
+def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> None:
+    for path in sources(f"gpt_oss_server/{api}"):
+        of_responses = [name for name in imported(path) if name.startswith("gpt_oss_server.responses")]
+        assert not of_responses, f"{path.relative_to(ROOT)} imports {of_responses}"
+
+
 def test_nobody_imports_the_recipe_of_the_embedded_model() -> None:
     made_of = recipe()
     assert ROOT / "inference" / "tiny" / "__init__.py" not in made_of

@@ -16,12 +16,12 @@ from gpt_oss_server.binding import Wanted, bind
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.matcher import Grammars, GrammarsMissing
-from gpt_oss_server.responses.hosted import HostedTools
 from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.responses.structured import answer_format, wanted_of
-from gpt_oss_server.responses.tools import parse_tools
+from gpt_oss_server.tooling.form import answer_format, wanted_of
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import parse_tools
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from inference.local.engine import load_local
 from tests.harmony.sampling import RandomModel, allowed, closing_tokens
@@ -255,7 +255,7 @@ TOOL_CHOICES: list[tuple[Any, set[str]]] = [
 def test_a_choice_of_any_tool_names_whom_to_call(choice: Any, recipients: set[str]) -> None:
     request = parse_request({"input": "Hi", "tools": [LOOSE], "tool_choice": choice})
     tools = parse_tools(request.tools or (), offered=True)
-    wanted = wanted_of(request, answer_format(request), tools, hosted("browser", "python"))
+    wanted = wanted_of(request.tool_choice, answer_format(None), tools, hosted("browser", "python"))
     assert wanted.must_call
     assert wanted.only == recipients
 

@@ -1,7 +1,8 @@
-"""`text.format`, `tool_choice` and strict tools, read: what a request asks of the form of a turn.
+"""The format of an answer, `tool_choice` and strict tools, read: what a request asks of the form of a turn.
 
-In: a validated request and its tools. Out: a `Wanted` in no API's words and the formats that the prompt tells
-of, or a 400 that names the field. Whether a schema can be enforced is not known here.
+In: these as the Responses API writes them, and the tools as they were read. Out: a `Wanted` in no API's words
+and the formats that the prompt tells of, or a 400 that names the field. Whether a schema can be enforced is
+not known here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from typing import Any
 from gpt_oss_server.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
-from gpt_oss_server.responses.hosted import HostedTools
-from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.requested import ANY_OBJECT, RequestTools
 
 _SCHEMA = "text.format.schema"
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+Choice = str | dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,14 @@ class AnswerFormat:
     told: tuple[ResponseFormat, ...] = ()  # in the prompt
 
 
-def answer_format(request: CreateResponse) -> AnswerFormat:
-    wanted = request.text.format if request.text else None
+def answer_format(wanted: Mapping[str, Any] | None) -> AnswerFormat:
     if wanted is None:
         return AnswerFormat()
     match wanted.get("type", "text"):
         case "text":
             return AnswerFormat()
         case "json_object":
-            return AnswerFormat(Schema(_ANY_OBJECT, "text.format"))
+            return AnswerFormat(Schema(ANY_OBJECT, "text.format"))
         case "json_schema":
             return _json_schema(wanted)
         case kind:
@@ -66,22 +65,14 @@ def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:
     return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat(name, schema, description),))
 
 
-def wanted_of(
-    request: CreateResponse, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools
-) -> Wanted:
-    functions = tools.functions if tools.offered else []
-    strict = {
-        tool["name"]: Schema(tool.get("parameters") or _ANY_OBJECT, f"tools[{index}].parameters")
-        for index, tool in enumerate(request.tools or ())
-        if tool.get("type") == "function" and tool.get("strict") and tools.offered
-    }
-    must_call, only = _choice(request.tool_choice, tools, hosted)
-    return Wanted(functions, strict, hosted.declarations, answer.schema, must_call, only)
+def wanted_of(choice: Choice, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools) -> Wanted:
+    must_call, only = _choice(choice, tools, hosted)
+    if not tools.offered:
+        return Wanted(declarations=hosted.declarations, answer=answer.schema, must_call=must_call, only=only)
+    return Wanted(tools.functions, tools.strict, hosted.declarations, answer.schema, must_call, only)
 
 
-def _choice(
-    choice: str | dict[str, Any] | None, tools: RequestTools, hosted: HostedTools
-) -> tuple[bool, frozenset[str] | None]:
+def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[bool, frozenset[str] | None]:
     """Whether the model must call, and whom it may."""
     if choice is None or choice in ("auto", "none"):
         return False, None

@@ -14,7 +14,7 @@ from typing import Any
 from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.harmony.render import FunctionTool, ToolNamespace
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.tools import RequestTools
+from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.toolset import Toolset
 from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
@@ -105,7 +105,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     hosted.declarations = tuple(offered[namespace] for namespace in wanted)
     hosted.options = dict(tools.hosted)
     if tools.servers and tools.offered:
-        from gpt_oss_server.responses.mcp import add_servers
+        from gpt_oss_server.tooling.servers import add_servers
 
         try:
             await add_servers(tools.servers, toolset, hosted, ids)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.binding import Schema
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.render import FunctionTool
 
 Tool = dict[str, Any]
+ANY_OBJECT: Tool = {"type": "object"}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -24,6 +26,7 @@ class RequestTools:
     """What was read so far; filled tool by tool, then left alone."""
 
     functions: list[FunctionTool] = field(default_factory=list)
+    strict: dict[str, Schema] = field(default_factory=dict)  # of functions that are held to it, by name
     hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
@@ -65,6 +68,8 @@ def _function(tool: Tool, where: str, read: RequestTools) -> None:
     _check(tool, where, "strict", bool, "a boolean")
     function = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
     read.functions.append(function)
+    if function.strict:
+        read.strict[name] = Schema(function.parameters or ANY_OBJECT, f"{where}.parameters")
     read.echo.append(
         {
             "type": "function",
