@@ -44,6 +44,9 @@ Temperature = Annotated[Number, Field(ge=0, le=2)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Penalty = Annotated[Number, Field(ge=-2, le=2)]
 Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
+# How an engine treats the request among others, in every API.
+Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
+Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]

@@ -33,6 +33,7 @@ _VERBOSITY = {
 }
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
+_TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
 _SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
 
 
@@ -150,16 +151,21 @@ def sampling_of(
         given["logit_bias"] = _logit_bias(wishes.logit_bias, info.vocab_size)
     if logprobs is not None:
         given["logprobs"] = logprobs
-    for name in given:
-        if name not in info.honours and given[name] != getattr(Sampling(), name):
-            raise UnsupportedField(
-                f"`{name}` is not served by the model {info.name!r}. Leave it out.", param=name
-            )
+    _check_honoured(given, info)
+    given |= {name: value for name in _TREATMENT if (value := getattr(wishes, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
     return Sampling(max_tokens=most, **given)
+
+
+def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:
+    for name in given:
+        if name not in info.honours and given[name] != getattr(Sampling(), name):
+            raise UnsupportedField(
+                f"`{name}` is not served by the model {info.name!r}. Leave it out.", param=name
+            )
 
 
 def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]:

@@ -53,6 +53,10 @@ class Sampling:
     frequency_penalty: float = 0.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
     grammar: Grammar | None = None  # what may be sampled; only for engines that enforce it
+    # These two change no answer. What one generation leaves in a cache serves others of the same salt only;
+    # of those that wait, the one with the lowest priority begins first. An engine may know neither.
+    cache_salt: str | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from gpt_oss_server.fields import (
     Integer,
     NotServed,
     Penalty,
+    Priority,
+    Salt,
     Seed,
     Share,
     Temperature,
@@ -82,6 +84,8 @@ class CreateChatCompletion(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
+    cache_salt: Salt | None = None
+    priority: Priority | None = None
     logprobs: Boolean | None = None
     top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     return_tokens_as_token_ids: Boolean | None = None

@@ -20,6 +20,8 @@ from gpt_oss_server.fields import (
     Integer,
     NotServed,
     Penalty,
+    Priority,
+    Salt,
     Seed,
     Share,
     Temperature,
@@ -52,6 +54,8 @@ class CreateCompletion(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
+    cache_salt: Salt | None = None
+    priority: Priority | None = None
     stream: Boolean | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None

@@ -20,6 +20,8 @@ from gpt_oss_server.fields import (
     Integer,
     NotServed,
     Penalty,
+    Priority,
+    Salt,
     Seed,
     Share,
     Temperature,
@@ -67,6 +69,8 @@ class CreateResponse(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
+    cache_salt: Salt | None = None
+    priority: Priority | None = None
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

@@ -1,0 +1,38 @@
+"""`cache_salt` and `priority`: how an engine treats a request among others, the same for every API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.responses.request import parse_request
+from gpt_oss_server.responses.service import ResponsesService
+from tests.chat.asking import completion_of, replaying
+from tests.replay import ReplayEngine
+
+TREATMENT: dict[str, Any] = {"cache_salt": "tenant 1", "priority": -3}
+ANSWER = "<|channel|>final<|message|>Hi<|return|>"
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+@pytest.mark.parametrize("asked", [TREATMENT, {}])
+async def test_salt_and_priority_reach_the_engine(api: str, asked: dict[str, Any]) -> None:
+    engine: ReplayEngine = replaying(ANSWER)
+    if api == "chat":
+        await completion_of(engine, **asked)
+    else:
+        await (await ResponsesService(engine).start({"input": "hi", **asked})).wait()
+    [sampling] = engine.samplings
+    assert sampling.cache_salt == asked.get("cache_salt")
+    assert sampling.priority == asked.get("priority", 0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cache_salt": ""}, {"cache_salt": 5}, {"priority": 1.5}, {"priority": 2**31}]
+)
+def test_what_is_no_salt_and_no_priority_is_told(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as raised:
+        parse_request({"input": "hi", **wrong})
+    assert (raised.value.status, raised.value.param) == (400, next(iter(wrong)))
