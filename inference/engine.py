@@ -52,6 +52,7 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
+    prompt_logprobs: int | None = None  # the same of the prompt's tokens; only for engines that score prompts
     grammar: Grammar | None = None  # what may be sampled; only for engines that enforce it
     # These two change no answer. What one generation leaves in a cache serves others of the same salt only;
     # of those that wait, the one with the lowest priority begins first. An engine may know neither.
@@ -80,6 +81,8 @@ class Step:
     finish: Finish | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None  # one per token where asked for
     cached_tokens: int = 0  # prompt tokens served from a cache; told on the first step
+    # On the first step, where asked for: one per prompt token, the first of which nothing comes before.
+    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,9 @@ class EngineInfo:
     top_p: float = 1.0  # a request is silent
     honours: frozenset[str] = SAMPLING_FIELDS
     enforces_grammar: bool = False  # whether `Sampling.grammar` is obeyed
+    # Whether `Sampling.prompt_logprobs` is obeyed. The scores of such an engine are a distribution's, and its
+    # next token depends on the prompt alone, so that beams can be searched.
+    scores_prompts: bool = False
 
 
 class Engine(Protocol):

@@ -91,6 +91,7 @@ def load_local(
         temperature=defaults.get("temperature", 1.0),
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
+        scores_prompts=True,
     )
     return LocalEngine(model, info)
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.outbox import Outbox
+from inference.local.prompt_scores import SCORED_CHUNK, PromptScorer
 from inference.local.sampler import Sampler
 from inference.local.traffic import Traffic, View
 from inference.models.gpt_oss import GptOss
@@ -28,6 +31,8 @@ class Generation:
         self._sampler = Sampler(sampling, model.config.vocab_size)
         room = model.config.context_length - len(prompt)
         self._left = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        wanted = sampling.prompt_logprobs
+        self._scorer = None if wanted is None else PromptScorer(prompt, wanted)
 
     def advance(self) -> bool:
         """One chunk or one token; false when this was the last."""
@@ -35,23 +40,39 @@ class Generation:
             self.outbox.end(Finish.LENGTH)
             return False
         of_prompt = len(self._pending) > 1
-        goes_on = self._take_in() if len(self._pending) > self._view.chunk() else self._sample()
+        goes_on = self._take_in() if len(self._pending) > self._chunk() else self._sample()
         self._view.took_turn(of_prompt=of_prompt)
         return goes_on
 
     def _take_in(self) -> bool:
-        chunk = self._view.chunk()
-        self._model.extend(self._pending[:chunk], self._cache)
-        del self._pending[:chunk]
+        chunk = self._pending[: self._chunk()]
+        if self._scorer is None:
+            self._model.extend(chunk, self._cache)
+        else:
+            self._scorer.feed(self._model.all_logits(chunk, self._cache))
+        del self._pending[: len(chunk)]
         return True
 
+    def _chunk(self) -> int:
+        chunk = self._view.chunk()
+        return chunk if self._scorer is None else min(chunk, SCORED_CHUNK)
+
     def _sample(self) -> bool:
-        sampled = self._sampler.sample(self._model.next_logits(self._pending, self._cache))
+        sampled = self._sampler.sample(self._next_logits())
         self._pending = [sampled.token]
         self._left -= 1
         finish = self._finish(sampled.token)
         self.outbox.put(sampled.token, sampled.logprob, finish)
         return finish is None
+
+    def _next_logits(self) -> Tensor:
+        if self._scorer is None:
+            return self._model.next_logits(self._pending, self._cache)
+        logits = self._model.all_logits(self._pending, self._cache)
+        self._scorer.feed(logits[:-1])
+        self.outbox.tell_scores(tuple(self._scorer.scores))
+        self._scorer = None
+        return logits[-1]
 
     def _finish(self, token: int) -> Finish | None:
         if token in self._sampling.stop_token_ids:

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from inference.engine import Finish, InferenceError, Step, TokenLogprob
 
 CAPACITY = 256
+PromptScores = tuple[TokenLogprob | None, ...]
 
 
 class Outbox:
@@ -26,6 +27,7 @@ class Outbox:
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._cached_tokens = 0
+        self._prompt_scores: PromptScores | None = None
         self._end: Finish | InferenceError | None = None
         self._reader_waits = False
         self.abandoned = False  # the reader has gone: read by the engine's thread between two tokens
@@ -46,6 +48,10 @@ class Outbox:
 
     def tell_cached(self, tokens: int) -> None:
         self._cached_tokens = tokens
+
+    def tell_scores(self, of_prompt: PromptScores) -> None:
+        """Before the first token, with which they are read."""
+        self._prompt_scores = of_prompt
 
     def end(self, end: Finish | InferenceError) -> None:
         """Without a token: nothing was left to sample, or it failed. What waits is still read first."""
@@ -90,6 +96,7 @@ class Outbox:
                 self._reader_waits = end is None
                 return None, end
             cached, self._cached_tokens = self._cached_tokens, 0
+            scores, self._prompt_scores = self._prompt_scores, None
         if was_full:
             self._on_room()
-        return Step(tokens, finish, logprobs or None, cached), end
+        return Step(tokens, finish, logprobs or None, cached, scores), end

@@ -102,15 +102,18 @@ class Sampler:
     def _logprob(self, logits: Tensor, token: int) -> TokenLogprob | None:
         """Of the model's own distribution: before bias, penalties and temperature."""
         wanted = self._sampling.logprobs
-        if wanted is None:
-            return None
-        total = torch.logsumexp(logits, 0)
-        own = float((logits[token] - total).item())
-        if wanted == 0:
-            return TokenLogprob(token, own)
-        values, ids = logits.topk(min(wanted, len(logits)))
-        pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
-        return TokenLogprob(token, own, tuple(pairs))
+        return None if wanted is None else score_of(logits, token, wanted)
+
+
+def score_of(logits: Tensor, token: int, top: int) -> TokenLogprob:
+    """How likely a token is by these V logits, and the `top` likeliest."""
+    total = torch.logsumexp(logits, 0)
+    own = float((logits[token] - total).item())
+    if top == 0:
+        return TokenLogprob(token, own)
+    values, ids = logits.topk(min(top, len(logits)))
+    pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
+    return TokenLogprob(token, own, tuple(pairs))
 
 
 def _pick(weights: Tensor, point: float) -> int:

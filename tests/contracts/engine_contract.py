@@ -154,6 +154,35 @@ class EngineContract:
         silent = await generated(engine)
         assert all(step.logprobs is None for step in silent.steps)
 
+    async def test_a_prompt_is_scored_where_asked_for_also_when_it_was_seen_before(
+        self, engine: Engine
+    ) -> None:
+        if not engine.info.scores_prompts:
+            pytest.skip("this engine says that it scores no prompts")
+        prompt = [11 + number % 7 for number in range(70)]
+        await generated(engine, prompt=prompt)
+        for _ in range(2):
+            first, *others = (await generated(engine, replace(GREEDY, prompt_logprobs=2), prompt)).steps
+            assert first.prompt_logprobs is not None
+            assert first.prompt_logprobs[0] is None, "nothing comes before the first token"
+            scored = [entry for entry in first.prompt_logprobs[1:] if entry is not None]
+            assert [entry.token for entry in scored] == prompt[1:]
+            assert all(len(entry.top) == 2 and entry.logprob <= entry.top[0][1] for entry in scored)
+            assert all(step.prompt_logprobs is None for step in others)
+
+    async def test_a_prompt_s_scores_are_those_its_tokens_have_when_they_are_sampled(
+        self, engine: Engine
+    ) -> None:
+        if not engine.info.scores_prompts:
+            pytest.skip("this engine says that it scores no prompts")
+        sampled = await generated(engine, replace(GREEDY, logprobs=1))
+        scores = [entry.logprob for step in sampled.steps for entry in step.logprobs or ()]
+        whole = [*PROMPT, *sampled.tokens]
+        again = await generated(engine, replace(GREEDY, prompt_logprobs=0, max_tokens=1), whole)
+        assert again.steps[0].prompt_logprobs is not None
+        told = [entry.logprob for entry in again.steps[0].prompt_logprobs[len(PROMPT) :] if entry]
+        assert told == pytest.approx(scores, abs=1e-4)
+
     async def test_a_closed_engine_says_so(self, engine: Engine) -> None:
         stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
         await anext(stream)
