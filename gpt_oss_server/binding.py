@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from tools.tool import Declaration
 
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
+_PREAMBLES = ("commentary",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Wanted:
     must_call: bool = False
     only: frozenset[str] | None = None  # recipients that may be called; None: all
     choice_param: str = "tool_choice"
+    bounds_reasoning: bool = False  # to a number of tokens, after which there is no more of it
 
     @property
     def binds(self) -> bool:
@@ -57,9 +59,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
+    """The grammars of a turn's generations, and the check of the whole."""
+
     grammar: Grammar | None = None
     later: Grammar | None = None  # after a call that ran here: what had to be called has been
     check: TurnCheck | None = None
+    unreasoned: Grammar | None = None  # these two where the budget for reasoning is spent
+    unreasoned_later: Grammar | None = None
+
+    def at(self, *, called: bool, reasons: bool) -> Grammar | None:
+        if reasons:
+            return self.later if called else self.grammar
+        return self.unreasoned_later if called else self.unreasoned
 
 
 def make_ready(encoding: Encoding) -> threading.Thread:
@@ -94,10 +105,19 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
     body = None if answer is None else JsonBody(answer)
-    shape = TurnShape(callees, body, may_answer=not wanted.must_call)
-    later = TurnShape(callees, body) if wanted.must_call else shape
-    first = _compiled(grammars, turn_grammar(shape), wanted)
-    return Binding(first, _compiled(grammars, turn_grammar(later), wanted) if wanted.must_call else first)
+    first = TurnShape(callees, body, may_answer=not wanted.must_call)
+    later = replace(first, may_answer=True)
+
+    def compiled(shape: TurnShape, *, reasons: bool = True) -> Grammar:
+        return _compiled(
+            grammars, turn_grammar(shape if reasons else replace(shape, asides=_PREAMBLES)), wanted
+        )
+
+    bound = Binding(compiled(first), compiled(later))
+    if not wanted.bounds_reasoning:
+        return bound
+    unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
+    return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
 
 
 def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:

@@ -47,6 +47,8 @@ Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
 # How an engine treats the request among others, in every API.
 Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
 Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
+# How many tokens the model may reason; `thinking_token_budget`, or `max_tokens` of `reasoning`.
+Budget = Annotated[Integer, Field(ge=0)]
 Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]

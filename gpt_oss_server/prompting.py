@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
@@ -18,14 +19,24 @@ from gpt_oss_server.settings import Settings
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
-EFFORTS: dict[str, HarmonyEffort] = {
-    "none": "low",
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-    "max": "high",
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How much the model is to reason: what the prompt says of it, and the tokens it gets (None: any)."""
+
+    effort: HarmonyEffort
+    budget: int | None = None
+
+
+_EFFORTS: dict[str, Thinking] = {
+    "none": Thinking("low", 0),
+    "minimal": Thinking("low", 128),
+    "low": Thinking("low"),
+    "medium": Thinking("medium"),
+    "high": Thinking("high"),
+    "xhigh": Thinking("high"),
+    "max": Thinking("high"),
 }
 _VERBOSITY = {
     "low": "Keep the final answer short.",
@@ -35,6 +46,15 @@ _VERBOSITY = {
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
 _TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
 _SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
+
+
+def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
+    """`budget` is the request's own; without one the effort's and the operator's apply."""
+    thinking = _EFFORTS[effort]
+    if budget is not None:
+        return replace(thinking, budget=budget)
+    known = [each for each in (thinking.budget, settings.default_reasoning_budget) if each is not None]
+    return replace(thinking, budget=min(known, default=None))
 
 
 def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:

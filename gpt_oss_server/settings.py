@@ -88,9 +88,15 @@ class Settings:
     )
     default_reasoning_effort: str = setting(
         "medium",
-        choice("low", "medium", "high"),
+        choice("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "Answers",
         "The reasoning effort of a request that names none.",
+    )
+    default_reasoning_budget: int | None = setting(
+        None,
+        optional(whole("TOKENS", 0)),
+        "Answers",
+        "The most reasoning tokens of a request that names no number; `none` is as many as the model likes.",
     )
     identity: str | None = setting(
         None,

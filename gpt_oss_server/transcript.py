@@ -64,4 +64,4 @@ class Transcript:
         if not self.segments:
             return [*self.prompt, *self._generation]
         said = [token for segment in self.segments for token in segment.tokens]
-        return [*self.prompt[: len(self.prompt) - len(cue)], *said, *cue]
+        return [*self.prompt[: len(self.prompt) - len(cue)], *said, *cue, *self._generation]

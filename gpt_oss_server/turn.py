@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from gpt_oss_server.binding import Binding
 from gpt_oss_server.harmony.decoder import Decoder, Recipients
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
 from gpt_oss_server.harmony.events import (
@@ -25,9 +26,9 @@ from gpt_oss_server.harmony.events import (
     TextDelta,
 )
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.reasoning_budget import ReasoningBudget
 from gpt_oss_server.transcript import Transcript
 from inference.engine import Engine, Finish, Sampling, Step, TokenLogprob
-from inference.grammar import Grammar
 from tools.tool import ToolOutput
 
 
@@ -88,7 +89,8 @@ class Turn:
         sampling: Sampling,
         tools: TurnTools | None = None,
         approved: Sequence[tuple[str, str]] = (),
-        later: Grammar | None = None,
+        binding: Binding | None = None,
+        reasoning: int | None = None,
     ) -> None:
         self.transcript = transcript
         self._engine = engine
@@ -98,7 +100,12 @@ class Turn:
         self._sampling = sampling
         self._tools = tools
         self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
-        self._later = later  # the grammar of every generation but the first
+        self._binding = binding or Binding()
+        # How many tokens the model may reason; None: as it likes.
+        self._budget = None if reasoning is None else ReasoningBudget(reasoning, encoding, renderer.cue)
+        self._over = False  # the generation under way has come to the end of that budget
+        self._finish = Finish.STOP
+        self._has_called = False
         self._decoder = Decoder(encoding, recipients)
         self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
 
@@ -118,29 +125,44 @@ class Turn:
             yield [ToolStarted(header, arguments)]
             yield [ToolFinished(header, await self._run(header, arguments))]
         while True:
-            finish = Finish.STOP
+            async with aclosing(self._until_it_stops()) as said:
+                async for events in said:
+                    yield events
+            if closing := self.close(stopped=self._finish is Finish.STOP):
+                yield closing
+            call = self._call_to_run(self.transcript.end_generation(self._renderer), self._finish)
+            if call is None:
+                yield [TurnFinished(self._finish)]
+                return
+            yield [ToolStarted(call.header, call.text)]
+            yield [ToolFinished(call.header, await self._run(call.header, call.text))]
+            self._has_called = True
+            if not self._has_room():
+                yield [TurnFinished(Finish.LENGTH)]
+                return
+            self._decoder, self._call = Decoder(self._encoding, self._recipients), None
+
+    async def _until_it_stops(self) -> AsyncGenerator[list[TurnEvent], None]:
+        """What the model says until it stops, or calls a tool of ours; its reasoning within the budget."""
+        while True:
+            self._finish, self._over = Finish.STOP, False
             prompt = self.transcript.prompt_so_far(self._renderer.cue)
             async with aclosing(self._engine.generate(prompt, self._left(prompt))) as steps:
                 async for step in steps:
                     events = self._decode(step)
                     if events:
                         yield events
-                    if self._call is not None:
+                    if self._call is not None or self._over:
                         break  # what the model said after a call to us, it said without its result
                     if step.finish is not None:
-                        finish = step.finish
-            if closing := self.close(stopped=finish is Finish.STOP):
+                        self._finish = step.finish
+            if not self._over:
+                return
+            if closing := self._end_reasoning():
                 yield closing
-            call = self._call_to_run(self.transcript.end_generation(self._renderer), finish)
-            if call is None:
-                yield [TurnFinished(finish)]
-                return
-            yield [ToolStarted(call.header, call.text)]
-            yield [ToolFinished(call.header, await self._run(call.header, call.text))]
             if not self._has_room():
-                yield [TurnFinished(Finish.LENGTH)]
+                self._finish = Finish.LENGTH
                 return
-            self._decoder, self._call = Decoder(self._encoding, self._recipients), None
 
     def close(self, *, stopped: bool = False) -> list[TurnEvent]:
         """What the decoder still holds, told: also after a failure, so that no open item loses its text.
@@ -154,11 +176,25 @@ class Turn:
                     self._record(event, events)
         return events
 
+    def _end_reasoning(self) -> list[TurnEvent]:
+        """The reasoning ends here, whatever the model had in mind, as far as the limit has room."""
+        assert self._budget is not None
+        tokens = self._budget.closing()
+        if self._sampling.max_tokens is not None:
+            tokens = tokens[: self._sampling.max_tokens - self.transcript.sampled]
+        events: list[TurnEvent] = []
+        for token in tokens:
+            for event in self._decoder.feed(token):
+                self._record(event, events)
+        self.transcript.sample(tokens)
+        return events
+
     def _decode(self, step: Step) -> list[TurnEvent]:
         transcript, feed = self.transcript, self._decoder.feed
         transcript.cached_tokens += step.cached_tokens
         if step.logprobs is not None:
             return self._decode_scored(step.tokens, step.logprobs)
+        budget = self._budget
         events: list[TurnEvent] = []
         taken = 0
         for token in step.tokens:
@@ -170,7 +206,7 @@ class Turn:
                 self._record(event, events)
                 if self._call is not None:
                     break
-            if self._call is not None:
+            if self._call is not None or (budget is not None and self._is_over(token)):
                 break
         transcript.sample(step.tokens[:taken])
         return events
@@ -190,10 +226,15 @@ class Turn:
                 if self._call is not None:
                     break
             events += scored
-            if self._call is not None:
+            if self._call is not None or self._is_over(token):
                 break
         self.transcript.sample(tokens[:taken])
         return events
+
+    def _is_over(self, token: int) -> bool:
+        """Whether the reasoning must end behind this token."""
+        self._over = self._budget is not None and self._budget.closes(token, self._decoder)
+        return self._over
 
     def _record(self, event: HarmonyEvent, events: list[TurnEvent]) -> None:
         if isinstance(event, Slip):
@@ -232,10 +273,10 @@ class Turn:
     def _left(self, prompt: list[int]) -> Sampling:
         """The limit that earlier generations of this turn have left, within the context."""
         limit = self._sampling.max_tokens
-        if not self.transcript.sampled:
-            return self._sampling
-        sampling = self._sampling if self._later is None else replace(self._sampling, grammar=self._later)
-        if limit is None:
+        reasons = self._budget is None or not self._budget.spent
+        grammar = self._binding.at(called=self._has_called, reasons=reasons)
+        sampling = self._sampling if grammar is None else replace(self._sampling, grammar=grammar)
+        if limit is None or not self.transcript.sampled:
             return sampling
         room = self._engine.info.context_length - len(prompt)
         return replace(sampling, max_tokens=min(limit - self.transcript.sampled, room))

@@ -16,7 +16,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
+from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import AnswerFormat
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -33,12 +33,13 @@ class PreparedChat:
     recipients: Recipients
     hosted: HostedTools
     wanted: Wanted  # of the form of the turn
+    thinking: Thinking
     binding: Binding = field(default_factory=Binding)  # what that comes to
 
     def sampling_of(self, choice: int) -> Sampling:
         """Each choice has a seed of its own, or they would all be the same."""
         seed = None if self.sampling.seed is None else self.sampling.seed + choice
-        return replace(self.sampling, seed=seed, grammar=self.binding.grammar)
+        return replace(self.sampling, seed=seed)
 
 
 def prepare(
@@ -59,8 +60,11 @@ def prepare(
     )
     prefill = _prefill(_begun(request, conversation.begun), renderer)
     template = request.template
+    thinking = thinking_of(
+        request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
+    )
     system = renderer.system(
-        effort=EFFORTS[request.effort or settings.default_reasoning_effort],
+        effort=thinking.effort,
         date=template.date or template.current_date or date,
         identity=template.identity or template.model_identity or settings.identity,
         builtin_tools=hosted.in_system_message,
@@ -94,7 +98,8 @@ def prepare(
         ),
         recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
         hosted=hosted,
-        wanted=wanted,
+        wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
+        thinking=thinking,
     )
 
 

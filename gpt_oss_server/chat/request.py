@@ -17,6 +17,7 @@ from gpt_oss_server.fields import (
     Bias,
     Body,
     Boolean,
+    Budget,
     Effort,
     Integer,
     NotServed,
@@ -40,6 +41,7 @@ Stop = str | list[str] | None
 
 class Reasoning(Body):
     effort: Effort | None = None
+    max_tokens: Budget | None = None
 
 
 class StreamOptions(Body):
@@ -91,6 +93,7 @@ class CreateChatCompletion(Body):
     return_tokens_as_token_ids: Boolean | None = None
     reasoning_effort: Effort | None = None
     reasoning: Reasoning | None = None
+    thinking_token_budget: Budget | None = None
     include_reasoning: Boolean | None = None
     verbosity: Verbosity | None = None
     response_format: dict[str, Any] | None = None
@@ -118,6 +121,11 @@ class CreateChatCompletion(Body):
     def effort(self) -> Effort | None:
         asked = self.reasoning.effort if self.reasoning else None
         return self.reasoning_effort or asked or self.template.reasoning_effort
+
+    @property
+    def reasoning_budget(self) -> int | None:
+        asked = self.reasoning.max_tokens if self.reasoning else None
+        return asked if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def stops(self) -> tuple[str, ...]:

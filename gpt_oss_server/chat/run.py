@@ -105,7 +105,8 @@ class ChatRun:
             transcript,
             prepared.sampling_of(index),
             hosted,
-            later=prepared.binding.later,
+            binding=prepared.binding,
+            reasoning=prepared.thinking.budget,
         )
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 

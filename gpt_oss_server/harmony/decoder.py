@@ -150,6 +150,17 @@ class Decoder:
         """Whether a message is open: an ordinary token that was just fed is of its text."""
         return self._message is not None
 
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether the open message is the model's talk to itself, and no call."""
+        message = self._message
+        return message is not None and message.header.channel == "analysis" and not message.header.recipient
+
+    @property
+    def in_character(self) -> bool:
+        """Whether the last token ended in the middle of a character."""
+        return bool(self._utf8.getstate()[0])
+
     def feed(self, token: int) -> Sequence[HarmonyEvent]:
         """Takes the next token. The usual case, whole characters within a message, costs under 1 µs."""
         if self._direct is not None and (text := self._whole_texts.get(token)) is not None:

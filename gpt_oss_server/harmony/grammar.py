@@ -56,15 +56,15 @@ class TurnShape:
     callees: Sequence[Callee] = ()
     answer: Body = None
     may_answer: bool = True
-    may_reason: bool = True  # and write preambles
+    asides: Sequence[str] = ("analysis", "commentary")  # reasoning, and preambles for the user
 
 
 def turn_grammar(shape: TurnShape) -> str:
     if not shape.may_answer and not shape.callees:
         raise ValueError("A turn that may neither answer nor call has no end.")
-    rules = [f"start: {'aside* ' if shape.may_reason else ''}last"]
-    if shape.may_reason:
-        rules.append(f"aside: {_aside('analysis')} | {_aside('commentary')}")
+    rules = [f"start: {'aside* ' if shape.asides else ''}last"]
+    if shape.asides:
+        rules.append(f"aside: {' | '.join(_aside(channel) for channel in shape.asides)}")
     ends = ["call"] if shape.callees else []
     if shape.may_answer:
         ends.append("answer")

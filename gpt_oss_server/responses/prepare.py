@@ -7,7 +7,7 @@ what it shows is what the model gets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.binding import Binding, Wanted
@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.prompting import EFFORTS, fitted_prompt, sampling_of, with_verbosity
+from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.responses.input import Approved, read_input
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.settings import Settings
@@ -34,7 +34,8 @@ class Prepared:
     sampling: Sampling
     recipients: Recipients
     tools: RequestTools
-    effort: str
+    effort: str  # as the request has it
+    thinking: Thinking
     history: tuple[Segment, ...]  # the conversation, this request's input included
     added: int  # how many of those segments this request added
     items: tuple[dict[str, Any], ...]
@@ -71,8 +72,9 @@ def prepare(
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     effort = request.effort or settings.default_reasoning_effort
+    thinking = thinking_of(effort, request.reasoning_budget, settings)
     head = renderer.system(
-        effort=EFFORTS[effort],
+        effort=thinking.effort,
         date=date,
         identity=settings.identity,
         builtin_tools=hosted.in_system_message,
@@ -97,11 +99,12 @@ def prepare(
         recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
         tools=tools,
         effort=effort,
+        thinking=thinking,
         history=history,
         added=min(len(conversation.segments), len(history)),
         items=tuple(conversation.items),
         call_recipients=conversation.recipients,
         hosted=hosted,
         approved=tuple(conversation.approved),
-        wanted=wanted,
+        wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
     )

@@ -16,6 +16,7 @@ from gpt_oss_server.fields import (
     Bias,
     Body,
     Boolean,
+    Budget,
     Effort,
     Integer,
     NotServed,
@@ -33,6 +34,7 @@ from gpt_oss_server.fields import (
 
 class ReasoningOptions(Body):
     effort: Effort | None = None
+    max_tokens: Budget | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
 
 
@@ -52,6 +54,7 @@ class CreateResponse(Body):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: Boolean | None = None
     reasoning: ReasoningOptions | None = None
+    thinking_token_budget: Budget | None = None
     text: TextOptions | None = None
     include: list[str] | None = None
     truncation: Literal["auto", "disabled"] | None = None
@@ -84,6 +87,11 @@ class CreateResponse(Body):
     @property
     def effort(self) -> Effort | None:
         return self.reasoning.effort if self.reasoning else None
+
+    @property
+    def reasoning_budget(self) -> int | None:
+        asked = self.reasoning.max_tokens if self.reasoning else None
+        return asked if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def verbosity(self) -> Verbosity | None:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.counters import Counters
@@ -64,10 +63,11 @@ class Run:
             renderer,
             prepared.recipients,
             self._transcript,
-            replace(prepared.sampling, grammar=prepared.binding.grammar),
+            prepared.sampling,
             prepared.hosted,
             [(call.recipient, call.arguments) for call in prepared.approved],
-            prepared.binding.later,
+            prepared.binding,
+            prepared.thinking.budget,
         )
         self._stream = ResponseStream(response, item_route(ids, _hosted_calls(prepared)), clock)
         self._log_text = log_text

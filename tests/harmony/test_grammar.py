@@ -142,7 +142,7 @@ def test_a_call_is_forced_by_leaving_no_answer(encoding: Encoding, grammars: Gra
 
 
 def test_without_reasoning_the_turn_begins_with_its_end(encoding: Encoding, grammars: Grammars) -> None:
-    grammar = grammars.compile(turn_grammar(TurnShape(may_reason=False)))
+    grammar = grammars.compile(turn_grammar(TurnShape(asides=())))
     assert passes(encoding, grammar, LEGAL[0])
     assert not passes(encoding, grammar, REASONING + LEGAL[0])
 

@@ -27,7 +27,7 @@ def grammars(encoding: Encoding) -> Grammars:
 
 
 def compiled(grammars: Grammars, schema: Schema) -> CompiledGrammar:
-    shape = TurnShape(answer=JsonBody(enforceable(grammars, schema)), may_reason=False)
+    shape = TurnShape(answer=JsonBody(enforceable(grammars, schema)), asides=())
     return grammars.compile(turn_grammar(shape))
 
 
