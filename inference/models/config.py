@@ -65,6 +65,15 @@ class ModelConfig:
         """How many keys a query of this layer sees, its own included; None: all."""
         return self.sliding_window if self.sliding_layers[layer] else None
 
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The kinds of layers there are: each window once, in the order of their first layers."""
+        return tuple(dict.fromkeys(self.window_of(layer) for layer in range(self.layers)))
+
+    def kind_of(self, layer: int) -> int:
+        """The layer's place among `windows`."""
+        return self.windows.index(self.window_of(layer))
+
     def __post_init__(self) -> None:
         checks = {
             "num_attention_heads must be a multiple of num_key_value_heads": self.heads % self.kv_heads == 0,

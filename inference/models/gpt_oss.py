@@ -1,4 +1,4 @@
-"""The gpt-oss model: token ids and a KV cache in, logits out.
+"""The gpt-oss model: token ids and a memory of keys and values in, logits out.
 
 Driven by config and weights alone, so that any shape runs through the same code; it does not know where they
 came from, nor anything of sampling, threads or requests.
@@ -12,19 +12,20 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from inference.engine import CheckpointError
 from inference.models.config import ModelConfig, read_config
-from inference.models.kv_cache import KVCache, LayerCache
-from inference.models.weights import LayerWeights, Weights, find_checkpoint, load_weights
+from inference.models.kv_cache import KVCache, PagedMemory
+from inference.models.weights import Weights, find_checkpoint, load_weights
 from inference.ops import reference as ops
+from inference.ops.pages import Pages
 
 
 class GptOss:
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
         self.config = config
         self._weights = weights
+        self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
         self._device, self._dtype = weights.norm.device, weights.head.dtype
         cos, sin = ops.rope_tables(config.rope, config.head_dim, config.context_length)
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
@@ -33,74 +34,75 @@ class GptOss:
     def device(self) -> torch.device:
         return self._device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of activations, keys and values."""
+        return self._dtype
+
+    @torch.inference_mode()
+    def forward(
+        self, tokens: Tensor, positions: Tensor, memory: PagedMemory, pages: Sequence[Pages]
+    ) -> Tensor:
+        """A step: T rows through all layers, T×H. `pages`: one for each of the config's windows, in order."""
+        config = self.config
+        cos, sin = self._cos[positions], self._sin[positions]
+        x = self._weights.embedding[tokens].to(self._dtype)
+        for layer, weights in enumerate(self._weights.layers):
+            keys, values = memory.layers[layer]
+            own = pages[self._kinds[layer]]
+            query = ops.qkv(
+                x,
+                weights.attention_norm,
+                config.norm_eps,
+                weights.qkv,
+                weights.qkv_bias,
+                cos,
+                sin,
+                keys,
+                values,
+                own,
+            )
+            attended = ops.paged_attention(query, keys, values, weights.sinks, own)
+            x = ops.project_out(attended, weights.out, weights.out_bias, x)
+            x = ops.experts_block(
+                x,
+                weights.mlp_norm,
+                config.norm_eps,
+                weights.router,
+                weights.router_bias,
+                config.experts_per_token,
+                weights.experts,
+            )
+        return x
+
+    @torch.inference_mode()
+    def logits(self, x: Tensor) -> Tensor:
+        """R×V, float32, of rows that `forward` gave. The head dominates a step: only rows that are needed."""
+        return ops.head_logits(x, self._weights.norm, self.config.norm_eps, self._weights.head)
+
+    # One sequence alone -------------------------------------------------------------------------------
+
     def new_cache(self) -> KVCache:
         return KVCache(self.config, self._device, self._dtype)
 
-    @torch.inference_mode()
     def extend(self, tokens: Sequence[int], cache: KVCache) -> None:
         """Takes in a part of a prompt whose logits nobody needs."""
-        self._hidden(tokens, cache)
+        self._extend(tokens, cache)
 
-    @torch.inference_mode()
-    def next_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """The logits (V, float32) after the last of these tokens: the head, which dominates, runs once."""
-        return self._logits(self._hidden(tokens, cache)[-1:])[0]
-
-    @torch.inference_mode()
-    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """T × V, float32."""
-        return self._logits(self._hidden(tokens, cache))
-
-    def _hidden(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        start, count = cache.length, len(tokens)
-        positions = None if count == 1 else torch.arange(start, start + count, device=self._device)
-        cos, sin = self._cos[start : start + count], self._sin[start : start + count]
-        ids = torch.tensor(tokens, device=self._device)
-        x = self._weights.embedding[ids].to(self._dtype)
-        for layer, layer_cache in enumerate(cache):
-            weights = self._weights.layers[layer]
-            x = x + self._attention(x, weights, layer_cache, start, positions, cos, sin, layer)
-            x = x + self._experts(x, weights)
-        cache.length = start + count
+    def _extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        pages = cache.pages(len(tokens))
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=self._device)
+        x = self.forward(torch.tensor(tokens, device=self._device), positions, cache.memory, pages)
+        cache.length += len(tokens)
         return x
 
-    def _attention(
-        self,
-        x: Tensor,
-        weights: LayerWeights,
-        cache: LayerCache,
-        start: int,
-        positions: Tensor | None,
-        cos: Tensor,
-        sin: Tensor,
-        layer: int,
-    ) -> Tensor:
-        config = self.config
-        normed = ops.rms_norm(x, weights.attention_norm, config.norm_eps)
-        heads = functional.linear(normed, weights.qkv, weights.qkv_bias).view(len(x), -1, config.head_dim)
-        rotated = ops.apply_rope(heads[:, : config.heads + config.kv_heads], cos, sin)
-        keys, values, key_positions = cache.extend(
-            start, rotated[:, config.heads :], heads[:, config.heads + config.kv_heads :]
-        )
-        seen = ops.attention(
-            rotated[:, : config.heads],
-            keys,
-            values,
-            weights.sinks,
-            positions,
-            key_positions,
-            config.window_of(layer),
-        )
-        return functional.linear(seen, weights.out, weights.out_bias)
+    def next_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        """The logits (V, float32) after the last of these tokens."""
+        return self.logits(self._extend(tokens, cache)[-1:])[0]
 
-    def _experts(self, x: Tensor, weights: LayerWeights) -> Tensor:
-        normed = ops.rms_norm(x, weights.mlp_norm, self.config.norm_eps)
-        chosen, shares = ops.route(normed, weights.router, weights.router_bias, self.config.experts_per_token)
-        return weights.experts.forward(normed, chosen, shares)
-
-    def _logits(self, x: Tensor) -> Tensor:
-        normed = ops.rms_norm(x, self._weights.norm, self.config.norm_eps)
-        return (normed @ self._weights.head).float()
+    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        """T × V, float32."""
+        return self.logits(self._extend(tokens, cache))
 
 
 def load_model(

@@ -1,100 +1,79 @@
-"""Keys and values of one sequence, layer by layer.
+"""Keys and values: the memory of all layers in blocks, and one sequence that has a memory to itself.
 
-In go the keys and values of new positions, out come all that a query at the end may see. Sliding layers keep
-a ring of the window's size, full layers a buffer that doubles. It computes nothing and knows no weights.
+In go how many blocks each kind of layer gets, out come the tensors that the ops read and write. Which block
+is whose is decided elsewhere (the engine's scheduler); it computes nothing and knows no weights.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from inference.models.config import ModelConfig
+from inference.ops.pages import BLOCK_SIZE, Pages, alone
 
-FIRST_CAPACITY = 256
-
-Seen = tuple[Tensor, Tensor, Tensor | None]  # keys K×L×D, values K×L×D, positions L; None: no mask needed
+FIRST_BLOCKS = 17
 
 
-class KVCache:
-    """One sequence. `length` positions are in it; the model advances it once a forward pass has succeeded."""
+class PagedMemory:
+    """For each layer keys and values, blocks × size × K × D (inference/ops/pages.py)."""
 
-    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
-        self.length = 0
-        self._layers: list[LayerCache] = []
-        for layer in range(config.layers):
-            window = config.window_of(layer)
-            size = (config.kv_heads, window or FIRST_CAPACITY, config.head_dim)
-            keys, values = (torch.empty(size, device=device, dtype=dtype) for _ in range(2))
-            kind: type[LayerCache] = FullLayerCache if window is None else SlidingLayerCache
-            self._layers.append(kind(keys, values))
-
-    def __iter__(self) -> Iterator[LayerCache]:
-        return iter(self._layers)
+    def __init__(
+        self,
+        config: ModelConfig,
+        blocks: Sequence[int],
+        block_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """`blocks`: how many for each of the config's `windows`, block 0, which is nobody's, included."""
+        self.block_size = block_size
+        shapes = [(config.kv_heads, count, block_size, config.head_dim) for count in blocks]
+        self.layers = [
+            tuple(_empty(shapes[config.kind_of(layer)], device, dtype) for _ in range(2))
+            for layer in range(config.layers)
+        ]
 
     @property
     def byte_size(self) -> int:
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._layers)
+        return sum(part.nbytes for layer in self.layers for part in layer)
 
 
-class LayerCache(ABC):
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        self.keys, self.values = keys, values
+def _empty(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A head's keys lie together: a product with them then reads them as one matrix.
 
-    @abstractmethod
-    def extend(self, start: int, keys: Tensor, values: Tensor) -> Seen:
-        """Adds keys and values (T×K×D) of positions from `start`; tells what queries there may see."""
-
-
-class FullLayerCache(LayerCache):
-    def extend(self, start: int, keys: Tensor, values: Tensor) -> Seen:
-        end = start + len(keys)
-        if end > self.keys.shape[1]:
-            self._grow(start, end)
-        self.keys[:, start:end] = keys.transpose(0, 1)
-        self.values[:, start:end] = values.transpose(0, 1)
-        positions = None if len(keys) == 1 else torch.arange(end, device=keys.device)
-        return self.keys[:, :end], self.values[:, :end], positions
-
-    def _grow(self, filled: int, needed: int) -> None:
-        capacity = max(needed, 2 * self.keys.shape[1])
-        for name in ("keys", "values"):
-            old: Tensor = getattr(self, name)
-            larger = old.new_empty(old.shape[0], capacity, old.shape[2])
-            larger[:, :filled] = old[:, :filled]
-            setattr(self, name, larger)
+    Pages of it that were never written take no memory of the machine, so it may be planned generously.
+    """
+    return torch.empty(shape, device=device, dtype=dtype).permute(1, 2, 0, 3)
 
 
-class SlidingLayerCache(LayerCache):
-    """Position p lives in place p mod window, so that writing it drops the one that left the window."""
+class KVCache:
+    """One sequence alone, which keeps all it was given. `length` positions are in it."""
 
-    def extend(self, start: int, keys: Tensor, values: Tensor) -> Seen:
-        window, count = self.keys.shape[1], len(keys)
-        if count == 1:
-            self.keys[:, start % window] = keys[0]
-            self.values[:, start % window] = values[0]
-            filled = min(start + 1, window)
-            return self.keys[:, :filled], self.values[:, :filled], None
-        kept = min(start, window)
-        seen = (
-            torch.cat((self.keys[:, :kept], keys.transpose(0, 1)), 1),
-            torch.cat((self.values[:, :kept], values.transpose(0, 1)), 1),
-            torch.cat(
-                (
-                    self._positions(start, kept, keys.device),
-                    torch.arange(start, start + count, device=keys.device),
-                )
-            ),
-        )
-        last = torch.arange(max(start, start + count - window), start + count, device=keys.device)
-        self.keys[:, last % window] = keys[-len(last) :].transpose(0, 1)
-        self.values[:, last % window] = values[-len(last) :].transpose(0, 1)
-        return seen
+    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
+        self.length = 0
+        self._config, self._device, self._dtype = config, device, dtype
+        self._blocks = FIRST_BLOCKS
+        self.memory = self._new_memory()
 
-    def _positions(self, start: int, kept: int, device: torch.device) -> Tensor:
-        """What position each of the first `kept` places holds when `start` positions have been written."""
-        newest = start - 1
-        return newest - (newest - torch.arange(kept, device=device)) % self.keys.shape[1]
+    def pages(self, count: int) -> tuple[Pages, ...]:
+        """For `count` new tokens: one for each kind of layer."""
+        size, length = self.memory.block_size, self.length + count
+        if length > (self._blocks - 1) * size:
+            self._grow(-(-length // size) + 1)
+        table = torch.arange(1, -(-length // size) + 1, dtype=torch.int32, device=self._device)
+        return tuple(alone(length, count, table, window, size) for window in self._config.windows)
+
+    def _grow(self, needed: int) -> None:
+        older, before = self.memory, self._blocks
+        self._blocks = max(needed, 2 * before)
+        self.memory = self._new_memory()
+        for layer, old in zip(self.memory.layers, older.layers, strict=True):
+            for mine, theirs in zip(layer, old, strict=True):
+                mine[:before] = theirs
+
+    def _new_memory(self) -> PagedMemory:
+        blocks = [self._blocks] * len(self._config.windows)
+        return PagedMemory(self._config, blocks, BLOCK_SIZE, self._device, self._dtype)

@@ -1,18 +1,23 @@
 """The arithmetic of gpt-oss in plain PyTorch: the oracle that fused kernels must agree with.
 
-In go tensors, out come tensors; no op keeps state, and none knows of layers, caches or checkpoints. Shapes:
-T queries, L keys, H hidden, N heads, K KV heads, D head size, E experts, I intermediate, V vocabulary.
+In go tensors, out come tensors; no op keeps state, and none knows of layers, requests or checkpoints. A
+step of a batch is T rows, its sequences laid end to end; `pages` says whose row is whose, and where keys and
+values lie (pages.py). Shapes: T rows, L keys, H hidden, N heads, K KV heads, D head size, E experts, I
+intermediate, V vocabulary. The ops of a layer in turn: qkv, paged_attention, project_out, experts_block; at
+the end of a step head_logits, on the rows that are sampled from, and sample (sampling.py).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from inference.models.config import RopeConfig
+from inference.ops.pages import Pages, Span
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by their code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
@@ -61,6 +66,77 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(x * cos.unsqueeze(1), swapped, sin.unsqueeze(1)).to(x.dtype)
 
 
+def qkv(
+    x: Tensor,
+    norm: Tensor,
+    eps: float,
+    weight: Tensor,
+    bias: Tensor | None,
+    cos: Tensor,
+    sin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    pages: Pages,
+) -> Tensor:
+    """Normalises x (T×H), projects it, rotates queries and keys, and writes keys and values to their slots.
+
+    weight (N+2K)·D × H with rows q, k, v; cos and sin T×D, those of the rows' positions; keys and values
+    blocks×size×K×D. Out: the queries, T×N×D.
+    """
+    kv_heads, size = keys.shape[2:]
+    normed = rms_norm(x, norm, eps)
+    projected = functional.linear(normed, weight, bias).view(len(x), -1, size)
+    rotated = apply_rope(projected[:, :-kv_heads], cos, sin)
+    write_kv(keys, values, rotated[:, -kv_heads:], projected[:, -kv_heads:], pages)
+    return rotated[:, :-kv_heads]
+
+
+def write_kv(keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, pages: Pages) -> None:
+    """Puts T×K×D keys and values where the pages say. Rows of a batch's filling write to block 0."""
+    for blocks, new in ((keys, new_keys), (values, new_values)):
+        by_head(blocks).flatten(1, 2).index_copy_(1, pages.slots, new.transpose(0, 1))
+
+
+def by_head(blocks: Tensor) -> Tensor:
+    """K × blocks × size × D, a view."""
+    return blocks.permute(2, 0, 1, 3)
+
+
+def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages) -> Tensor:
+    """Grouped-query attention over paged memory, which holds the step's own keys and values already.
+
+    query T×N×D, keys and values blocks×size×K×D, sinks N; out T × N·D. A query of position p sees positions
+    0 to p, on layers with a window the last `window` of these. A sink is one more logit per head, in the
+    denominator only. Rows of a batch's filling (of length 0) come out as anything.
+    """
+    parts = [
+        _attend_span(query[span.start : span.end], keys, values, sinks, pages, span) for span in pages.spans
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _attend_span(
+    query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, span: Span
+) -> Tensor:
+    seen_keys, seen_values = (_seen(by_head(blocks), span, pages.block_size) for blocks in (keys, values))
+    if span.queries == 1:
+        return attention(query, seen_keys, seen_values, sinks)
+    positions = torch.arange(span.first, span.length)
+    return attention(
+        query, seen_keys, seen_values, sinks, positions[-span.queries :], positions, pages.window
+    )
+
+
+def _seen(blocks: Tensor, span: Span, size: int) -> Tensor:
+    """K×L×D, what a span's queries see: a view where its blocks follow each other, else gathered."""
+    begin = span.first % size
+    if span.run and span.blocks:
+        found = blocks[:, span.blocks[0] : span.blocks[0] + len(span.blocks)]
+    else:
+        found = blocks.index_select(1, torch.tensor(span.blocks, dtype=torch.int64))
+    return found.flatten(1, 2)[:, begin : begin + span.length - span.first]
+
+
 def attention(
     query: Tensor,
     keys: Tensor,
@@ -70,11 +146,10 @@ def attention(
     key_positions: Tensor | None = None,
     window: int | None = None,
 ) -> Tensor:
-    """Grouped-query attention with a sink: one more logit per head, in the denominator only.
+    """Attention of one sequence over keys that lie together.
 
-    query T×N×D, keys and values K×L×D, sinks N; out T×N·D. Without positions every query sees every key
-    (decoding: the cache holds what one token may see). With them a query sees keys that are not after it,
-    not before position 0, and within the window.
+    query T×N×D, keys and values K×L×D, sinks N; out T×N·D. Without positions every query sees every key.
+    With them a query sees keys that are not after it, and within the window.
     """
     count, heads, size = query.shape
     grouped = query.view(count, keys.shape[0], -1, size).permute(1, 2, 0, 3)  # K × N/K × T × D
@@ -98,9 +173,9 @@ def attention(
 
 
 def hidden_keys(query_positions: Tensor, key_positions: Tensor, window: int | None) -> Tensor:
-    """T × L, true where the query must not see the key. Positions below 0 mark empty places of a cache."""
+    """T × L, true where the query must not see the key."""
     queries, keys = query_positions.unsqueeze(1), key_positions.unsqueeze(0)
-    hidden = (keys > queries) | (keys < 0)
+    hidden = keys > queries
     return hidden if window is None else hidden | (keys <= queries - window)
 
 
@@ -114,6 +189,38 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, sink: Tensor, hidden: T
     weights = torch.softmax(scores, -1, dtype=torch.float32).to(values.dtype)
     out = torch.bmm(weights[..., :-1].reshape(kv_heads, group * count, -1), values)
     return out.view(kv_heads, group, count, size)
+
+
+def project_out(attended: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+    """residual + attended·Wᵀ + b: attended T × N·D, weight H × N·D, residual and out T×H."""
+    return residual + functional.linear(attended, weight, bias)
+
+
+class MixtureWeights(Protocol):
+    """A layer's experts in whatever form the device wants them."""
+
+    def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """x T×H, chosen and shares T×k; out T×H: the sums of the chosen experts' outputs by their shares."""
+        ...
+
+
+def experts_block(
+    x: Tensor,
+    norm: Tensor,
+    eps: float,
+    router: Tensor,
+    router_bias: Tensor,
+    experts_per_token: int,
+    experts: MixtureWeights,
+) -> Tensor:
+    """x + the experts' answer to x normalised: norm, router, and the k experts it chooses for each token."""
+    normed = rms_norm(x, norm, eps)
+    return x + experts.forward(normed, *route(normed, router, router_bias, experts_per_token))
+
+
+def head_logits(x: Tensor, norm: Tensor, eps: float, head: Tensor) -> Tensor:
+    """The logits (float32, R×V) of rows that have passed all layers; x R×H, head H×V."""
+    return (rms_norm(x, norm, eps) @ head).float()
 
 
 def route(x: Tensor, weight: Tensor, bias: Tensor, experts_per_token: int) -> tuple[Tensor, Tensor]:
@@ -154,3 +261,26 @@ def _pairs_by_byte(device: torch.device) -> Tensor:
 def expert(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, limit: float, alpha: float) -> Tensor:
     """One expert on its tokens: w1 2I×H, w2 H×I."""
     return functional.linear(swiglu(functional.linear(x, w1, b1), limit, alpha), w2, b2)
+
+
+def mxfp4_experts(
+    x: Tensor,
+    chosen: Tensor,
+    shares: Tensor,
+    first: tuple[Tensor, Tensor, Tensor],
+    second: tuple[Tensor, Tensor, Tensor],
+    limit: float,
+    alpha: float,
+) -> Tensor:
+    """All experts of a layer as stored, the oracle for kernels that never unpack them.
+
+    x T×H, chosen and shares T×k; first: blocks E × 2I × H/32 × 16 and scales E × 2I × H/32 (bytes), biases
+    E × 2I; second: the same for H × I. Out T×H.
+    """
+    out = torch.zeros_like(x)
+    for number in sorted(set(chosen.flatten().tolist())):
+        tokens, places = (chosen == number).nonzero(as_tuple=True)
+        w1, w2 = (dequantise_mxfp4(part[0][number], part[1][number], x.dtype) for part in (first, second))
+        result = expert(x[tokens], w1, first[2][number], w2, second[2][number], limit, alpha)
+        out.index_add_(0, tokens, result * shares[tokens, places].unsqueeze(1))
+    return out

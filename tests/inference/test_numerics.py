@@ -116,16 +116,7 @@ def test_packed_experts_stay_packed_in_memory(model: GptOss) -> None:
         assert blocks.dtype == scales.dtype == torch.uint8
 
 
-def test_sliding_layers_keep_only_their_window(model: GptOss, config: ModelConfig) -> None:
-    cache = model.new_cache()
-    for token in PROMPT:
-        model.extend([token], cache)
-    model.extend(PROMPT, cache)
-    for layer, sliding in zip(cache, config.sliding_layers, strict=True):
-        assert layer.keys.shape[1] == (config.sliding_window if sliding else 256)
-
-
-def test_full_layers_grow_past_their_first_capacity(model: GptOss) -> None:
+def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
     long = (PROMPT * 5)[:300]
     whole, stepwise = model.new_cache(), model.new_cache()
     wanted = model.next_logits(long, whole)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling
-from inference.local import sampler as module
 from inference.local.sampler import Sampler
+from inference.ops import sampling as module
 
 DRAWS = 4000
 

@@ -1,0 +1,84 @@
+"""Where the keys and values of a batch lie: the one description that every op on paged memory takes.
+
+In go a step's sequences as tensors, on the device that the ops run on; out come, for ops that run on the CPU,
+the same as numbers of Python. It knows nothing of who owns a block, nor what a key is.
+
+The memory of a layer is two tensors, keys and values, each of the shape blocks × size × K × D; how it lies is
+the runner's choice (on the CPU the keys of one head lie together). A block holds `size` positions that follow
+each other. Block 0 is nobody's: entries of a table that are not in use name it, and rows that only fill up a
+batch write there. A sequence's table names its blocks in order: the key of position p is at
+`[table[p // size], p % size]`. On layers with a window the entries before it may be 0: no op reads what no
+query of the step can see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+BLOCK_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One sequence of a batch, as numbers: rows [start, end) are its queries, at the end of its keys."""
+
+    start: int
+    end: int
+    length: int
+    first: int  # the first position that one of its queries sees
+    blocks: list[int]  # those that hold positions first to length - 1
+    run: bool  # whether they follow each other in memory
+
+    @property
+    def queries(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The T rows of B sequences, for all layers of one window. Sequences with one query come first."""
+
+    tables: Tensor  # B × M, int32: each sequence's blocks in order
+    lengths: Tensor  # B, int32: keys of each sequence, those of this step included; 0 fills up a batch
+    starts: (
+        Tensor  # B + 1, int32: rows starts[b] to starts[b + 1] are sequence b's queries, its newest tokens
+    )
+    slots: Tensor  # T, int64: where each row's own key and value go: block · size + offset
+    window: int | None  # how many keys a query sees, its own included; None: all
+    block_size: int
+    decodes: int  # so many sequences, the first ones, have one query each
+    longest: int  # the most queries of one sequence
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The sequences; made once for all layers. For the CPU: it waits for the device."""
+        starts, lengths, tables = self.starts.tolist(), self.lengths.tolist(), self.tables.tolist()
+        return tuple(
+            self._span(starts[at], starts[at + 1], lengths[at], tables[at]) for at in range(len(lengths))
+        )
+
+    def _span(self, start: int, end: int, length: int, table: list[int]) -> Span:
+        first = 0 if self.window is None else max(0, length - (end - start) - self.window + 1)
+        blocks = table[first // self.block_size : -(-length // self.block_size)]
+        run = not blocks or blocks == list(range(blocks[0], blocks[0] + len(blocks)))
+        return Span(start, end, length, first, blocks, run)
+
+
+def alone(length: int, queries: int, table: Tensor, window: int | None, block_size: int) -> Pages:
+    """The pages of one sequence: its `queries` newest of `length` positions, on the table's device."""
+    positions = torch.arange(length - queries, length, device=table.device)
+    blocks = table[positions // block_size].long()
+    return Pages(
+        tables=table.unsqueeze(0),
+        lengths=torch.tensor([length], dtype=torch.int32, device=table.device),
+        starts=torch.tensor([0, queries], dtype=torch.int32, device=table.device),
+        slots=blocks * block_size + positions % block_size,
+        window=window,
+        block_size=block_size,
+        decodes=int(queries == 1),
+        longest=queries,
+    )

@@ -1,0 +1,171 @@
+"""How tokens are picked from logits, in plain PyTorch: the oracle for kernels, and what the CPU runs.
+
+In go the logits of rows and how to pick from each, out come tokens and log-probabilities. The random numbers
+are passed in: one uniform number per row, whatever its fields. It keeps no state, and knows no requests.
+
+Order: the grammar's mask, adjustments (logit_bias and penalties), temperature, min_p, top_k, top_p. The
+vocabulary is never sorted as a whole: that takes 16 ms for 201,088 logits, finding the best 512 of them
+0.4 ms, a pass over all 0.1 ms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 1024
+PARTS = (64, 512)  # how many of the best tokens are looked at, one size after the other
+# Byte by byte, what its eight tokens get. Adding rows of this takes 0.1 ms for 201,088 logits on a CPU;
+# filling them by a mask of booleans takes 0.7.
+_MASK_BYTES = torch.tensor(
+    [[0.0 if byte >> bit & 1 else -math.inf for bit in range(8)] for byte in range(256)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picking:
+    """How to pick from each of R rows of logits."""
+
+    temperature: Tensor  # R, float32; 0 is greedy
+    top_k: Tensor  # R, int32; 0: all
+    top_p: Tensor  # R, float32
+    min_p: Tensor  # R, float32
+    points: Tensor  # R, float64: 0 ≤ point < 1, where to draw in the distribution
+    adjustments: Tensor | None = None  # A × V, float32: added to the logits
+    adjustment_of: Tensor | None = None  # R, int32: the row of adjustments that is this row's, -1: none
+    masks: Tensor | None = None  # M × ⌈V/8⌉, uint8, lowest bit first: 1 where the token may be picked
+    mask_of: Tensor | None = None  # R, int32: the row of masks that is this row's, -1: none
+
+
+def sample(logits: Tensor, picking: Picking) -> Tensor:
+    """R×V float32, which stay as they are; out R tokens, -1 where the largest logit is not finite."""
+    return torch.tensor(
+        [_sample_row(logits[row], picking, row) for row in range(len(logits))], dtype=torch.int64
+    )
+
+
+def _sample_row(logits: Tensor, picking: Picking, row: int) -> int:
+    adjusted = logits
+    if picking.adjustments is not None and picking.adjustment_of is not None:
+        at = int(picking.adjustment_of[row])
+        adjusted = adjusted if at < 0 else adjusted + picking.adjustments[at]
+    if picking.masks is not None and picking.mask_of is not None:
+        at = int(picking.mask_of[row])
+        adjusted = adjusted if at < 0 else adjusted + mask_row(picking.masks[at], len(logits))
+    found = pick(
+        adjusted,
+        temperature=float(picking.temperature[row]),
+        top_k=int(picking.top_k[row]),
+        top_p=float(picking.top_p[row]),
+        min_p=float(picking.min_p[row]),
+        point=float(picking.points[row]),
+    )
+    return -1 if found is None else found
+
+
+def log_probabilities(logits: Tensor, tokens: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the model's own distribution: the tokens' own (R), the likeliest ones' and their ids (R×top)."""
+    totals = torch.logsumexp(logits, 1, keepdim=True)
+    values, ids = logits.topk(min(top, logits.shape[1]), 1)
+    return (logits.gather(1, tokens.unsqueeze(1)) - totals).squeeze(1), values - totals, ids
+
+
+def mask_row(bits: Tensor, vocab_size: int) -> Tensor:
+    """A mask's bytes as V floats to be added: 0 where the bit is set, else -inf; also past the mask's end."""
+    row = _MASK_BYTES.to(bits.device).index_select(0, bits.int()).view(-1)[:vocab_size]
+    if len(row) == vocab_size:
+        return row
+    return torch.cat((row, torch.full((vocab_size - len(row),), -math.inf, device=bits.device)))
+
+
+def pick(
+    logits: Tensor, *, temperature: float, top_k: int, top_p: float, min_p: float, point: float
+) -> int | None:
+    """The token of V logits, None where they are not finite. Which one falls at `point` is up to the op."""
+    best, greedy = (value.item() for value in torch.max(logits, 0))
+    if not math.isfinite(best):
+        return None
+    if temperature <= 0:
+        return int(greedy)
+    # Below 1e-4 float32 would overflow on the way; there the choice is as good as greedy.
+    scaled = (logits - best).div_(max(temperature, 1e-4))
+    if min_p > 0:
+        scaled = scaled.masked_fill_(scaled < math.log(min(min_p, 1.0)), -math.inf)
+    if 0 < top_k < len(scaled):
+        values, ids = scaled.topk(top_k)
+        return int(ids[_pick(_nucleus(values.exp_(), top_p), point)].item())
+    if top_p < 1:
+        return _draw_from_nucleus(scaled, top_p, point)
+    return _pick(scaled.exp_(), point)
+
+
+def _pick(weights: Tensor, point: float) -> int:
+    """The index at this point (0 ≤ point < 1) of the weights laid end to end.
+
+    In two steps, blocks first: running sums of the whole vocabulary cost three times as much.
+    """
+    whole = len(weights) - len(weights) % BLOCK
+    blocks = weights[:whole].view(-1, BLOCK).sum(1, dtype=torch.float64)
+    sums = torch.cat((blocks, weights[whole:].sum(dtype=torch.float64).view(1))).cumsum(0)
+    target = float(sums[-1]) * point
+    block = _index_at(sums, target)
+    inside = weights[block * BLOCK : (block + 1) * BLOCK].cumsum(0, dtype=torch.float64)
+    return block * BLOCK + _index_at(inside, target - (float(sums[block - 1]) if block else 0.0))
+
+
+def _index_at(sums: Tensor, target: float) -> int:
+    """The first whose running sum is past the target; where rounding passed all, the last that adds."""
+    index = int(torch.searchsorted(sums, target, right=True))
+    if index < len(sums):
+        return index
+    return int(torch.searchsorted(sums, sums[-1:]).item())
+
+
+def _nucleus(weights: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
+    """Of weights in falling order, the fewest that reach top_p of the total (None: their own)."""
+    if top_p >= 1:
+        return weights
+    sums = torch.cumsum(weights, 0, dtype=torch.float64)
+    reached = sums >= top_p * (sums[-1] if total is None else total)
+    count = int(reached.int().argmax().item()) + 1 if bool(reached.any()) else len(weights)
+    return weights[:count]
+
+
+def _draw_from_nucleus(scaled: Tensor, top_p: float, point: float) -> int:
+    weights = scaled.exp()
+    total = weights.sum(dtype=torch.float64)
+    narrow = _narrow_nucleus(scaled, total, top_p)
+    if narrow is None:
+        return _pick(_wide_nucleus(weights, total, top_p), point)
+    return int(narrow[1][_pick(narrow[0], point)].item())
+
+
+def _narrow_nucleus(scaled: Tensor, total: Tensor, top_p: float) -> tuple[Tensor, Tensor] | None:
+    """The nucleus' weights in falling order and their ids, from as small a part as holds it, if one does."""
+    for part in PARTS:
+        if part >= len(scaled):
+            return None
+        values, ids = scaled.topk(part)
+        weights = values.exp_()
+        if float(weights.sum(dtype=torch.float64)) >= top_p * float(total):
+            return _nucleus(weights, top_p, total), ids
+    return None
+
+
+def _wide_nucleus(weights: Tensor, total: Tensor, top_p: float) -> Tensor:
+    """The weights with those outside the nucleus made 0: those below the largest bound that keeps enough.
+
+    The bound is found by halving its logarithm, in some 30 passes over the vocabulary: 2 ms, where sorting it
+    takes 16. Weights that are the same to one part in 10^7 are in or out together.
+    """
+    wanted = top_p * float(total)
+    low, high = 1e-38, 2.0  # the largest weight is 1
+    while high / low > 1 + 1e-7:
+        middle = math.sqrt(low * high)
+        kept = float(functional.threshold(weights, middle, 0.0).sum(dtype=torch.float64))
+        low, high = (middle, high) if kept >= wanted else (low, middle)
+    return functional.threshold(weights, low, 0.0)

@@ -1,0 +1,177 @@
+"""The ops on paged memory against the plainest possible words for them, over random batches."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.ops import reference as ops
+from inference.ops.pages import Pages
+from inference.ops.sampling import Picking, log_probabilities, sample
+
+SIZE = 4
+HEADS, KV_HEADS, WIDTH = 6, 2, 8
+BLOCKS = 200
+
+
+def plainly(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, window: int | None) -> Tensor:
+    """One sequence, query by query and head by head, in float64; keys L×K×D."""
+    count, length = len(query), len(keys)
+    out = torch.zeros(count, HEADS, WIDTH, dtype=torch.float64)
+    for row in range(count):
+        last = length - count + row
+        first = 0 if window is None else max(0, last - window + 1)
+        for head in range(HEADS):
+            seen = slice(first, last + 1)
+            own_keys, own_values = (x[seen, head // (HEADS // KV_HEADS)].double() for x in (keys, values))
+            scores = own_keys @ query[row, head].double() / math.sqrt(WIDTH)
+            weights = torch.cat((scores, sinks[head].double().view(1))).softmax(0)[:-1]
+            out[row, head] = weights @ own_values
+    return out.flatten(1)
+
+
+class Batch:
+    """Sequences of random lengths in blocks strewn over the memory, those with one query first."""
+
+    def __init__(self, seed: int, window: int | None, *, run: bool = False) -> None:
+        draw, self.random = random.Random(seed), torch.Generator().manual_seed(seed)
+        counts = sorted(draw.choice([1, 1, 2, 5, 17]) for _ in range(draw.randint(1, 5)))
+        lengths = [count + draw.randint(0, 40) for count in counts]
+        free = list(range(1, BLOCKS))
+        if not run:
+            draw.shuffle(free)
+        tables = [[free.pop(0) for _ in range(-(-length // SIZE))] for length in lengths]
+        wide = max(map(len, tables))
+        starts = [sum(counts[:at]) for at in range(len(counts) + 1)]
+        slots = [
+            table[at // SIZE] * SIZE + at % SIZE
+            for table, length, count in zip(tables, lengths, counts, strict=True)
+            for at in range(length - count, length)
+        ]
+        self.lengths, self.counts, self.starts = lengths, counts, starts
+        self.pages = Pages(
+            tables=torch.tensor([table + [0] * (wide - len(table)) for table in tables], dtype=torch.int32),
+            lengths=torch.tensor(lengths, dtype=torch.int32),
+            starts=torch.tensor(starts, dtype=torch.int32),
+            slots=torch.tensor(slots),
+            window=window,
+            block_size=SIZE,
+            decodes=counts.count(1),
+            longest=max(counts),
+        )
+        self.tables = tables
+        self.keys, self.values = (
+            torch.full((KV_HEADS, BLOCKS, SIZE, WIDTH), math.nan).permute(1, 2, 0, 3) for _ in range(2)
+        )
+        self.whole = [tuple(self.normal(length, KV_HEADS, WIDTH) for _ in range(2)) for length in lengths]
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.random)
+
+    def write(self) -> None:
+        """The older keys by hand, the step's own by the op. What is not in sight of a query stays NaN."""
+        for at, (table, length, count) in enumerate(zip(self.tables, self.lengths, self.counts, strict=True)):
+            window = self.pages.window
+            first = 0 if window is None else max(0, length - count - window + 1)
+            for place in range(first, length - count):
+                for memory, whole in zip((self.keys, self.values), self.whole[at], strict=True):
+                    memory[table[place // SIZE], place % SIZE] = whole[place]
+        new = [
+            torch.cat([whole[part][-count:] for whole, count in zip(self.whole, self.counts, strict=True)])
+            for part in range(2)
+        ]
+        ops.write_kv(self.keys, self.values, new[0], new[1], self.pages)
+
+
+@pytest.mark.parametrize("run", [False, True], ids=["strewn", "in a run"])
+@pytest.mark.parametrize("window", [None, 1, 7, 16])
+@pytest.mark.parametrize("seed", range(6))
+def test_paged_attention_is_attention(seed: int, window: int | None, run: bool) -> None:
+    batch = Batch(seed, window, run=run)
+    batch.write()
+    query, sinks = batch.normal(batch.starts[-1], HEADS, WIDTH), batch.normal(HEADS)
+    found = ops.paged_attention(query, batch.keys, batch.values, sinks, batch.pages)
+    for at, (keys, values) in enumerate(batch.whole):
+        rows = slice(batch.starts[at], batch.starts[at + 1])
+        wanted = plainly(query[rows], keys, values, sinks, window)
+        assert (found[rows].double() - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_rows_of_filling_write_to_the_block_that_is_nobodys() -> None:
+    memory = [torch.zeros(KV_HEADS, 3, SIZE, WIDTH).permute(1, 2, 0, 3) for _ in range(2)]
+    filling = Pages(
+        tables=torch.zeros(1, 1, dtype=torch.int32),
+        lengths=torch.zeros(1, dtype=torch.int32),
+        starts=torch.tensor([0, 1], dtype=torch.int32),
+        slots=torch.zeros(1, dtype=torch.int64),
+        window=None,
+        block_size=SIZE,
+        decodes=1,
+        longest=1,
+    )
+    new = torch.ones(1, KV_HEADS, WIDTH)
+    ops.write_kv(memory[0], memory[1], new, new, filling)
+    assert all(part[1:].count_nonzero() == 0 for part in memory)
+
+
+def test_experts_as_stored_are_experts_as_floats() -> None:
+    random_, experts, hidden, inner = torch.Generator().manual_seed(1), 5, 32, 64
+    draw = lambda *shape: torch.randn(*shape, generator=random_)  # noqa: E731
+    packed = []
+    for rows, columns in ((2 * inner, hidden), (hidden, inner)):
+        blocks = torch.randint(
+            0, 256, (experts, rows, columns // 32, 16), generator=random_, dtype=torch.uint8
+        )
+        scales = torch.randint(121, 125, blocks.shape[:3], generator=random_, dtype=torch.uint8)
+        packed.append((blocks, scales, draw(experts, rows)))
+    x, chosen = (
+        draw(7, hidden),
+        torch.stack([torch.randperm(experts, generator=random_)[:3] for _ in range(7)]),
+    )
+    shares = draw(7, 3).softmax(1)
+    found = ops.mxfp4_experts(x, chosen, shares, packed[0], packed[1], 7.0, 1.702)
+    floats = [ops.dequantise_mxfp4(blocks, scales, torch.float32) for blocks, scales, _ in packed]
+    for row in range(7):
+        wanted = sum(
+            share
+            * ops.expert(x[row], floats[0][e], packed[0][2][e], floats[1][e], packed[1][2][e], 7.0, 1.702)
+            for e, share in zip(chosen[row].tolist(), shares[row], strict=True)
+        )
+        assert torch.allclose(found[row], wanted, atol=1e-4)  # type: ignore[arg-type]
+
+
+def test_rows_are_sampled_each_in_its_own_way() -> None:
+    logits = torch.randn(5, 100, generator=torch.Generator().manual_seed(2))
+    logits[4, 3] = math.nan
+    mask = torch.zeros(1, 13, dtype=torch.uint8)
+    mask[0, 5] = 4
+    adjustment = torch.zeros(1, 100)
+    adjustment[0, 17] = 50
+    found = sample(
+        logits,
+        Picking(
+            temperature=torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]),
+            top_k=torch.tensor([0, 1, 0, 0, 0], dtype=torch.int32),
+            top_p=torch.ones(5),
+            min_p=torch.zeros(5),
+            points=torch.full((5,), 0.5, dtype=torch.float64),
+            adjustments=adjustment,
+            adjustment_of=torch.tensor([-1, -1, 0, -1, -1]),
+            masks=mask,
+            mask_of=torch.tensor([-1, -1, -1, 0, -1]),
+        ),
+    )
+    assert found.tolist() == [int(logits[0].argmax()), int(logits[1].argmax()), 17, 42, -1]
+
+
+def test_log_probabilities_of_rows() -> None:
+    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(3))
+    own, values, ids = log_probabilities(logits, torch.tensor([4, 5, 6]), 2)
+    wanted = logits.log_softmax(1)
+    assert torch.allclose(own, wanted[torch.arange(3), torch.tensor([4, 5, 6])])
+    assert torch.allclose(values, wanted.topk(2, 1).values)
+    assert torch.equal(ids, wanted.topk(2, 1).indices)
