@@ -7,20 +7,14 @@ one generation and depends on no other. How a token is picked it leaves to the o
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
 from inference.local.masks import Masks
+from inference.local.step import Sampled
 from inference.ops.sampling import pick
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    token: int
-    logprob: TokenLogprob | None = None
 
 
 class Sampler:

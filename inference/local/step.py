@@ -43,10 +43,16 @@ class Part:
     tables: Sequence[Sequence[int]]  # its blocks, for each kind of layer (the model's `windows`, in order)
     samples: int  # after how many of the tokens, the last ones, one is sampled: 0 amid a prompt, 1 + drafts
     picker: Picker
+    scored: Sequence[int] | None = None  # of a prompt that is scored: for each of `tokens` the one after it
 
 
-Outcome = tuple[Sampled, ...] | InferenceError
-"""What was sampled: none amid a prompt, else one, and one more for each draft that was right."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    sampled: tuple[
+        Sampled, ...
+    ] = ()  # none amid a prompt, else one, and one more for each draft that was right
+    scores: tuple[TokenLogprob, ...] = ()  # of the tokens `scored`, as many alternatives as the sampling asks
+    error: InferenceError | None = None  # this generation alone failed
 
 
 class Flight(Protocol):
