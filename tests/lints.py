@@ -41,6 +41,7 @@ class StreamLint:
         self.done: dict[int, Event] = {}
         self.deltas: dict[int, list[str]] = {}
         self.text_done: dict[int, str] = {}
+        self.logprobs: dict[int, list[Any]] = {}  # told with the deltas
         self.open_parts: set[int] = set()
         self.ended: Event | None = None
 
@@ -120,6 +121,7 @@ class StreamLint:
         assert index in self.open_parts, f"{kind} outside of a content part"
         if kind == "response.content_part.done":
             assert event["part"]["text"] == self.text_done[index]
+            assert event["part"].get("logprobs", []) == self.logprobs.get(index, [])
             self.open_parts.discard(index)
             return
         stem, _, ending = kind.rpartition(".")
@@ -127,12 +129,14 @@ class StreamLint:
             return  # the steps of a call that runs here
         if ending == "delta":
             assert event["delta"], "an empty delta"
+            self.logprobs.setdefault(index, []).extend(event.get("logprobs", ()))
             assert index not in self.text_done, "a delta after the text was done"
             event["delta"].encode("utf-8")
             self.deltas[index].append(event["delta"])
         elif ending == "done":
             text = event[_TEXT_EVENTS[stem]]
             assert "".join(self.deltas[index]) == text, "the sum of the deltas is the done text"
+            assert event.get("logprobs", []) == self.logprobs.get(index, []), "no score is told late or twice"
             self.text_done[index] = text
 
     def _item_done(self, event: Event) -> None:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.chat.fold import Folded
-from gpt_oss_server.chat.logprobs import Speller
 from gpt_oss_server.chat.prepare import PreparedChat
 from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import Part
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.merging import merged
 from gpt_oss_server.served import Served
 from gpt_oss_server.telling import debug_metadata, log_turn

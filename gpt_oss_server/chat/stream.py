@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpt_oss_server.chat.logprobs import Scores, Speller
 from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.chat.writers import (
     CallWriter,
@@ -31,6 +30,7 @@ from gpt_oss_server.chat.writers import (
     Writer,
 )
 from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import Finish
 

@@ -12,11 +12,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.chat.logprobs import Speller
 from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, GenerationFailed, from_inference
+from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.merging import merged
 from gpt_oss_server.prompting import sampling_of
 from gpt_oss_server.served import Served

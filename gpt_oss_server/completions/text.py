@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.chat.logprobs import LEAST, Speller
 from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
+from gpt_oss_server.logprobs import LEAST, Speller
 from inference.engine import Step, TokenLogprob
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
+from gpt_oss_server.logprobs import Scores
+from inference.engine import TokenLogprob
 from tools.tool import ToolOutput
 
 Item = dict[str, Any]
@@ -85,9 +87,18 @@ class MessageBuilder(_TextItem):
     delta_type = "response.output_text.delta"
     done_type = "response.output_text.done"
 
-    def __init__(self, item_id: str, phase: str) -> None:
+    def __init__(self, item_id: str, phase: str, scores: Scores | None = None) -> None:
         super().__init__(item_id)
         self._phase = phase
+        self._scores = scores
+        self._fed = 0  # characters of the model's text
+        self._due: list[Item] = []  # log-probabilities that go out with the next text
+        self._told: list[Item] = []
+
+    def score(self, scored: TokenLogprob) -> None:
+        """How likely the next token of the text was; its text comes after this."""
+        if self._scores is not None:
+            self._scores.feed(scored, self._fed)
 
     def item(self, content: list[Item], status: str) -> Item:
         return {
@@ -100,15 +111,29 @@ class MessageBuilder(_TextItem):
         }
 
     def part(self, text: str) -> Item:
-        return {"type": "output_text", "annotations": [], "text": text}
+        return {"type": "output_text", "annotations": [], "logprobs": list(self._told), "text": text}
 
     def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": []},)
+        if self._scores is not None:
+            self._take(text)
+        return (self._show(text),)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        self._told += self._due
         events, item = super().close(text, complete=complete)
-        events[0]["logprobs"] = []
+        events[0]["logprobs"] = list(self._told)
         return events, item
+
+    def _take(self, text: str) -> None:
+        """The model has said this; what is shown of it may come later, and in other words."""
+        self._fed += len(text)
+        if self._scores is not None:
+            self._due += self._scores.due(self._fed)
+
+    def _show(self, text: str) -> Event:
+        due, self._due = self._due, []
+        self._told += due
+        return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": due}
 
 
 class ReasoningBuilder(_TextItem):

@@ -1,18 +1,20 @@
 """A message whose citations become links and annotations, while it streams.
 
 In: the answer's text as the model wrote it, with markers such as 【4†L12-L15】. Out: the item of any message,
-in which each marker that can be resolved is a link, with a url_citation that spans it.
+in which each marker that can be resolved is a link, with a url_citation that spans it. Log-probabilities are
+those of the tokens that the model wrote: a marker's go out with its link.
 """
 
 from __future__ import annotations
 
+from gpt_oss_server.logprobs import Scores
 from gpt_oss_server.responses.builders import Event, Item, MessageBuilder
 from tools.browser.citations import Citation, CitationRewriter, Piece, Resolve
 
 
 class CitedMessageBuilder(MessageBuilder):
-    def __init__(self, item_id: str, phase: str, resolve: Resolve) -> None:
-        super().__init__(item_id, phase)
+    def __init__(self, item_id: str, phase: str, resolve: Resolve, scores: Scores | None = None) -> None:
+        super().__init__(item_id, phase, scores)
         self._rewriter = CitationRewriter(resolve)
         self._shown: list[str] = []
         self._annotations: list[Item] = []
@@ -21,6 +23,7 @@ class CitedMessageBuilder(MessageBuilder):
         return {**super().part(text), "annotations": list(self._annotations)}
 
     def delta(self, text: str) -> tuple[Event, ...]:
+        self._take(text)
         return tuple(self._tell(self._rewriter.feed(text)))
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
@@ -32,7 +35,7 @@ class CitedMessageBuilder(MessageBuilder):
         events: list[Event] = []
         for piece in pieces:
             self._shown.append(piece.text)
-            events += super().delta(piece.text)
+            events.append(self._show(piece.text))
             if isinstance(piece, Citation):
                 events.append(self._annotate(piece))
         return events

@@ -126,7 +126,7 @@ def _listed_message(item: Item) -> Item:
     if isinstance(content, str):
         kind = "output_text" if item["role"] == "assistant" else "input_text"
         part = {"type": kind, "text": content}
-        content = [{**part, "annotations": []} if kind == "output_text" else part]
+        content = [{**part, "annotations": [], "logprobs": []} if kind == "output_text" else part]
     return {**item, "content": content, "status": item.get("status") or "completed"}
 
 

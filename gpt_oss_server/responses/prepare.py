@@ -95,7 +95,14 @@ def prepare(
     return Prepared(
         request=request,
         prompt=prompt,
-        sampling=sampling_of(request, info, settings, prompt=len(prompt), limit=request.max_output_tokens),
+        sampling=sampling_of(
+            request,
+            info,
+            settings,
+            prompt=len(prompt),
+            limit=request.max_output_tokens,
+            logprobs=request.scores,
+        ),
         recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
         tools=tools,
         effort=effort,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
@@ -57,6 +57,7 @@ class CreateResponse(Body):
     thinking_token_budget: Budget | None = None
     text: TextOptions | None = None
     include: list[str] | None = None
+    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, Any] | None = None
     store: Boolean | None = None
@@ -94,6 +95,12 @@ class CreateResponse(Body):
         return asked if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
+    def scores(self) -> int | None:
+        """How many alternatives each token's log-probability comes with; None: there are none."""
+        asked = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
+        return (self.top_logprobs or 0) if asked else None
+
+    @property
     def verbosity(self) -> Verbosity | None:
         return self.text.verbosity if self.text else None
 
@@ -120,7 +127,6 @@ _NOT_SERVED: NotServed = {
     "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
     "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
     "moderation": (lambda v: False, "Leave it out."),
-    "top_logprobs": (lambda v: v == 0, "Leave it out."),
     "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
     "n": (lambda v: v == 1, "Send the request several times."),
     "response_format": (lambda v: False, "This is a Chat Completions field; see text.format."),
@@ -152,9 +158,4 @@ def _check_whole(request: CreateResponse) -> None:
                 f"`include` does not know {name!r}. It knows: {', '.join(sorted(INCLUDABLE))}.",
                 param="include",
             )
-    if "message.output_text.logprobs" in (request.include or ()):
-        raise UnsupportedField(
-            "`include`: message.output_text.logprobs is not served by this server. Leave it out.",
-            param="include",
-        )
     check_metadata(request.metadata)

@@ -47,7 +47,7 @@ def new_response(
         "text": _text(request),
         "tool_choice": request.tool_choice or "auto",
         "tools": tools,
-        "top_logprobs": 0,
+        "top_logprobs": request.top_logprobs or 0,
         "top_p": top_p,
         "presence_penalty": request.presence_penalty or 0.0,
         "frequency_penalty": request.frequency_penalty or 0.0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.responses.builders import (
     FunctionCallBuilder,
     ItemBuilder,
@@ -40,16 +41,25 @@ class HostedCalls:
     include: frozenset[str] = frozenset()
 
 
-def item_route(ids: Ids, hosted: HostedCalls | None = None) -> ItemRoute:
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a request wants to be told of messages and reasoning beside their text."""
+
+    speller: Speller | None = None  # of the log-probabilities of answers
+
+
+def item_route(ids: Ids, hosted: HostedCalls | None = None, detail: Detail | None = None) -> ItemRoute:
     hosted = hosted or HostedCalls()
-    cite = hosted.cite
+    detail = detail or Detail()
+    cite, speller = hosted.cite, detail.speller
 
     def message(phase: str) -> ItemBuilder:
+        scores = Scores(speller) if speller is not None and phase == "final_answer" else None
         if cite is None:
-            return MessageBuilder(ids("msg"), phase)
+            return MessageBuilder(ids("msg"), phase, scores)
         from gpt_oss_server.responses.citations import CitedMessageBuilder  # loads the browser's packages
 
-        return CitedMessageBuilder(ids("msg"), phase, cite)
+        return CitedMessageBuilder(ids("msg"), phase, cite, scores)
 
     to_user: dict[str, Callable[[], ItemBuilder]] = {
         "analysis": lambda: ReasoningBuilder(ids("rs")),

@@ -19,9 +19,10 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
-from gpt_oss_server.responses.routes import HostedCalls, item_route
+from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.telling import debug_metadata, log_turn
@@ -69,7 +70,9 @@ class Run:
             prepared.binding,
             prepared.thinking.budget,
         )
-        self._stream = ResponseStream(response, item_route(ids, _hosted_calls(prepared)), clock)
+        self._stream = ResponseStream(
+            response, item_route(ids, _hosted_calls(prepared), _detail(prepared, encoding)), clock
+        )
         self._log_text = log_text
         self._said: list[MessageFinished] = []
 
@@ -170,6 +173,11 @@ class Run:
                 recipients={**prepared.call_recipients, **self._stream.recipients},
             )
         )
+
+
+def _detail(prepared: Prepared, encoding: Encoding) -> Detail:
+    scored = prepared.sampling.logprobs is not None
+    return Detail(speller=Speller(encoding, as_ids=False) if scored else None)
 
 
 def _hosted_calls(prepared: Prepared) -> HostedCalls:

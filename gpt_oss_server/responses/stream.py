@@ -12,9 +12,10 @@ from typing import Any, Literal, assert_never, cast
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
-from gpt_oss_server.responses.builders import ItemBuilder, ToolItemBuilder
+from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
 from gpt_oss_server.responses.routes import ItemRoute
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
+from inference.engine import TokenLogprob
 
 Event = dict[str, Any]
 Status = Literal["completed", "incomplete", "failed"]
@@ -71,7 +72,9 @@ class ResponseStream:
                 self._call(event, out)
             elif isinstance(event, ToolFinished):
                 self._answer(event, out)
-            elif not isinstance(event, (TokenScored, TurnFinished)):  # what the end means, the run decides
+            elif isinstance(event, TokenScored):
+                self._score(event.logprob, out)
+            elif not isinstance(event, TurnFinished):  # what the end means, the run decides
                 assert_never(event)
         return out
 
@@ -117,6 +120,12 @@ class ResponseStream:
         item, events = builder.open()
         out.append(self._stamp({"type": "response.output_item.added", "item": item}))
         self._emit(events, out)
+
+    def _score(self, scored: TokenLogprob, out: list[Event]) -> None:
+        if self._open is None:  # its text follows, if only when a character is whole
+            self._begin(out)
+        if isinstance(self._open, MessageBuilder):
+            self._open.score(scored)
 
     def _delta(self, text: str, out: list[Event]) -> None:
         builder = self._open

@@ -14,10 +14,11 @@ from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
-from inference.engine import Engine, EngineInfo, Finish, Sampling, Step, TokenLogprob
+from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from tests.chat.asking import completion_of
 from tests.harmony.sampling import RandomModel, closing_tokens
 from tests.lints import check_stream
+from tests.turns import TurnsEngine
 
 REASONING = "First 東京, then 🧠👩‍🚀; and so on, for a while."
 THINKS = f"<|channel|>analysis<|message|>{REASONING}<|end|><|start|>assistant"
@@ -25,37 +26,6 @@ ANSWER = "<|channel|>final<|message|>Four.<|return|>"
 CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
 CLOSING = "<|end|><|start|>assistant"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
-
-
-class TurnsEngine:
-    """One text for each generation, the last again and again."""
-
-    def __init__(self, encoding: Encoding, *texts: str, per_step: int = 1) -> None:
-        self.info = EngineInfo(name="turns", context_length=8_192)
-        self.prompts: list[list[int]] = []
-        self.samplings: list[Sampling] = []
-        self.open = 0
-        self._turns = [encoding.encode_special(text) for text in texts]
-        self._per_step = per_step
-
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        turn = self._turns[min(len(self.prompts), len(self._turns) - 1)]
-        self.prompts.append(list(tokens))
-        self.samplings.append(sampling)
-        self.open += 1
-        try:
-            assert sampling.max_tokens is not None
-            made = turn[: sampling.max_tokens]
-            finish = Finish.STOP if len(made) == len(turn) else Finish.LENGTH
-            for at in range(0, len(made), self._per_step):
-                part = tuple(made[at : at + self._per_step])
-                scores = None if sampling.logprobs is None else tuple(TokenLogprob(t, 0.0) for t in part)
-                yield Step(part, finish if at + self._per_step >= len(made) else None, scores)
-        finally:
-            self.open -= 1
-
-    async def close(self) -> None:
-        pass
 
 
 async def run_of(engine: Engine, settings: Settings | None = None, **body: Any) -> Run:

@@ -24,15 +24,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"include": ["everything"]}, "include", "does not know 'everything'"),
     ({"logit_bias": {"1": 200}}, "logit_bias.1", "at most 100"),
     ({"input": None}, "input", "is missing"),
+    ({"top_logprobs": 21}, "top_logprobs", "at most 20"),
+    ({"top_logprobs": 1.5}, "top_logprobs", "expected an integer"),
 ]
 
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"background": True}, "background"),
     ({"conversation": "conv_1"}, "conversation"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-    ({"top_logprobs": 3}, "top_logprobs"),
     ({"context_management": [{"type": "compaction"}]}, "context_management"),
-    ({"include": ["message.output_text.logprobs"]}, "include"),
     ({"messages": []}, "messages"),
     ({"stop": "x"}, "stop"),
     ({"repetition_penalty": 1.1}, "repetition_penalty"),

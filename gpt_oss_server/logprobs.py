@@ -1,7 +1,7 @@
 """Log-probabilities as clients read them: tokens spelt, their bytes, the likeliest others.
 
-In: an engine's `TokenLogprob`. Out: an entry of `logprobs.content`, and which entries belong to the text
-that is shown so far: text can be held back, and what is never shown has no entry.
+In: an engine's `TokenLogprob`. Out: an entry in the form that every API has, and which entries belong to the
+text that is shown so far: text can be held back, and what is never shown has no entry.
 """
 
 from __future__ import annotations

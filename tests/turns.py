@@ -1,0 +1,46 @@
+"""An engine that says one text in each generation, and scores what it says: for tests of whole turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.engine import EngineInfo, Finish, Sampling, Step, TokenLogprob
+
+
+def score_of(token: int, top: int) -> TokenLogprob:
+    """Each token has a score of its own, so that no two can be taken for each other."""
+    others = tuple((token + at, -(token + at) / 1e5) for at in range(top))
+    return TokenLogprob(token, -token / 1e5, others)
+
+
+class TurnsEngine:
+    """The last text again and again; each within the limit that it is given."""
+
+    def __init__(self, encoding: Encoding, *texts: str, per_step: int = 1, context: int = 8_192) -> None:
+        self.info = EngineInfo(name="turns", context_length=context)
+        self.prompts: list[list[int]] = []
+        self.samplings: list[Sampling] = []
+        self.open = 0
+        self._turns = [encoding.encode_special(text) for text in texts]
+        self._per_step = per_step
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        turn = self._turns[min(len(self.prompts), len(self._turns) - 1)]
+        self.prompts.append(list(tokens))
+        self.samplings.append(sampling)
+        self.open += 1
+        try:
+            assert sampling.max_tokens is not None
+            made = turn[: sampling.max_tokens]
+            finish = Finish.STOP if len(made) == len(turn) else Finish.LENGTH
+            for at in range(0, len(made), self._per_step):
+                part = tuple(made[at : at + self._per_step])
+                top = sampling.logprobs
+                scores = None if top is None else tuple(score_of(token, top) for token in part)
+                yield Step(part, finish if at + self._per_step >= len(made) else None, scores)
+        finally:
+            self.open -= 1
+
+    async def close(self) -> None:
+        pass
