@@ -9,6 +9,7 @@ ApiError                          500  server_error
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
 │   ├── InvalidJson               400  code invalid_json
+│   ├── EventsForgotten           400  code events_not_kept: a stream cannot be read again from there
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   └── BodyTooLarge              413  code request_too_large
 ├── NotFound                      404  code not_found
@@ -68,6 +69,10 @@ class ToolNotAvailable(InvalidRequest):
 
 class InvalidJson(InvalidRequest):
     code = "invalid_json"
+
+
+class EventsForgotten(InvalidRequest):
+    code = "events_not_kept"
 
 
 class ContextLengthExceeded(InvalidRequest):

@@ -161,6 +161,22 @@ class Settings:
     store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may take.")
     store_max_age: float = setting(30 * 86_400.0, duration(), "Store", "How long a stored response is kept.")
 
+    background_max_runs: int = setting(
+        256,
+        whole("COUNT", 1),
+        "Store",
+        "How many background responses may run or wait at once; more are answered 503.",
+    )
+    background_log_max_bytes: int = setting(
+        128 * 1024**2,
+        size(),
+        "Store",
+        "How much memory the events of background responses may take; those of ended ones go first.",
+    )
+    background_log_max_age: float = setting(
+        600.0, duration(), "Store", "How long the events of an ended background response can be read again."
+    )
+
     sealing_key_file: str | None = setting(
         None,
         optional(text("FILE")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 Event = dict[str, Any]
 T = TypeVar("T")
+E = TypeVar("E")
 
 
 def encode(event: Event) -> bytes:
@@ -42,16 +43,16 @@ async def unless_gone(receive: Receive, work: Awaitable[T]) -> T | None:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-class EventStream(Response):
+class EventStream(Response, Generic[E]):
     """Streams batches of events. Always closes them, also when the client leaves in the middle."""
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
-        batches: Callable[[], AsyncGenerator[Sequence[Event], None]],
+        batches: Callable[[], AsyncGenerator[Sequence[E], None]],
+        encoder: Callable[[E], bytes],
         headers: dict[str, str] | None = None,
-        encoder: Callable[[Event], bytes] = encode,
     ) -> None:
         super().__init__(
             headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},

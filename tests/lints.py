@@ -79,11 +79,15 @@ class StreamLint:
             assert response["id"] == self.events[0]["response"]["id"], "the response keeps its id"
             assert event["type"] != "response.created"
         if event["type"] in TERMINAL:
-            assert event["type"] == f"response.{response['status']}"
+            ending = {"cancelled": "incomplete"}.get(response["status"], response["status"])
+            assert event["type"] == f"response.{ending}"
             assert response["usage"] is not None
             self.ended = response
         else:
-            assert response["status"] == "in_progress"
+            before = [earlier["type"] for earlier in self.events]
+            queued = response["background"] and "response.in_progress" not in (*before, event["type"])
+            assert response["status"] == ("queued" if queued else "in_progress")
+            assert ("response.queued" in before) == response["background"] or queued
             assert response["output"] == []
 
     def _added(self, event: Event) -> None:

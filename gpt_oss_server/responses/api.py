@@ -8,13 +8,14 @@ from starlette.responses import Response
 
 from gpt_oss_server.body import read_json
 from gpt_oss_server.counters import counted
-from gpt_oss_server.errors import InvalidOutput, UnsupportedField
+from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.sse import EventStream, unless_gone
+from gpt_oss_server.runs import EventLog
+from gpt_oss_server.sse import EventStream, encode, unless_gone
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -23,22 +24,27 @@ def responses_router(service: ResponsesService) -> APIRouter:
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.settings.max_body_bytes))
+        if run.request.background:
+            log = service.background.start(run)
+            return _logged(log) if run.request.stream else JSONResponse(run.response)
         if run.request.stream:
-            return EventStream(lambda: counted(run.events(), service.counters))
+            return EventStream(lambda: counted(run.events(), service.counters), encode)
         return await _whole(run, request, service)
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
-            raise UnsupportedField(
-                "`stream` is not served when a response is retrieved; leave it out to get all of it.",
-                param="stream",
-            )
+            after = _sequence_number(request.query_params.get("starting_after"))
+            return _logged(await service.event_log(response_id, after), after)
         return JSONResponse((await service.retrieve(response_id)).response)
 
     @router.delete("/v1/responses/{response_id}")
     async def delete(response_id: str) -> Response:
         return JSONResponse(await service.delete(response_id))
+
+    @router.post("/v1/responses/{response_id}/cancel")
+    async def cancel(response_id: str) -> Response:
+        return JSONResponse(await service.cancel(response_id))
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
@@ -51,6 +57,18 @@ def responses_router(service: ResponsesService) -> APIRouter:
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
     return router
+
+
+def _logged(log: EventLog, after: int = -1) -> Response:
+    return EventStream(lambda: log.read(after), bytes)  # they are encoded in the log
+
+
+def _sequence_number(given: str | None) -> int:
+    if given is None:
+        return -1
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")
+    return int(given)
 
 
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:

@@ -62,6 +62,7 @@ class CreateResponse(Body):
     metadata: dict[str, Any] | None = None
     store: Boolean | None = None
     stream: Boolean | None = None
+    background: Boolean | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
     max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
@@ -122,7 +123,6 @@ INCLUDABLE = frozenset(
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
-    "background": (lambda v: v is False, "Leave it out and keep the connection open, or use stream=true."),
     "conversation": (lambda v: False, "Use previous_response_id, or send the items yourself."),
     "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
     "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
@@ -158,4 +158,9 @@ def _check_whole(request: CreateResponse) -> None:
                 f"`include` does not know {name!r}. It knows: {', '.join(sorted(INCLUDABLE))}.",
                 param="include",
             )
+    if request.background and request.store is False:
+        raise InvalidRequest(
+            "`background` needs a stored response, to be fetched later: leave `store` out, or send true.",
+            param="background",
+        )
     check_metadata(request.metadata)

@@ -19,6 +19,7 @@ def new_response(
     temperature: float,
     top_p: float,
     store: bool,
+    background: bool = False,
 ) -> dict[str, Any]:
     reasoning = request.reasoning
     return {
@@ -26,8 +27,8 @@ def new_response(
         "object": "response",
         "created_at": created_at,
         "completed_at": None,
-        "status": "in_progress",
-        "background": False,
+        "status": "queued" if background else "in_progress",
+        "background": background,
         "error": None,
         "incomplete_details": None,
         "instructions": request.instructions,

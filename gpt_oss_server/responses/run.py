@@ -2,7 +2,7 @@
 
 In: what `prepare` made. Out: batches of Responses events, the last of which is the one terminal event, and
 `response`, the object as it stands. Whatever breaks, open items are closed and the response ends as failed.
-Closing the iterator cancels the generation.
+Closing the iterator cancels the generation; `stopped` then tells how it ended, for whoever still listens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
-from gpt_oss_server.responses.stream import Event, ResponseStream
+from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.telling import debug_metadata, log_turn
 from gpt_oss_server.transcript import Transcript
@@ -75,6 +75,22 @@ class Run:
         )
         self._log_text = log_text
         self._said: list[MessageFinished] = []
+        self._ending = False
+
+    @property
+    def id(self) -> str:
+        return str(self.response["id"])
+
+    @property
+    def ending(self) -> bool:
+        """Whether its last event is being made, or has been."""
+        return self._ending
+
+    @property
+    def snapshot(self) -> StoredResponse:
+        """As it stands, for who asks while it runs."""
+        response = {**self.response, "output": list(self.response["output"])}
+        return StoredResponse(response=response, input_items=self._prepared.items)
 
     @property
     def response(self) -> dict[str, Any]:
@@ -110,7 +126,16 @@ class Run:
             self.error = GenerationFailed("The server failed while it generated. Its log says why.")
         if self.error is None and finish is not Finish.LENGTH:
             self.error = await self._invalid_output()
-        yield await self._finish(finish)
+        if self.error is not None:
+            yield await self._finish("failed")
+        elif finish is Finish.LENGTH:
+            yield await self._finish("incomplete", reason="max_output_tokens")
+        else:
+            yield await self._finish("completed")
+
+    async def stopped(self) -> list[Event]:
+        """After `events` was cancelled: what ends the response."""
+        return await self._finish("cancelled")
 
     async def _invalid_output(self) -> InvalidOutput | None:
         check = self._prepared.binding.check
@@ -130,17 +155,16 @@ class Run:
                 pass
         return self.response
 
-    async def _finish(self, finish: Finish) -> list[Event]:
+    async def _finish(self, status: Status, *, reason: str | None = None) -> list[Event]:
+        self._ending = True
         closing = self._stream.feed(self._turn.close())  # nothing, if it ended well
-        usage, metadata = usage_of(self._transcript), self._metadata()
-        if self.error is not None:
-            end = self._stream.finish("failed", usage=usage, metadata=metadata, error=self.error)
-        elif finish is Finish.LENGTH:
-            end = self._stream.finish(
-                "incomplete", usage=usage, metadata=metadata, reason="max_output_tokens"
-            )
-        else:
-            end = self._stream.finish("completed", usage=usage, metadata=metadata)
+        end = self._stream.finish(
+            status,
+            usage=usage_of(self._transcript),
+            reason=reason,
+            error=self.error,
+            metadata=self._metadata(),
+        )
         self._tell()
         await self._keep()
         return closing + end

@@ -12,15 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.errors import PreviousResponseNotFound, ResponseNotFound
+from gpt_oss_server.errors import (
+    EventsForgotten,
+    InvalidRequest,
+    PreviousResponseNotFound,
+    ResponseNotFound,
+)
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
 from gpt_oss_server.responses.run import Run
+from gpt_oss_server.runs import BackgroundRuns, EventLog
 from gpt_oss_server.served import LARGE_INPUT, Served
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.sse import encode
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.tooling.hosted import bind_tools
@@ -55,13 +62,22 @@ class ResponsesService(Served):
             max_bytes=self.settings.store_max_bytes,
             max_age=self.settings.store_max_age,
         )
+        self.background = BackgroundRuns[Run](
+            encode,
+            max_running=self.settings.background_max_runs,
+            max_bytes=self.settings.background_log_max_bytes,
+            max_age=self.settings.background_log_max_age,
+        )
 
     async def start(self, body: object) -> Run:
         """Everything up to the first token: after this returns, only the engine can fail."""
         response_id = self.ids("resp")
-        prepared = await self._prepare(parse_request(body), response_id)
-        request = prepared.request
+        request = parse_request(body)
+        if request.background:
+            self.background.check_room()
+        prepared = await self._prepare(request, response_id)
         keep = self.settings.store_default if request.store is None else request.store
+        keep = keep or bool(request.background)
         response = new_response(
             request,
             response_id=response_id,
@@ -72,6 +88,7 @@ class ResponsesService(Served):
             temperature=prepared.sampling.temperature,
             top_p=prepared.sampling.top_p,
             store=keep,
+            background=bool(request.background),
         )
         return Run(
             prepared,
@@ -93,6 +110,9 @@ class ResponsesService(Served):
         return Rendered(list(prepared.prompt), self.encoding.decode(prepared.prompt))
 
     async def retrieve(self, response_id: str) -> StoredResponse:
+        running = self.background.running(response_id)
+        if running is not None:
+            return running.snapshot
         stored = await self.store.get(response_id)
         if stored is None:
             raise ResponseNotFound(
@@ -104,11 +124,43 @@ class ResponsesService(Served):
 
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
+        await self.background.stop(response_id)
+        self.background.forget(response_id)
         await self.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
+    async def cancel(self, response_id: str) -> dict[str, Any]:
+        """The response as it ended. To cancel one that was cancelled changes nothing."""
+        await self.background.stop(response_id)
+        response = (await self.retrieve(response_id)).response
+        if not response["background"]:
+            raise InvalidRequest(
+                "Only a background response can be cancelled; of another, close the connection.",
+                param="response_id",
+            )
+        if response["status"] != "cancelled":
+            raise InvalidRequest(
+                f"The response {response_id!r} cannot be cancelled: it has ended as {response['status']!r}.",
+                param="response_id",
+            )
+        return response
+
+    async def event_log(self, response_id: str, after: int) -> EventLog:
+        """The events of a background response, all of those after number `after`."""
+        log = self.background.log(response_id)
+        if log is None:
+            await self.retrieve(response_id)  # that there is none is told first
+            raise EventsForgotten(
+                f"The response {response_id!r} has no events to stream: it is not a background response, or "
+                "has ended too long ago. Leave `stream` out to get all of it.",
+                param="stream",
+            )
+        log.check(after)
+        return log
+
     async def close(self) -> None:
         await super().close()
+        await self.background.close()
         await self.store.close()
 
     async def _prepare(self, request: CreateResponse, response_id: str) -> Prepared:
@@ -143,6 +195,11 @@ class ResponsesService(Served):
     async def _previous(self, response_id: str | None) -> StoredResponse | None:
         if response_id is None:
             return None
+        if self.background.running(response_id) is not None:
+            raise InvalidRequest(
+                f"The response {response_id!r} is still being generated. Continue it when it has ended.",
+                param="previous_response_id",
+            )
         stored = await self.store.get(response_id)
         if stored is None:
             raise PreviousResponseNotFound(

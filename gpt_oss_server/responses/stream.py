@@ -18,7 +18,9 @@ from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEven
 from inference.engine import TokenLogprob
 
 Event = dict[str, Any]
-Status = Literal["completed", "incomplete", "failed"]
+Status = Literal["completed", "incomplete", "failed", "cancelled"]
+# The API has no event of its own for a response that was cancelled.
+_TERMINAL_EVENTS: dict[Status, str] = {"cancelled": "response.incomplete"}
 
 
 class ResponseStream:
@@ -43,8 +45,11 @@ class ResponseStream:
         return len(self.response["output"])
 
     def start(self) -> list[Event]:
+        events = [self._lifecycle("response.created")]
+        if self.response["status"] == "queued":
+            events.append(self._lifecycle("response.queued"))
         self.response["status"] = "in_progress"
-        return [self._lifecycle("response.created"), self._lifecycle("response.in_progress")]
+        return [*events, self._lifecycle("response.in_progress")]
 
     def add_listing(self, item: dict[str, Any]) -> list[Event]:
         """An item that was made before the turn began: what an MCP server offers."""
@@ -105,7 +110,7 @@ class ResponseStream:
             response["incomplete_details"] = {"reason": reason}
         if error is not None:
             response["error"] = {"code": error.code, "message": error.message}
-        out.append(self._lifecycle(f"response.{status}"))
+        out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))
         return out
 
     def _begin(self, out: list[Event]) -> None:

@@ -211,3 +211,43 @@ def test_truncation_auto_drops_the_oldest_turns() -> None:
     assert "Be kind." in prompt
     assert "old" not in prompt
     assert "new" in prompt
+
+
+def test_a_background_stream_is_resumed_where_it_broke() -> None:
+    with client_of(CALL, tokens_per_second=100) as client:
+        stream = client.responses.create(
+            model="scripted", input="?", tools=[TOOL], background=True, stream=True
+        )
+        got = [next(stream).to_dict() for _ in range(6)]
+        stream.close()
+        response_id, after = got[0]["response"]["id"], got[-1]["sequence_number"]
+        assert client.responses.retrieve(response_id).status == "in_progress"
+        rest = client.responses.retrieve(response_id, stream=True, starting_after=after)
+        done = check_stream([*got, *(event.to_dict() for event in rest)])
+        assert client.responses.retrieve(response_id).to_dict() == done
+    assert done["status"] == "completed"
+
+
+def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
+    with client_of(CALL, tokens_per_second=200) as client:
+        response = client.responses.create(model="scripted", input="?", tools=[TOOL], background=True)
+        assert response.status == "queued"
+        with client.responses.stream(response_id=response.id, starting_after=3) as stream:
+            events = list(stream)
+            final = stream.get_final_response()
+    assert events[0].sequence_number == 4
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
+
+
+def test_a_background_response_is_cancelled() -> None:
+    with client_of(HELLO, tokens_per_second=1) as client:
+        response = client.responses.create(model="scripted", input="Hi", background=True)
+        cancelled = client.responses.cancel(response.id)
+        assert cancelled.status == "cancelled"
+        assert client.responses.cancel(response.id).status == "cancelled"
+        events = list(client.responses.retrieve(response.id, stream=True))
+        assert events[-1].type == "response.incomplete"
+        assert events[-1].response.status == "cancelled"
+        client.responses.delete(response.id)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(response.id)

@@ -1,0 +1,258 @@
+"""Background responses: they outlive their connection, can be read again, cancelled and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from inference.engine import EngineFailed
+from tests.lints import check_stream
+from tests.replay import ReplayEngine
+from tests.serving import scripted
+from tests.waiting import until_found
+
+ANSWER = (
+    "<|channel|>analysis<|message|>Short.<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>"
+)
+LONG = ANSWER.format("word " * 2_000)
+
+
+def events_in(body: str) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
+
+
+class Api:
+    """A client of an app in this process, and the parts of the app that tests look into."""
+
+    def __init__(self, engine: Any, settings: Settings | None = None) -> None:
+        self.engine = engine
+        self.app = create_app(engine, settings)
+        self.service: ResponsesService = self.app.state.service
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"
+        )
+
+    async def create(self, **body: Any) -> dict[str, Any]:
+        answer = await self.client.post("/responses", json={"input": "Hi", "background": True, **body})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def get(self, response_id: str) -> dict[str, Any]:
+        return dict((await self.client.get(f"/responses/{response_id}")).json())
+
+    async def ended(self, response_id: str) -> dict[str, Any]:
+        running = ("queued", "in_progress")
+        return await until_found(lambda: self.get(response_id), lambda found: found["status"] not in running)
+
+    async def telling(self, response_id: str) -> dict[str, Any]:
+        """The response once it has an item in its output."""
+        return await until_found(lambda: self.get(response_id), lambda found: found["output"])
+
+    async def replayed(self, response_id: str, after: int | None = None) -> list[dict[str, Any]]:
+        query = {"stream": "true", **({} if after is None else {"starting_after": after})}
+        answer = await self.client.get(f"/responses/{response_id}", params=query)
+        assert answer.status_code == 200, answer.text
+        return events_in(answer.text)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Callable[..., Api]]:
+    made: list[Api] = []
+
+    def make(engine: Any, **settings: Any) -> Api:
+        made.append(Api(engine, Settings(**settings)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.client.aclose()
+        await each.service.close()
+
+
+async def test_it_is_queued_at_once_runs_by_itself_and_is_fetched(api: Callable[..., Api]) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    response = await here.create()
+    assert (response["status"], response["background"], response["store"]) == ("queued", True, True)
+    assert response["output"] == []
+    done = await here.ended(response["id"])
+    assert done["status"] == "completed"
+    assert [item["type"] for item in done["output"]] == ["reasoning", "message"]
+
+
+async def test_while_it_runs_it_is_shown_as_it_stands(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, tokens_per_second=1_000))
+    response = await here.create()
+    shown = await here.telling(response["id"])
+    assert shown["status"] == "in_progress"
+    assert [item["type"] for item in shown["output"]] == ["reasoning"]
+    items = (await here.client.get(f"/responses/{response['id']}/input_items")).json()
+    assert items["data"][0]["content"][0]["text"] == "Hi"
+    await here.client.post(f"/responses/{response['id']}/cancel")
+
+
+async def test_the_log_is_the_stream_and_can_be_read_from_any_event(api: Callable[..., Api]) -> None:
+    here = api(scripted(ANSWER.format("Hello, how are you?")))
+    streamed = await here.client.post("/responses", json={"input": "Hi", "background": True, "stream": True})
+    events = events_in(streamed.text)
+    done = check_stream(events)
+    assert [event["type"] for event in events[:3]] == [
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+    ]
+    assert done == await here.get(done["id"])
+    assert await here.replayed(done["id"]) == events
+    for after in range(len(events) + 2):
+        assert await here.replayed(done["id"], after) == events[after + 1 :]
+
+
+async def test_a_reader_that_leaves_does_not_end_it(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, tokens_per_second=20_000))
+    run = await here.service.start({"input": "Hi", "background": True, "stream": True})
+    log = here.service.background.start(run)
+    reading = log.read()
+    first = await anext(reading)
+    await reading.aclose()
+    assert here.service.background.running(run.id) is run
+    after = len(first) - 1
+    rest = await here.replayed(run.id, after)  # replays, and goes on live to the end
+    check_stream([*events_in(b"".join(first).decode()), *rest])
+    assert (await here.get(run.id))["status"] == "completed"
+
+
+async def test_cancelling_frees_the_engine_and_ends_every_reader(api: Callable[..., Api]) -> None:
+    engine = scripted(LONG, tokens_per_second=500)
+    here = api(engine)
+    response = await here.create()
+    reader = asyncio.create_task(here.replayed(response["id"]))
+    await here.telling(response["id"])
+    assert engine.active == 1
+    cancelled = (await here.client.post(f"/responses/{response['id']}/cancel")).json()
+    assert engine.active == 0
+    assert cancelled["status"] == "cancelled"
+    assert cancelled["usage"]["output_tokens"] > 0
+    assert [item["status"] for item in cancelled["output"] if item["type"] == "message"] == ["incomplete"]
+    assert cancelled == await here.get(response["id"])
+    assert check_stream(await asyncio.wait_for(reader, 5)) == cancelled
+    again = await here.client.post(f"/responses/{response['id']}/cancel")
+    assert (again.status_code, again.json()) == (200, cancelled)
+
+
+async def test_cancelling_before_anything_was_generated(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, tokens_per_second=1))
+    response = await here.create()
+    cancelled = (await here.client.post(f"/responses/{response['id']}/cancel")).json()
+    assert cancelled["status"] == "cancelled"
+    assert cancelled["output"] == []
+    assert check_stream(await here.replayed(response["id"])) == cancelled
+
+
+async def test_a_failure_ends_the_replay_too(api: Callable[..., Api]) -> None:
+    engine = ReplayEngine([1, 2, 3], fails_after=0, error=EngineFailed("out of memory"))
+    here = api(engine)
+    response = await here.create()
+    failed = check_stream(await here.replayed(response["id"]))
+    assert failed["status"] == "failed"
+    assert failed == await here.ended(response["id"])
+
+
+async def test_what_ended_by_itself_cannot_be_cancelled(api: Callable[..., Api]) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    response = await here.create()
+    await here.ended(response["id"])
+    refused = await here.client.post(f"/responses/{response['id']}/cancel")
+    assert refused.status_code == 400
+    assert "ended as 'completed'" in refused.json()["error"]["message"]
+
+
+async def test_what_is_no_background_response_is_neither_cancelled_nor_streamed_again(
+    api: Callable[..., Api],
+) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    response = await here.create(background=False)
+    assert response["status"] == "completed"
+    refused = await here.client.post(f"/responses/{response['id']}/cancel")
+    assert refused.status_code == 400
+    streamed = await here.client.get(f"/responses/{response['id']}?stream=true")
+    assert (streamed.status_code, streamed.json()["error"]["code"]) == (400, "events_not_kept")
+    for path in ("/responses/resp_none/cancel", "/responses/resp_none?stream=true"):
+        method = "POST" if path.endswith("cancel") else "GET"
+        unknown = await here.client.request(method, path)
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "response_not_found")
+
+
+async def test_deleting_it_ends_it(api: Callable[..., Api]) -> None:
+    engine = scripted(LONG, tokens_per_second=500)
+    here = api(engine)
+    response = await here.create()
+    await here.get(response["id"])
+    assert (await here.client.delete(f"/responses/{response['id']}")).json()["deleted"] is True
+    assert engine.active == 0
+    assert (await here.client.get(f"/responses/{response['id']}")).status_code == 404
+    assert (await here.client.get(f"/responses/{response['id']}?stream=true")).status_code == 404
+    assert here.service.background.bytes == 0
+
+
+async def test_it_can_be_continued_once_it_has_ended(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, ANSWER.format("Again."), tokens_per_second=2_000, loop=False))
+    response = await here.create()
+    body = {"input": "And?", "previous_response_id": response["id"]}
+    early = await here.client.post("/responses", json=body)
+    assert early.status_code == 400
+    assert "still being generated" in early.json()["error"]["message"]
+    await here.client.post(f"/responses/{response['id']}/cancel")
+    assert (await here.client.post("/responses", json=body)).json()["status"] == "completed"
+
+
+async def test_it_must_be_stored(api: Callable[..., Api]) -> None:
+    here = api(scripted(ANSWER.format("Hello!")), store_default=False)
+    refused = await here.client.post("/responses", json={"input": "Hi", "background": True, "store": False})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
+    response = await here.create()
+    assert (await here.ended(response["id"]))["store"] is True
+
+
+@pytest.mark.parametrize("after", ["-1", "x", "1.5", "9" * 30, "²"])
+async def test_starting_after_must_be_a_number(api: Callable[..., Api], after: str) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    response = await here.create()
+    refused = await here.client.get(
+        f"/responses/{response['id']}", params={"stream": "true", "starting_after": after}
+    )
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "starting_after")
+
+
+async def test_too_many_at_once_are_told_to_come_again(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, tokens_per_second=100), background_max_runs=2)
+    kept = [await here.create() for _ in range(2)]
+    refused = await here.client.post("/responses", json={"input": "Hi", "background": True})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_is_overloaded")
+    for response in kept:
+        await here.client.post(f"/responses/{response['id']}/cancel")
+    assert (await here.create())["status"] == "queued"
+
+
+async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:
+    engine = scripted(LONG, tokens_per_second=100)
+    here = api(engine)
+    run = await here.service.start({"input": "Hi", "background": True})
+    log = here.service.background.start(run)
+    reader = asyncio.create_task(_all(log.read()))
+    await asyncio.sleep(0.01)
+    await here.service.close()
+    ended = events_in((await asyncio.wait_for(reader, 5)).decode())[-1]
+    assert ended["type"] == "response.failed"
+    assert ended["response"]["error"]["code"] == "server_is_overloaded"
+    assert engine.active == 0
+
+
+async def _all(batches: AsyncIterator[list[bytes]]) -> bytes:
+    return b"".join([event async for batch in batches for event in batch])
