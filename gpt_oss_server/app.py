@@ -26,6 +26,7 @@ from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.models_api import models_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.socket_api import socket_router
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.toolset import ToolsetMaker
@@ -58,6 +59,7 @@ def create_app(
     app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan)
     app.state.service = service
     app.include_router(responses_router(service))
+    app.include_router(socket_router(service))
     chat = ChatService(service)
     app.include_router(chat_router(chat))
     app.include_router(completions_router(service, chat))
@@ -79,6 +81,8 @@ async def _api_error(request: Request, error: Exception) -> JSONResponse:
     headers = {"x-should-retry": "false"} if error.status < 500 else {}
     if error.status == 503:
         headers["retry-after"] = "1"
+    if error.status == 426:
+        headers["upgrade"] = "websocket"
     return JSONResponse(error.body(), status_code=error.status, headers=headers)
 
 

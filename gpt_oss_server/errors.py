@@ -11,6 +11,8 @@ ApiError                          500  server_error
 │   ├── InvalidJson               400  code invalid_json
 │   ├── EventsForgotten           400  code events_not_kept: a stream cannot be read again from there
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
+│   ├── SocketLimitReached        400  code websocket_stream_limit_reached
+│   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
 │   └── BodyTooLarge              413  code request_too_large
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
@@ -19,6 +21,7 @@ ApiError                          500  server_error
 │   ├── ContainerNotFound         404  code container_not_found
 │   └── ContainerFileNotFound     404  code file_not_found
 ├── MethodNotAllowed              405  code method_not_allowed
+├── UpgradeRequired               426  code upgrade_required
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── GenerationFailed              500  code server_error: the engine broke
 └── InvalidOutput                 500  code invalid_output: the model's answer is not of the form asked for
@@ -79,6 +82,15 @@ class ContextLengthExceeded(InvalidRequest):
     code = "context_length_exceeded"
 
 
+class SocketLimitReached(InvalidRequest):
+    code = "websocket_stream_limit_reached"
+
+
+class OriginNotAllowed(InvalidRequest):
+    status = 403
+    code = "origin_not_allowed"
+
+
 class BodyTooLarge(InvalidRequest):
     status = 413
     code = "request_too_large"
@@ -114,6 +126,12 @@ class MethodNotAllowed(ApiError):
     status = 405
     type = "invalid_request_error"
     code = "method_not_allowed"
+
+
+class UpgradeRequired(ApiError):
+    status = 426
+    type = "invalid_request_error"
+    code = "upgrade_required"
 
 
 class EngineUnavailable(ApiError):

@@ -24,6 +24,7 @@ import uvicorn
 from gpt_oss_server import console
 from gpt_oss_server.cli_errors import CommandLineError
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.engine import Engine, EngineInfo
 
 _TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
@@ -36,7 +37,10 @@ def serve_until_stopped(
         app,
         http="httptools",
         loop="asyncio" if sys.platform == "win32" else "uvloop",
-        ws="none",
+        ws=SocketProtocol,
+        ws_max_size=settings.max_body_bytes,
+        ws_per_message_deflate=False,  # costs more than it saves where clients are near
+        ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",
         log_config=None,
         access_log=settings.access_log,

@@ -67,6 +67,18 @@ class Settings:
     max_body_bytes: int = setting(
         64 * 1024**2, size(), "Network", "The largest request body that is read; more is answered 413."
     )
+    websocket: bool = setting(
+        True,
+        switch(),
+        "Network",
+        "Whether `/v1/responses` is served over WebSocket too; off: 426 to who asks.",
+    )
+    keep_alive: float | None = setting(
+        15.0,
+        optional(duration()),
+        "Network",
+        "How long a stream is silent, e.g. while a tool runs, until it gives a sign of life; or `none`.",
+    )
     shutdown_grace: float = setting(
         30.0,
         duration(zero=True),

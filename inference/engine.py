@@ -47,7 +47,7 @@ class Sampling:
     min_p: float = 0.0
     seed: int | None = None
     stop_token_ids: frozenset[int] = frozenset({200002, 200012, 199999})
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # 0: sample nothing, only read the prompt into what cache there is
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0

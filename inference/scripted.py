@@ -73,6 +73,9 @@ class ScriptedEngine:
         self._check_open()
         room = self._info.context_length - len(tokens)
         limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        if limit == 0:
+            yield Step((), Finish.LENGTH)  # a turn of the script is not spent on it
+            return
         answer, finish = _cut(self._choose(tokens), limit, sampling.stop_token_ids)
         self.active += 1
         try:

@@ -13,6 +13,7 @@ import uvicorn
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
 
@@ -29,7 +30,7 @@ def serving(engine: Any, settings: Settings | None = None) -> Iterator[str]:
     app = create_app(engine, settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(app, log_config=None, ws=SocketProtocol, timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

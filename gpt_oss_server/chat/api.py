@@ -16,6 +16,7 @@ from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.counters import Counters, counted
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.fields import documented
+from gpt_oss_server.served import Served
 from gpt_oss_server.sse import Event, EventStream, unless_gone
 
 _DONE: Event = {}
@@ -37,18 +38,20 @@ def chat_router(service: ChatService) -> APIRouter:
     @router.post("/v1/chat/completions", openapi_extra=documented(CreateChatCompletion))
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.served.settings.max_body_bytes))
-        return await answer(run, request, service.served.counters, streams=bool(run.request.stream))
+        return await answer(run, request, service.served, streams=bool(run.request.stream))
 
     return router
 
 
-async def answer(run: ChunkRun, request: Request, counters: Counters, *, streams: bool) -> Response:
+async def answer(run: ChunkRun, request: Request, served: Served, *, streams: bool) -> Response:
     """A run as server-sent chunks, or as one JSON object."""
     if streams:
-        return EventStream(_ended(run, counters), encoder=encode_chunk)
+        return EventStream(
+            _ended(run, served.counters), encoder=encode_chunk, keep_alive=served.settings.keep_alive
+        )
     whole = await unless_gone(request.receive, run.wait())
     if whole is None:
-        counters.cancelled += 1
+        served.counters.cancelled += 1
         return Response(status_code=499)  # nobody reads it: the client is gone
     return JSONResponse(whole)
 

@@ -25,7 +25,7 @@ def completions_router(served: Served, chat: ChatService) -> APIRouter:
     @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
     async def create(request: Request) -> Response:
         run = await start(await read_json(request, limit), served)
-        return await answer(run, request, served.counters, streams=bool(run.request.stream))
+        return await answer(run, request, served, streams=bool(run.request.stream))
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:

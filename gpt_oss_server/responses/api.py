@@ -20,22 +20,33 @@ from gpt_oss_server.sse import EventStream, encode, unless_gone
 
 def responses_router(service: ResponsesService) -> APIRouter:
     router = APIRouter()
+    keep_alive = service.settings.keep_alive
+
+    def logged(log: EventLog, after: int = -1) -> Response:
+        return EventStream(
+            lambda: log.read(after), bytes, keep_alive=keep_alive
+        )  # they are encoded in the log
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.settings.max_body_bytes))
         if run.request.background:
             log = service.background.start(run)
-            return _logged(log) if run.request.stream else JSONResponse(run.response)
+            return logged(log) if run.request.stream else JSONResponse(run.response)
         if run.request.stream:
-            return EventStream(lambda: counted(run.events(), service.counters), encode)
+            return EventStream(
+                lambda: counted(run.events(), service.counters),
+                encode,
+                keep_alive=keep_alive,
+                beat=run.still_in_progress,
+            )
         return await _whole(run, request, service)
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
-            return _logged(await service.event_log(response_id, after), after)
+            return logged(await service.event_log(response_id, after), after)
         return JSONResponse((await service.retrieve(response_id)).response)
 
     @router.delete("/v1/responses/{response_id}")
@@ -57,10 +68,6 @@ def responses_router(service: ResponsesService) -> APIRouter:
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
     return router
-
-
-def _logged(log: EventLog, after: int = -1) -> Response:
-    return EventStream(lambda: log.read(after), bytes)  # they are encoded in the log
 
 
 def _sequence_number(given: str | None) -> int:

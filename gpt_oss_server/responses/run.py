@@ -49,6 +49,7 @@ class Run:
         ids: Ids,
         clock: Callable[[], float],
         log_text: bool = False,
+        generates: bool = True,
     ) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
@@ -74,6 +75,7 @@ class Run:
             response, item_route(ids, _hosted_calls(prepared), _detail(prepared, encoding)), clock
         )
         self._log_text = log_text
+        self._generates = generates  # or only reads the prompt
         self._said: list[MessageFinished] = []
         self._ending = False
 
@@ -96,6 +98,9 @@ class Run:
     def response(self) -> dict[str, Any]:
         return self._stream.response
 
+    def still_in_progress(self) -> list[Event]:
+        return self._stream.still_in_progress()
+
     async def events(self) -> AsyncGenerator[list[Event], None]:
         try:
             async with aclosing(self._events()) as events:
@@ -112,7 +117,8 @@ class Run:
             yield stream.add_listing(listing)
         finish = Finish.STOP
         try:
-            async with aclosing(self._turn.events()) as turn:
+            generated = self._turn.events() if self._generates else self._turn.read_prompt()
+            async with aclosing(generated) as turn:
                 async for batch in turn:
                     if isinstance(batch[-1], TurnFinished):
                         finish = batch[-1].finish
@@ -124,7 +130,7 @@ class Run:
         except Exception:
             _log.exception("The response %s failed.", self.response["id"])
             self.error = GenerationFailed("The server failed while it generated. Its log says why.")
-        if self.error is None and finish is not Finish.LENGTH:
+        if self.error is None and finish is not Finish.LENGTH and self._generates:
             self.error = await self._invalid_output()
         if self.error is not None:
             yield await self._finish("failed")

@@ -69,13 +69,17 @@ class ResponsesService(Served):
             max_age=self.settings.background_log_max_age,
         )
 
-    async def start(self, body: object) -> Run:
-        """Everything up to the first token: after this returns, only the engine can fail."""
+    async def start(self, body: object, *, store: Store | None = None, generates: bool = True) -> Run:
+        """Everything up to the first token: after this returns, only the engine can fail.
+
+        A `store` of the caller's gets everything, and is where `previous_response_id` is looked up.
+        Without `generates` the prompt is only read.
+        """
         response_id = self.ids("resp")
         request = parse_request(body)
         if request.background:
             self.background.check_room()
-        prepared = await self._prepare(request, response_id)
+        prepared = await self._prepare(request, response_id, store or self.store)
         keep = self.settings.store_default if request.store is None else request.store
         keep = keep or bool(request.background)
         response = new_response(
@@ -96,16 +100,17 @@ class ResponsesService(Served):
             engine=self.engine,
             encoding=self.encoding,
             renderer=self.renderer,
-            store=self.store if keep else None,
+            store=store or (self.store if keep else None),
             counters=self.counters,
             ids=self.ids,
             clock=self.clock,
             log_text=self.settings.log_prompts,
+            generates=generates,
         )
 
     async def render(self, body: object) -> Rendered:
         """The prompt that this request would give the model; nothing is generated or stored."""
-        prepared = await self._prepare(parse_request(body), "")
+        prepared = await self._prepare(parse_request(body), "", self.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.encoding.decode(prepared.prompt))
 
@@ -163,10 +168,10 @@ class ResponsesService(Served):
         await self.background.close()
         await self.store.close()
 
-    async def _prepare(self, request: CreateResponse, response_id: str) -> Prepared:
+    async def _prepare(self, request: CreateResponse, response_id: str, store: Store) -> Prepared:
         if request.model is not None:
             self.check_model(request.model)
-        previous = await self._previous(request.previous_response_id)
+        previous = await self._previous(request.previous_response_id, store)
         tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
         hosted = await bind_tools(tools, self.toolset, self.ids)
         hosted.conversation = previous.conversation if previous else response_id
@@ -192,7 +197,7 @@ class ResponsesService(Served):
             await hosted.close(keeps_conversation=True)
             raise
 
-    async def _previous(self, response_id: str | None) -> StoredResponse | None:
+    async def _previous(self, response_id: str | None, store: Store) -> StoredResponse | None:
         if response_id is None:
             return None
         if self.background.running(response_id) is not None:
@@ -200,7 +205,7 @@ class ResponsesService(Served):
                 f"The response {response_id!r} is still being generated. Continue it when it has ended.",
                 param="previous_response_id",
             )
-        stored = await self.store.get(response_id)
+        stored = await store.get(response_id)
         if stored is None:
             raise PreviousResponseNotFound(
                 f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "

@@ -51,6 +51,10 @@ class ResponseStream:
         self.response["status"] = "in_progress"
         return [*events, self._lifecycle("response.in_progress")]
 
+    def still_in_progress(self) -> list[Event]:
+        """A sign of life for clients to which only events are one; none before the first or after the end."""
+        return [self._lifecycle("response.in_progress")] if self._sequence and not self._ended else []
+
     def add_listing(self, item: dict[str, Any]) -> list[Event]:
         """An item that was made before the turn began: what an MCP server offers."""
         out: list[Event] = []

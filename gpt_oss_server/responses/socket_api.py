@@ -1,0 +1,62 @@
+"""The route of WebSocket mode: who may connect, and what those are told who may not.
+
+In: connections to `/v1/responses`. Out: served connections; 426 where WebSocket is switched off, so that
+clients go on over HTTP; 403 for web pages of other sites, because no browser asks a server before it lets a
+page connect.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import JSONResponse, Response
+
+from gpt_oss_server.errors import ApiError, MethodNotAllowed, OriginNotAllowed, UpgradeRequired
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.socket import Connection
+
+
+def socket_router(service: ResponsesService) -> APIRouter:
+    router = APIRouter()
+    served = service.settings.websocket
+
+    @router.websocket("/v1/responses")
+    async def connect(socket: WebSocket) -> None:
+        refusal = _refusal(socket, served=served)
+        if refusal is not None:
+            await _deny(socket, refusal)
+            return
+        await socket.accept()
+        await Connection(service, socket._receive, socket._send).serve()
+
+    @router.get("/v1/responses", include_in_schema=False)
+    async def not_a_socket(request: Request) -> Response:
+        """A server without WebSocket, or a plain GET: this path lists nothing."""
+        if served or "upgrade" in request.headers:
+            raise _switched_off() if not served else UpgradeRequired("GET here opens a WebSocket; see /docs.")
+        raise MethodNotAllowed("/v1/responses does not take GET; see /docs.")
+
+    return router
+
+
+def _refusal(socket: WebSocket, *, served: bool) -> ApiError | None:
+    if not served:
+        return _switched_off()
+    origin = socket.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != socket.headers.get("host"):
+        return OriginNotAllowed(
+            f"Pages of {origin} may not connect to this server. Connect from a program or a page of its own."
+        )
+    return None
+
+
+def _switched_off() -> UpgradeRequired:
+    return UpgradeRequired("WebSocket is switched off on this server (--websocket). Use POST /v1/responses.")
+
+
+async def _deny(socket: WebSocket, error: ApiError) -> None:
+    if "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(JSONResponse(error.body(), status_code=error.status))
+    else:
+        await socket.close()  # a server that can only say 403
