@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedSchema
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.grammar import ANY_OBJECT, Body, Callee, JsonBody, TurnShape, turn_grammar
+from gpt_oss_server.harmony.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
 from gpt_oss_server.harmony.json_grammar import enforceable
 from gpt_oss_server.harmony.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
-from gpt_oss_server.harmony.render import FunctionTool
 from gpt_oss_server.harmony.schema_support import SchemaRefused
+from gpt_oss_server.harmony.text_grammar import GrammarRefused, Syntax, text_grammar
 from gpt_oss_server.turn_check import TurnCheck
 from inference.grammar import Grammar
 from tools.tool import Declaration
@@ -39,22 +39,45 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class TextGrammar:
+    """A grammar of free text as the client sent it, and the parameter it came in."""
+
+    syntax: Syntax
+    definition: str
+    param: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A tool that the client runs: how it is called, and what binds the call's body."""
+
+    recipient: str
+    form: Schema | TextGrammar | None = None
+    raw: bool = False  # the body is text rather than JSON
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What a request asks of the form of a turn."""
 
-    functions: Sequence[FunctionTool] = ()
-    strict: Mapping[str, Schema] = field(default_factory=dict)  # by the function's name
+    calls: Sequence[ClientCall] = ()  # to the client's tools
     declarations: Sequence[Declaration] = ()  # tools that run here
     answer: Schema | None = None
     must_call: bool = False
     only: frozenset[str] | None = None  # recipients that may be called; None: all
+    parallel: bool = False  # several calls in one generation
     choice_param: str = "tool_choice"
     bounds_reasoning: bool = False  # to a number of tokens, after which there is no more of it
 
     @property
+    def forms(self) -> dict[str, Schema | TextGrammar]:
+        """What binds the bodies of calls, by recipient."""
+        return {call.recipient: call.form for call in self.calls if call.form is not None}
+
+    @property
     def binds(self) -> bool:
         """Whether anything is asked for beyond legal headers."""
-        return bool(self.strict) or self.answer is not None or self.must_call or self.only is not None
+        return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +121,14 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
             return Binding()
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
     answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
-    strict = {name: _schema(grammars, schema) for name, schema in wanted.strict.items()}
+    bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     if not enforces:
-        return Binding(check=TurnCheck(grammars, answer, strict, wanted.must_call, wanted.only))
-    callees = [c for c in _callees(wanted, strict) if wanted.only is None or c.recipient in wanted.only]
+        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
+    callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
     body = None if answer is None else JsonBody(answer)
-    first = TurnShape(callees, body, may_answer=not wanted.must_call)
+    first = TurnShape(callees, body, may_answer=not wanted.must_call, parallel=wanted.parallel)
     later = replace(first, may_answer=True)
 
     def compiled(shape: TurnShape, *, reasons: bool = True) -> Grammar:
@@ -130,25 +153,36 @@ def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
         ) from None
 
 
-def _callees(wanted: Wanted, strict: Mapping[str, dict[str, Any]]) -> list[Callee]:
+def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody:
+    if isinstance(form, Schema):
+        return JsonBody(_schema(grammars, form))
+    try:
+        return TextBody(text_grammar(grammars, form.syntax, form.definition))
+    except GrammarRefused as refused:
+        raise UnsupportedGrammar(
+            f"`{form.param}`: the grammar cannot be enforced: {refused}.", param=form.param
+        ) from None
+
+
+def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:
     found = []
-    for function in wanted.functions:
-        body = JsonBody(strict[function.name]) if function.name in strict else ANY_OBJECT
-        found.append(Callee(f"functions.{function.name}", body))
+    for call in wanted.calls:
+        body = bodies.get(call.recipient, None if call.raw else ANY_OBJECT)
+        found.append(Callee(call.recipient, body, types=_TYPES_OF_TEXT if call.raw else ("json",)))
     for declaration in wanted.declarations:
         found += _tool_callees(declaration)
     return found
 
 
+_TYPES_OF_TEXT = ("code", "text")
 _BOTH = ("analysis", "commentary")  # the model calls tools of ours on either
 
 
 def _tool_callees(declaration: Declaration) -> list[Callee]:
     if not declaration.functions:
         return [Callee(declaration.namespace, None, _BOTH, ("code", "json"))]
-    body: Body = ANY_OBJECT
     return [
-        Callee(f"{declaration.namespace}.{function.name}", body, _BOTH, ("code", "json"))
+        Callee(f"{declaration.namespace}.{function.name}", ANY_OBJECT, _BOTH, ("code", "json"))
         for function in declaration.functions
     ]
 
@@ -158,7 +192,8 @@ def _compiled(grammars: Grammars, lark: str, wanted: Wanted) -> Grammar:
         return _compile(grammars, lark)
     except GrammarError as error:
         raise UnsupportedSchema(
-            f"The request's schemas are too large to be enforced together: {error}.", param=_param_of(wanted)
+            f"The request's schemas and grammars are too large to be enforced together: {error}.",
+            param=_param_of(wanted),
         ) from None
 
 
@@ -171,6 +206,6 @@ def _compile(grammars: Grammars, lark: str) -> Grammar:
 def _param_of(wanted: Wanted) -> str:
     if wanted.answer is not None:
         return wanted.answer.param
-    if wanted.strict:
-        return next(iter(wanted.strict.values())).param
+    if wanted.forms:
+        return next(iter(wanted.forms.values())).param
     return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

@@ -7,6 +7,7 @@ ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
 │   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not served
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
+│   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
 │   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
 │   ├── InvalidJson               400  code invalid_json
 │   ├── EventsForgotten           400  code events_not_kept: a stream cannot be read again from there
@@ -64,6 +65,10 @@ class UnsupportedField(InvalidRequest):
 
 class UnsupportedSchema(InvalidRequest):
     code = "invalid_json_schema"
+
+
+class UnsupportedGrammar(InvalidRequest):
+    code = "invalid_grammar"
 
 
 class ToolNotAvailable(InvalidRequest):

@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.grammar import Body, JsonBody, TextBody
 from gpt_oss_server.harmony.json_check import JsonCheck
 from gpt_oss_server.harmony.matcher import Grammars
-
-_FUNCTIONS = "functions."
 
 
 @dataclass(frozen=True, slots=True)
 class TurnCheck:
     grammars: Grammars
     answer: Mapping[str, Any] | None
-    strict: Mapping[str, Mapping[str, Any]]  # by the function's name
+    bodies: Mapping[str, Body]  # what binds a call's, by its recipient
     must_call: bool
     only: frozenset[str] | None
 
@@ -44,11 +43,21 @@ class TurnCheck:
             return problem and f"The model's answer does not fit the format that was asked for: {problem}."
         if self.only is not None and recipient not in self.only:
             return f"The model called '{recipient}', which tool_choice does not allow."
-        schema = self.strict.get(recipient.removeprefix(_FUNCTIONS))
-        if schema is None or not recipient.startswith(_FUNCTIONS):
-            return None
-        problem = self._of_json(schema, text)
-        return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
+        return self._of_call(recipient, text)
+
+    def _of_call(self, recipient: str, text: str) -> str | None:
+        body = self.bodies.get(recipient)
+        match body:
+            case None:
+                return None
+            case JsonBody(schema):
+                problem = self._of_json(schema, text)
+                return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
+            case TextBody(lark):
+                fits = self.grammars.matches(self.grammars.compile(lark), text)
+                return None if fits else f"The input for '{recipient}' does not follow its grammar."
+            case _:
+                assert_never(body)
 
     def _of_json(self, schema: Mapping[str, Any], text: str) -> str | None:
         try:

@@ -16,12 +16,17 @@ _TEXT_EVENTS = {
     "response.output_text": "text",
     "response.reasoning_text": "text",
     "response.function_call_arguments": "arguments",
+    "response.custom_tool_call_input": "input",
     "response.code_interpreter_call_code": "code",
     "response.mcp_call_arguments": "arguments",
 }
 # Items without content parts, and the key that holds the text which was streamed; None: nothing is streamed.
 _CALLS = {
     "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": None,
+    "shell_call": None,
+    "apply_patch_call": None,
     "code_interpreter_call": "code",
     "mcp_call": "arguments",
     "mcp_list_tools": None,
@@ -42,6 +47,7 @@ class StreamLint:
         self.deltas: dict[int, list[str]] = {}
         self.text_done: dict[int, str] = {}
         self.logprobs: dict[int, list[Any]] = {}  # told with the deltas
+        self.commands: dict[int, list[str]] = {}  # of shells
         self.open_parts: set[int] = set()
         self.ended: Event | None = None
 
@@ -49,7 +55,7 @@ class StreamLint:
         assert self.ended is None, f"{event['type']} after the terminal event"
         assert event["sequence_number"] == len(self.events), "sequence numbers are dense from 0"
         if self.sdk_types:
-            _sdk_event.validate_python(event)
+            _sdk_event.validate_python(_as_the_sdk_knows_it(event))
         kind = event["type"]
         if not self.events:
             assert kind == "response.created"
@@ -70,7 +76,7 @@ class StreamLint:
         assert sorted(self.items) == sorted(self.done) == list(range(len(output)))
         ids = [item["id"] for item in output]
         assert len(set(ids)) == len(ids), "item ids are unique"
-        Response.model_validate(self.ended)
+        Response.model_validate(_as_the_sdk_knows_it(self.ended))
         return self.ended
 
     def _response(self, event: Event) -> None:
@@ -107,9 +113,11 @@ class StreamLint:
         else:
             key = _CALLS[item["type"]]
             assert key is None or item[key] == ""
-            if item["type"] == "function_call":
+            if "call_id" in item:
                 assert item["call_id"]
+            if item["type"] in ("function_call", "custom_tool_call"):
                 assert item["name"]
+                assert not item["name"].startswith("functions."), "a recipient is no name"
             self.open_parts.add(index)  # text flows without a content part
         self.items[index] = item
         self.deltas[index] = []
@@ -130,6 +138,9 @@ class StreamLint:
             self.open_parts.discard(index)
             return
         stem, _, ending = kind.rpartition(".")
+        if stem == "response.shell_call_command":
+            self._command(event, ending)
+            return
         if stem.removeprefix("response.") in _CALLS:
             return  # the steps of a call that runs here
         if ending == "delta":
@@ -144,6 +155,18 @@ class StreamLint:
             assert event.get("logprobs", []) == self.logprobs.get(index, []), "no score is told late or twice"
             self.text_done[index] = text
 
+    def _command(self, event: Event, ending: str) -> None:
+        """The commands of a shell, one after the other, each the sum of its deltas."""
+        commands = self.commands.setdefault(event["output_index"], [])
+        if ending == "added":
+            assert event["command_index"] == len(commands)
+            commands.append(event["command"])
+        assert event["command_index"] == len(commands) - 1
+        if ending == "delta":
+            commands[-1] += event["delta"]
+        if ending == "done":
+            assert event["command"] == commands[-1]
+
     def _item_done(self, event: Event) -> None:
         index, item = event["output_index"], event["item"]
         assert index in self.items
@@ -152,9 +175,12 @@ class StreamLint:
         assert (item["id"], item["type"]) == (added["id"], added["type"])
         if _CALLS.get(item["type"], "parts") is not None:
             assert self.text_of(item) == self.text_done[index], "the item holds the text that was streamed"
-        if item["type"] == "function_call":
-            assert (item["name"], item["call_id"]) == (added["name"], added["call_id"])
-        assert item.get("status") != "in_progress"
+        for key in ("name", "namespace", "call_id"):
+            assert item.get(key) == added.get(key), f"the {key} changed within its item"
+        if item["type"] == "shell_call":
+            assert item["action"]["commands"] == self.commands.get(index, []), "told as they were streamed"
+        if item["type"] != "apply_patch_call":  # which has no other status for what is not whole
+            assert item.get("status") != "in_progress"
         assert None not in item.values(), "absent where absent is due, never null"
         self.done[index] = item
 
@@ -164,6 +190,15 @@ class StreamLint:
         if key is not None:
             return str(item[key])
         return "".join(part["text"] for part in item["content"])
+
+
+def _as_the_sdk_knows_it(told: Event) -> Event:
+    """Its types list the codes of errors, and ours is not among them."""
+    if "response" in told:
+        return {**told, "response": _as_the_sdk_knows_it(told["response"])}
+    if (told.get("error") or {}).get("code") != "invalid_output":
+        return told
+    return {**told, "error": {**told["error"], "code": "server_error"}}
 
 
 def check_stream(events: list[Event]) -> Event:

@@ -9,6 +9,7 @@ from typing import Any
 
 Chunk = dict[str, Any]
 _LISTS = ("annotations", "executed_tools")
+_BODIES = {"function": "arguments", "custom": "input"}
 _TEXTS = ("content", "reasoning", "reasoning_content")
 
 
@@ -59,14 +60,15 @@ class _Choice:
 
     def _call(self, call: dict[str, Any]) -> None:
         if "id" in call:
-            self._calls.append({key: call[key] for key in ("id", "type", "function")})
+            self._calls.append({key: call[key] for key in ("id", "type", call["type"])})
             self._arguments.append([])
-        self._arguments[call["index"]].append(call["function"]["arguments"])
+        kind = self._calls[call["index"]]["type"]
+        self._arguments[call["index"]].append(call[kind][_BODIES[kind]])
 
     def whole(self, index: int) -> dict[str, Any]:
         texts = {key: "".join(parts) for key, parts in self._texts.items()}
         calls = [
-            {**call, "function": {**call["function"], "arguments": "".join(arguments)}}
+            {**call, call["type"]: {**call[call["type"]], _BODIES[call["type"]]: "".join(arguments)}}
             for call, arguments in zip(self._calls, self._arguments, strict=True)
         ]
         says_nothing = bool(calls or self._old_call) and not texts["content"]

@@ -19,7 +19,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import AnswerFormat
-from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
 from inference.engine import EngineInfo, Sampling
 
@@ -31,6 +31,7 @@ class PreparedChat:
     prefill: tuple[int, ...]  # the answer's beginning, where the request gives one
     sampling: Sampling
     recipients: Recipients
+    tools: RequestTools
     hosted: HostedTools
     wanted: Wanted  # of the form of the turn
     thinking: Thinking
@@ -53,7 +54,7 @@ def prepare(
     renderer: Renderer,
     date: str,
 ) -> PreparedChat:
-    functions = tools.functions if tools.offered else []
+    functions = tools.functions
     answer, wanted = form
     conversation = read_messages(
         request.messages, renderer, continues_last=bool(request.continue_final_message)
@@ -77,7 +78,7 @@ def prepare(
         tuple(conversation.segments),
         instructions=with_verbosity(None, request.verbosity),
         tools=functions,
-        namespaces=hosted.in_developer_message,
+        namespaces=(*tools.namespaces, *hosted.in_developer_message),
         response_formats=answer.told,
         context=info.context_length - len(prefill),
         most=None if most in (None, -1) else most,
@@ -96,7 +97,8 @@ def prepare(
             limit=request.limit,
             logprobs=request.scores,
         ),
-        recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
+        recipients=known_recipients(tools, hosted),
+        tools=tools,
         hosted=hosted,
         wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
         thinking=thinking,

@@ -149,6 +149,11 @@ class CreateChatCompletion(Body):
         return bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     @property
+    def allows_parallel_calls(self) -> bool:
+        """Only where it is asked for; `functions` has a place for one call."""
+        return self.parallel_tool_calls is True and self.functions is None
+
+    @property
     def offers_tools(self) -> bool:
         return "none" not in (self.tool_choice, self.function_call)
 

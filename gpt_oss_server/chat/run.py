@@ -123,6 +123,9 @@ class ChatRun:
             shows_stop=bool(request.include_stop_str_in_output),
             speller=Speller(served.encoding, as_ids=as_ids) if request.logprobs else None,
             old_calls=request.functions is not None,
+            custom=frozenset(
+                recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
+            ),
         )
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Part], None]:

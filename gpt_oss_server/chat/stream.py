@@ -22,6 +22,7 @@ from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.chat.writers import (
     CallWriter,
     ContentWriter,
+    CustomCallWriter,
     OldCallWriter,
     Part,
     ReasoningWriter,
@@ -53,6 +54,7 @@ class Form:
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
     old_calls: bool = False
+    custom: frozenset[str] = frozenset()  # recipients whose calls are text
 
 
 class ChoiceStream:
@@ -127,6 +129,8 @@ class ChoiceStream:
             if form.runs_here(header.recipient):
                 return SilentWriter()
             name = header.recipient.removeprefix("functions.") or header.recipient
+            if header.recipient in form.custom:
+                return CustomCallWriter(shown, name, form.new_call_id)
             return OldCallWriter(shown, name) if form.old_calls else CallWriter(shown, name, form.new_call_id)
         if header.channel == "analysis":
             return ReasoningWriter(shown, form.reasoning_fields)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from gpt_oss_server.binding import Schema, Wanted
+from gpt_oss_server.binding import Schema, TextGrammar, Wanted
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.chat.tools import as_written
 from gpt_oss_server.errors import ApiError, InvalidRequest
@@ -18,13 +18,17 @@ from gpt_oss_server.tooling.form import AnswerFormat, answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 
+F = TypeVar("F", bound=Schema | TextGrammar)
+
 
 def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
     try:
         answer = answer_format(_flat_format(request.response_format))
-        wanted = wanted_of(_flat_choice(request), answer, tools, hosted)
+        wanted = wanted_of(
+            _flat_choice(request), answer, tools, hosted, parallel=request.allows_parallel_calls
+        )
     except ApiError as error:
         raise type(error)(_named(error.message, request), param=_named(error.param or "", request)) from None
     if wanted.binds and (request.response_prefix is not None or request.continue_final_message):
@@ -34,11 +38,12 @@ def read_form(
             param="response_prefix" if request.response_prefix is not None else "continue_final_message",
         )
 
-    def as_sent(schema: Schema) -> Schema:
-        return Schema(schema.given, _named(schema.param, request))
+    calls = [replace(call, form=call.form and _as_sent(call.form, request)) for call in wanted.calls]
+    return answer, replace(wanted, calls=calls, answer=wanted.answer and _as_sent(wanted.answer, request))
 
-    strict = {name: as_sent(schema) for name, schema in wanted.strict.items()}
-    return answer, replace(wanted, strict=strict, answer=wanted.answer and as_sent(wanted.answer))
+
+def _as_sent(form: F, request: CreateChatCompletion) -> F:
+    return replace(form, param=_named(form.param, request))
 
 
 def _flat_format(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -68,8 +73,9 @@ def _flat_choice(request: CreateChatCompletion) -> str | dict[str, Any] | None:
 
 
 def _flat_tool(tool: Any) -> Any:
-    if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
-        return {**tool["function"], "type": "function"}
+    for kind in ("function", "custom"):
+        if isinstance(tool, Mapping) and isinstance(tool.get(kind), Mapping):
+            return {**tool[kind], "type": kind}
     return tool
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.errors import ApiError, InvalidRequest
+from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools, parse_tools
 
@@ -20,11 +20,24 @@ _OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_inte
 def read_tools(request: CreateChatCompletion) -> RequestTools:
     flat = _flat_tools(request)
     try:
-        return parse_tools(flat, offered=request.offers_tools)
+        tools = parse_tools(flat, offered=request.offers_tools)
     except ApiError as error:
         raise type(error)(
             as_written(error.message, request), param=as_written(error.param or "tools", request)
         ) from None
+    _check_forms(tools)
+    return tools
+
+
+def _check_forms(tools: RequestTools) -> None:
+    for tool in tools.clients.values():
+        if tool.kind not in ("function", "custom") or tool.namespace is not None:
+            kind = tool.kind if tool.namespace is None else "namespace"
+            raise UnsupportedField(
+                f"`tools`: Chat Completions has no form for calls of tools of type {kind!r}. Declare a "
+                "function, or use the Responses API.",
+                param="tools",
+            )
 
 
 def check_no_approvals(hosted: HostedTools) -> None:
@@ -49,6 +62,8 @@ def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
 
 def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A function's description beside its type, as the Responses API has it; other tools are as they are."""
+    if tool.get("type") == "custom":
+        return _flat_custom(tool, where)
     if tool.get("type", "function") != "function":
         return dict(tool)
     function = tool.get("function")
@@ -60,9 +75,26 @@ def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {**function, "type": "function"}
 
 
+def _flat_custom(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+    custom = tool.get("custom")
+    if not isinstance(custom, Mapping):
+        raise InvalidRequest(
+            f"`{where}.custom` must be an object with name, description and format.", param=f"{where}.custom"
+        )
+    given = custom.get("format")
+    grammar = given.get("grammar") if isinstance(given, Mapping) else None
+    wanted = {**grammar, "type": "grammar"} if isinstance(grammar, Mapping) else given
+    return {**custom, "type": "custom", "format": wanted}
+
+
 def as_written(text: str, request: CreateChatCompletion) -> str:
     """`tools[0].name` was `tools[0].function.name`, or `functions[0].name`, in the request."""
     for index, tool in enumerate(request.tools or ()):
-        if tool.get("type", "function") == "function":
-            text = text.replace(f"tools[{index}].", f"tools[{index}].function.")
+        kind = tool.get("type", "function")
+        if kind in ("function", "custom"):
+            text = text.replace(f"tools[{index}].", f"tools[{index}].{kind}.")
+        for key in ("syntax", "definition"):
+            text = text.replace(
+                f"tools[{index}].custom.format.{key}", f"tools[{index}].custom.format.grammar.{key}"
+            )
     return text.replace("tools[", "functions[") if request.functions is not None else text

@@ -142,6 +142,8 @@ class ContentWriter(_Plain):
 class CallWriter(_Plain):
     """A call that the client runs: its id and name once, then the arguments as they are sampled."""
 
+    kind, body = "function", "arguments"
+
     def __init__(self, shown: Shown, name: str, new_id: Callable[[], str]) -> None:
         self._index = shown.calls
         self._name = name
@@ -149,12 +151,18 @@ class CallWriter(_Plain):
         shown.calls += 1
 
     def open(self) -> list[Part]:
-        function = {"name": self._name, "arguments": ""}
-        call = {"index": self._index, "id": self._new_id(), "type": "function", "function": function}
+        called = {"name": self._name, self.body: ""}
+        call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
     def delta(self, text: str) -> list[Part]:
-        return [{"delta": {"tool_calls": [{"index": self._index, "function": {"arguments": text}}]}}]
+        return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
+
+
+class CustomCallWriter(CallWriter):
+    """A call of a custom tool: its input is what the model wrote, as it is."""
+
+    kind, body = "custom", "input"
 
 
 class OldCallWriter(_Plain):

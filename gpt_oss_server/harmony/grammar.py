@@ -10,6 +10,10 @@ always legal, so that a turn cannot slip. Generation begins after `<|start|>assi
     <|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
     _to=functions.f<|channel|>commentary <|constrain|>json<|message|>{…}<|call|>
 
+Where calls are `parallel`, more of them may follow the first, each after `<|start|>assistant`. What the
+model has learnt to write after its last call is the beginning of the tool's answer, `<|start|>functions…`:
+that ends the turn too, so that the model need not call again only because it may write nothing else.
+
 It must not know of requests, items, schemas' meaning or engines.
 """
 
@@ -18,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 
@@ -34,7 +38,14 @@ class JsonBody:
     schema: Mapping[str, Any]
 
 
-Body = JsonBody | None  # None: any text
+@dataclass(frozen=True, slots=True)
+class TextBody:
+    """A body that is text and follows a grammar of its own, as `text_grammar.py` leaves it."""
+
+    lark: str
+
+
+Body = JsonBody | TextBody | None  # None: any text
 
 ANY_OBJECT = JsonBody({"type": "object"})
 
@@ -57,23 +68,30 @@ class TurnShape:
     answer: Body = None
     may_answer: bool = True
     asides: Sequence[str] = ("analysis", "commentary")  # reasoning, and preambles for the user
+    parallel: bool = False  # whether more calls may follow the first
 
 
 def turn_grammar(shape: TurnShape) -> str:
+    """Lark text; where bodies follow grammars of their own, JSON of it and those, as llguidance takes it."""
     if not shape.may_answer and not shape.callees:
         raise ValueError("A turn that may neither answer nor call has no end.")
     rules = [f"start: {'aside* ' if shape.asides else ''}last"]
     if shape.asides:
         rules.append(f"aside: {' | '.join(_aside(channel) for channel in shape.asides)}")
-    ends = ["call"] if shape.callees else []
+    ends = ["calls"] if shape.callees else []
     if shape.may_answer:
         ends.append("answer")
         rules.append(_answer(shape.answer))
     rules.append(f"last: {' | '.join(ends)}")
+    parts: dict[str, str] = {}
     if shape.callees:
-        rules += _calls(shape)
+        rules += _calls(shape, parts)
     rules += ["text: TEXT?", "TEXT: /(.|\\n)+/"]
-    return "\n".join(rules) + "\n"
+    whole = "\n".join(rules) + "\n"
+    if not parts:
+        return whole
+    named = [{"name": name, "lark_grammar": lark} for lark, name in parts.items()]
+    return json.dumps({"grammars": [{"name": "turn", "lark_grammar": whole}, *named]})
 
 
 def _token(token: int) -> str:
@@ -89,21 +107,27 @@ def _aside(channel: str) -> str:
 
 def _answer(body: Body) -> str:
     typed = _types(("json",)) if isinstance(body, JsonBody) else ""
-    return f'answer: {_token(CHANNEL)} "final" {typed} {_token(MESSAGE)} {_body(body)} {_token(RETURN)}'
+    return f'answer: {_token(CHANNEL)} "final" {typed} {_token(MESSAGE)} {_body(body, {})} {_token(RETURN)}'
 
 
-def _calls(shape: TurnShape) -> list[str]:
+def _calls(shape: TurnShape, parts: dict[str, str]) -> list[str]:
     names = [f"call{at}" for at in range(len(shape.callees))]
-    rules = [_call(name, callee) for name, callee in zip(names, shape.callees, strict=True)]
-    return [f"call: {' | '.join(names)}", *rules]
+    rules = [_call(name, callee, parts) for name, callee in zip(names, shape.callees, strict=True)]
+    rules.append(f"call: {' | '.join(names)}")
+    if not shape.parallel:
+        return ["calls: call", *rules]
+    authors = sorted({callee.recipient.partition(".")[0] for callee in shape.callees})
+    answers = f"{_token(START)} ({' | '.join(map(_quoted, authors))})"
+    more = f'({_token(START)} "assistant" call)*'
+    return [f"calls: call {more} ({_token(RETURN)} | {answers})?", *rules]
 
 
-def _call(name: str, callee: Callee) -> str:
+def _call(name: str, callee: Callee, parts: dict[str, str]) -> str:
     heads = []
     for channel in callee.channels:
         heads.append(f"{_token(CHANNEL)} {_quoted(f'{channel} to={callee.recipient}')}")
         heads.append(f"{_quoted(f' to={callee.recipient}')} {_token(CHANNEL)} {_quoted(channel)}")
-    body = f"{_types(callee.types)} {_token(MESSAGE)} {_body(callee.body)} {_token(CALL)}"
+    body = f"{_types(callee.types)} {_token(MESSAGE)} {_body(callee.body, parts)} {_token(CALL)}"
     return f"{name}: ({' | '.join(heads)}) {body}"
 
 
@@ -116,8 +140,16 @@ def _types(types: Sequence[str]) -> str:
     return f"({' | '.join(forms)})?"
 
 
-def _body(body: Body) -> str:
-    return "text" if body is None else f"%json {schema_json(body.schema)}"
+def _body(body: Body, parts: dict[str, str]) -> str:
+    match body:
+        case None:
+            return "text"
+        case JsonBody(schema):
+            return f"%json {schema_json(schema)}"
+        case TextBody(lark):
+            return f"@{parts.setdefault(lark, f'text{len(parts)}')}"
+        case _:
+            assert_never(body)
 
 
 def schema_json(schema: Mapping[str, Any]) -> str:

@@ -145,33 +145,3 @@ class ReasoningBuilder(_TextItem):
 
     def part(self, text: str) -> Item:
         return {"type": "reasoning_text", "text": text}
-
-
-class FunctionCallBuilder:
-    """A call that the client runs. Its arguments are what the model wrote, invalid JSON included."""
-
-    def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
-        self.id = item_id
-        self.recipient: tuple[str, str] | None = (call_id, recipient)
-        self._call_id = call_id
-        self._name = recipient.removeprefix("functions.") or recipient
-
-    def _item(self, arguments: str, status: str) -> Item:
-        return {
-            "id": self.id,
-            "type": "function_call",
-            "status": status,
-            "arguments": arguments,
-            "call_id": self._call_id,
-            "name": self._name,
-        }
-
-    def open(self) -> tuple[Item, list[Event]]:
-        return self._item("", "in_progress"), []
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": "response.function_call_arguments.delta", "delta": text},)
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        done = {"type": "response.function_call_arguments.done", "name": self._name, "arguments": text}
-        return [done], self._item(text, "completed" if complete else "incomplete")

@@ -19,10 +19,10 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.parts import text_of
+from gpt_oss_server.tooling.client_tools import recipient_of
 from gpt_oss_server.validation import json_type
 
 Item = dict[str, Any]
-NAMESPACE = "functions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ class Conversation:
 
 
 def function_recipient(item: Mapping[str, Any]) -> str:
-    namespace = item.get("namespace") or NAMESPACE
-    return f"{namespace}.{item['name']}"
+    return recipient_of(item["name"], item.get("namespace"))
 
 
 def read_input(
@@ -105,7 +104,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
             f"`{where}` has neither `type` nor `role`; a message is {{'role': 'user', 'content': '…'}}.",
             param=f"{where}.type",
         )
-    for key in ("id", "status", "phase"):
+    for key in ("id", "status", "phase", "namespace"):
         if item.get(key) is not None and not isinstance(item[key], str):
             raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
     handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
@@ -180,11 +179,14 @@ def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], None]:
-    """A call of a hosted-shape tool that the client ran: its action is what the model wrote, as JSON."""
+    """A call of a tool whose shape the API fixes: its action is what the model wrote, as JSON."""
 
     def handler(item: Item, where: str, conversation: Conversation) -> None:
-        action = to_json(item.get(key) or {}).decode()
-        conversation.call(where, item, f"{NAMESPACE}.{name}", action, "json")
+        action = item.get(key)
+        if not isinstance(action, dict):
+            raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
+        written = {k: v for k, v in action.items() if v not in (None, {}) and (k, v) != ("type", "exec")}
+        conversation.call(where, item, recipient_of(name, None), to_json(written).decode(), "json")
 
     return handler
 
@@ -194,7 +196,10 @@ def _output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    output = item.get("output") if item.get("output") is not None else {"status": item.get("status")}
+    """Text as it is, but where it does not say that the call has failed."""
+    output, status = item.get("output"), item.get("status")
+    if output is None or status == "failed":
+        output = {"status": status, **({"output": output} if output else {})}
     conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
 
 
@@ -298,6 +303,12 @@ _ID_PREFIXES = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "code_interpreter_call": "ci",
+    "local_shell_call": "lsh",
+    "local_shell_call_output": "lsho",
+    "shell_call": "sh",
+    "shell_call_output": "sho",
+    "apply_patch_call": "apc",
+    "apply_patch_call_output": "apco",
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
     "mcp_approval_request": "mcpr",

@@ -22,7 +22,7 @@ from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.tooling.form import answer_format, wanted_of
-from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
 from inference.engine import EngineInfo, Sampling
 
@@ -58,9 +58,9 @@ def prepare(
     ids: Ids,
     date: str,
 ) -> Prepared:
-    functions = tools.functions if tools.offered else []
+    functions = tools.functions
     answer = answer_format(request.text.format if request.text else None)
-    wanted = wanted_of(request.tool_choice, answer, tools, hosted)
+    wanted = wanted_of(request.tool_choice, answer, tools, hosted, parallel=request.allows_parallel_calls)
     conversation = read_input(
         request.input,
         renderer,
@@ -86,7 +86,7 @@ def prepare(
         history,
         instructions=with_verbosity(request.instructions, request.verbosity),
         tools=functions,
-        namespaces=hosted.in_developer_message,
+        namespaces=(*tools.namespaces, *hosted.in_developer_message),
         response_formats=answer.told,
         context=info.context_length,
         truncates=request.truncation == "auto",
@@ -103,7 +103,7 @@ def prepare(
             limit=request.max_output_tokens,
             logprobs=request.scores,
         ),
-        recipients=Recipients(frozenset(f.name for f in functions), hosted.recipients),
+        recipients=known_recipients(tools, hosted),
         tools=tools,
         effort=effort,
         thinking=thinking,

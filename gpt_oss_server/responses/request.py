@@ -87,6 +87,11 @@ class CreateResponse(Body):
         return bool((self.metadata or {}).get("__debug"))
 
     @property
+    def allows_parallel_calls(self) -> bool:
+        """Only where it is asked for: see docs/architecture.md."""
+        return self.parallel_tool_calls is True
+
+    @property
     def effort(self) -> Effort | None:
         return self.reasoning.effort if self.reasoning else None
 

@@ -10,17 +10,18 @@ from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.responses.builders import (
-    FunctionCallBuilder,
     ItemBuilder,
     MessageBuilder,
     ReasoningBuilder,
 )
+from gpt_oss_server.responses.client_builders import FunctionCallBuilder, client_builder
 from gpt_oss_server.responses.tool_builders import (
     CodeInterpreterBuilder,
     McpApprovalBuilder,
     McpCallBuilder,
     WebSearchBuilder,
 )
+from gpt_oss_server.tooling.client_tools import ClientTool
 
 if TYPE_CHECKING:
     from tools.browser.citations import Resolve
@@ -48,8 +49,13 @@ class Detail:
     speller: Speller | None = None  # of the log-probabilities of answers
 
 
-def item_route(ids: Ids, hosted: HostedCalls | None = None, detail: Detail | None = None) -> ItemRoute:
-    hosted = hosted or HostedCalls()
+def item_route(
+    ids: Ids,
+    hosted: HostedCalls | None = None,
+    detail: Detail | None = None,
+    clients: Mapping[str, ClientTool] | None = None,
+) -> ItemRoute:
+    hosted, clients = hosted or HostedCalls(), clients or {}
     detail = detail or Detail()
     cite, speller = hosted.cite, detail.speller
 
@@ -83,8 +89,11 @@ def item_route(ids: Ids, hosted: HostedCalls | None = None, detail: Detail | Non
             return McpCallBuilder(ids("mcp"), label, name, consent[1])
         if recipient in hosted.approvals:
             return McpApprovalBuilder(ids("mcpr"), label, name)
+        if recipient in clients:
+            return client_builder(ids, clients[recipient])
         if not hosted.runs(recipient):
-            return FunctionCallBuilder(ids("fc"), ids("call"), recipient)
+            undeclared = recipient.removeprefix("functions.") or recipient
+            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, undeclared)
         if namespace in to_tool:
             return to_tool[namespace](function)
         return McpCallBuilder(ids("mcp"), label, name)

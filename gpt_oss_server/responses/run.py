@@ -72,7 +72,11 @@ class Run:
             prepared.thinking.budget,
         )
         self._stream = ResponseStream(
-            response, item_route(ids, _hosted_calls(prepared), _detail(prepared, encoding)), clock
+            response,
+            item_route(
+                ids, _hosted_calls(prepared), _detail(prepared, encoding), prepared.tools.offered_clients
+            ),
+            clock,
         )
         self._log_text = log_text
         self._generates = generates  # or only reads the prompt

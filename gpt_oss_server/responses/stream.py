@@ -125,7 +125,7 @@ class ResponseStream:
         self._recipient = header.recipient or ""
         if builder.recipient is not None:
             call_id, recipient = builder.recipient
-            self.recipients[call_id] = recipient
+            self.recipients[call_id] = self.recipients[builder.id] = recipient
         item, events = builder.open()
         out.append(self._stamp({"type": "response.output_item.added", "item": item}))
         self._emit(events, out)

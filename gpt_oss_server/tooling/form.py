@@ -14,8 +14,9 @@ from typing import Any
 from gpt_oss_server.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
+from gpt_oss_server.tooling.client_tools import ANY_OBJECT, ClientTool
 from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.requested import ANY_OBJECT, RequestTools
+from gpt_oss_server.tooling.requested import RequestTools
 
 _SCHEMA = "text.format.schema"
 Choice = str | dict[str, Any] | None
@@ -65,11 +66,18 @@ def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:
     return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat(name, schema, description),))
 
 
-def wanted_of(choice: Choice, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools) -> Wanted:
+def wanted_of(
+    choice: Choice, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools, *, parallel: bool = False
+) -> Wanted:
     must_call, only = _choice(choice, tools, hosted)
-    if not tools.offered:
-        return Wanted(declarations=hosted.declarations, answer=answer.schema, must_call=must_call, only=only)
-    return Wanted(tools.functions, tools.strict, hosted.declarations, answer.schema, must_call, only)
+    return Wanted(
+        calls=tools.calls,
+        declarations=hosted.declarations,
+        answer=answer.schema,
+        must_call=must_call,
+        only=only,
+        parallel=parallel,
+    )
 
 
 def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[bool, frozenset[str] | None]:
@@ -101,8 +109,8 @@ def _recipients(
 ) -> frozenset[str]:
     """Whom a tool's name in `tool_choice` stands for."""
     kind, name = named.get("type"), named.get("name")
-    if kind == "function":
-        found = {f"functions.{function.name}" for function in tools.functions if function.name == name}
+    if isinstance(kind, str) and kind in _OF_CLIENTS:
+        found = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
     elif kind == "mcp":
         label = named.get("server_label")
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
@@ -116,6 +124,16 @@ def _recipients(
     return frozenset(found)
 
 
+def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:
+    kind, name, namespace = named["type"], named.get("name"), named.get("namespace")
+    if kind == "namespace":
+        return tool.namespace is not None and tool.namespace == name
+    if kind != tool.kind:
+        return False
+    return kind not in ("function", "custom") or (tool.name == name and namespace in (None, tool.namespace))
+
+
+_OF_CLIENTS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch"})
 _HOSTED = {
     "web_search": "browser",
     "web_search_2025_08_26": "browser",

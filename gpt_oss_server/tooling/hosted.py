@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import ToolNotAvailable
-from gpt_oss_server.harmony.render import FunctionTool, ToolNamespace
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
+from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.toolset import Toolset
 from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
 
+FUNCTION = f"{FUNCTIONS}."
 _IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
 
 
@@ -88,6 +90,13 @@ class HostedTools:
             await self.own.close()
 
 
+def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
+    """Whom the model may mean, for the decoder."""
+    functions = {r.removeprefix(FUNCTION) for r in tools.offered_clients if r.startswith(FUNCTION)}
+    others = {recipient for recipient in tools.offered_clients if not recipient.startswith(FUNCTION)}
+    return Recipients(frozenset(functions), hosted.recipients | others)
+
+
 async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], ids: Ids) -> HostedTools:
     """A request that asks for no tool of ours does not wait for the toolset to be `ready`."""
     if not tools.hosted and not tools.servers:
@@ -112,6 +121,11 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
         except BaseException:
             await hosted.close(keeps_conversation=True)  # its connections, made before one was refused
             raise
+    if shared := hosted.namespaces & set(tools.spaces):
+        await hosted.close(keeps_conversation=True)
+        raise InvalidRequest(
+            f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.", param="tools"
+        )
     return hosted
 
 

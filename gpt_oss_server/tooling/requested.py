@@ -1,36 +1,70 @@
 """The tools of a request, read: what the client runs, what runs here, and how they are echoed.
 
-In: the `tools` array. Out: function tools for the renderer, which of our tools are asked for and with what
-options, and the echoed form with every key that clients read. A kind of tool that is not served is refused by
-name. Whether a tool of ours is there to be used is the toolset's to say.
+In: the `tools` array. Out: the client's tools by the recipients that the model calls, which of our tools are
+asked for and with what options, and the echoed form with every key that clients read. A kind of tool that is
+not served is refused by name. Whether a tool of ours is there to be used is the toolset's to say.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.binding import Schema
+from gpt_oss_server.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
-from gpt_oss_server.harmony.render import FunctionTool
-
-Tool = dict[str, Any]
-ANY_OBJECT: Tool = {"type": "object"}
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.tooling.client_tools import (
+    ClientTool,
+    Tool,
+    check,
+    client_shape,
+    custom_tool,
+    function_tool,
+    namespace_word,
+)
 
 
 @dataclass(slots=True)
 class RequestTools:
     """What was read so far; filled tool by tool, then left alone."""
 
-    functions: list[FunctionTool] = field(default_factory=list)
-    strict: dict[str, Schema] = field(default_factory=dict)  # of functions that are held to it, by name
+    clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
+    spaces: dict[str, str | None] = field(default_factory=dict)  # namespace, as in recipients → description
     hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
     offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
+
+    @property
+    def offered_clients(self) -> Mapping[str, ClientTool]:
+        return self.clients if self.offered else {}
+
+    @property
+    def functions(self) -> list[FunctionTool]:
+        """What the prompt declares under `functions`."""
+        return self._declared(FUNCTIONS)
+
+    @property
+    def namespaces(self) -> tuple[ToolNamespace, ...]:
+        """What it declares under other names."""
+        declared = [(word, self._declared(word)) for word in self.spaces]
+        return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
+
+    @property
+    def calls(self) -> list[ClientCall]:
+        return [tool.call for tool in self.offered_clients.values()]
+
+    def add(self, tool: ClientTool) -> None:
+        if tool.recipient in self.clients:
+            raise InvalidRequest(
+                f"`tools` declares {tool.name!r} twice; names must be unique.", param="tools"
+            )
+        self.clients[tool.recipient] = tool
+
+    def _declared(self, word: str) -> list[FunctionTool]:
+        found = self.offered_clients.items()
+        return [tool.declared for recipient, tool in found if recipient.partition(".")[0] == word]
 
 
 def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
@@ -45,45 +79,58 @@ def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
                 param=f"{where}.type",
             )
         reader(tool, where, read)
-    names = [function.name for function in read.functions]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidRequest(f"`tools` declares {name!r} twice; names must be unique.", param="tools")
     return read
 
 
 def _function(tool: Tool, where: str, read: RequestTools) -> None:
-    if "name" not in tool and isinstance(tool.get("function"), dict):
-        raise InvalidRequest(
-            f"`{where}`: this is the Chat Completions form; put name and parameters beside `type`.",
-            param=f"{where}.name",
-        )
-    name = tool.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidRequest(
-            f"`{where}.name` must be 1 to 128 letters, digits, '_', '-' or '.'.", param=f"{where}.name"
-        )
-    _check(tool, where, "description", str, "a string")
-    _check(tool, where, "parameters", dict, "a JSON schema object")
-    _check(tool, where, "strict", bool, "a boolean")
-    function = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
-    read.functions.append(function)
-    if function.strict:
-        read.strict[name] = Schema(function.parameters or ANY_OBJECT, f"{where}.parameters")
-    read.echo.append(
-        {
-            "type": "function",
-            "name": function.name,
-            "description": function.description,
-            "parameters": function.parameters,
-            "strict": function.strict,
-        }
-    )
+    read.add(function_tool(tool, where))
+    read.echo.append(_echoed(tool))
+
+
+def _custom(tool: Tool, where: str, read: RequestTools) -> None:
+    read.add(custom_tool(tool, where))
+    read.echo.append(_echoed(tool))
+
+
+def _echoed(tool: Tool) -> Tool:
+    if tool["type"] == "custom":
+        return {**tool, "format": tool.get("format") or {"type": "text"}}
+    given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
+    more = {key: tool[key] for key in ("defer_loading",) if tool.get(key) is not None}
+    return {"type": "function", "name": tool["name"], **given, **more}
+
+
+def _client_shape(tool: Tool, where: str, read: RequestTools) -> None:
+    read.add(client_shape(tool, where))
+    read.echo.append(dict(tool))
+
+
+def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
+    name, members = tool.get("name"), tool.get("tools")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"`{where}.name` must be a non-empty string.", param=f"{where}.name")
+    check(tool, where, "description", str, "a string")
+    if not isinstance(members, list):
+        raise InvalidRequest(f"`{where}.tools` must be an array of tools.", param=f"{where}.tools")
+    word = namespace_word(name)
+    read.spaces[word] = read.spaces.get(word) or tool.get("description")
+    for index, member in enumerate(members):
+        place = f"{where}.tools[{index}]"
+        kind = member.get("type", "function") if isinstance(member, dict) else None
+        reader = _OF_NAMESPACES.get(kind) if isinstance(kind, str) else None
+        if reader is None:
+            raise UnsupportedField(
+                f"`{place}.type`: a namespace holds tools of type 'function' and 'custom'.",
+                param=f"{place}.type",
+            )
+        read.add(reader(member, place, name))
+    echoed = [_echoed({"type": "function", **member}) for member in members]
+    read.echo.append({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
 def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
-    _check(tool, where, "filters", dict, "an object")
-    _check(tool, where, "user_location", dict, "an object")
+    check(tool, where, "filters", dict, "an object")
+    check(tool, where, "user_location", dict, "an object")
     if tool.get("external_web_access") is not False:  # then it is just not offered
         options = ("filters", "user_location", "search_context_size")
         read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}
@@ -106,14 +153,18 @@ def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
     read.echo.append(public_form(tool))
 
 
-def _check(tool: Tool, where: str, key: str, kind: type, expected: str) -> None:
-    value = tool.get(key)
-    if value is not None and not isinstance(value, kind):
-        raise InvalidRequest(f"`{where}.{key}` must be {expected}.", param=f"{where}.{key}")
-
+_OF_NAMESPACES: dict[str, Callable[[Tool, str, str], ClientTool]] = {
+    "function": function_tool,
+    "custom": custom_tool,
+}
 
 _READERS: dict[str, Callable[[Tool, str, RequestTools], None]] = {
     "function": _function,
+    "custom": _custom,
+    "namespace": _namespace,
+    "local_shell": _client_shape,
+    "shell": _client_shape,
+    "apply_patch": _client_shape,
     "web_search": _web_search,
     "web_search_2025_08_26": _web_search,
     "web_search_preview": _web_search,

@@ -82,7 +82,8 @@ def _check_delta(delta: dict[str, Any]) -> None:
             assert delta[key], "an empty text"
             delta[key].encode("utf-8")
     for call in delta.get("tool_calls", ()):
-        assert ("id" in call) == ("name" in call["function"]), "id and name once, together"
+        called = call["function" if "function" in call else "custom"]
+        assert ("id" in call) == ("name" in called), "id and name once, together"
 
 
 def said(completion: dict[str, Any], index: int = 0) -> dict[str, Any]:

@@ -1,0 +1,213 @@
+"""The tools that a client runs: what the model is told of each, and what binds its calls.
+
+In: one tool as the client wrote it. Out: a `ClientTool`, which says under which recipient the model calls it
+and as what kind of item the call goes back, or a 400 that names the field. How calls are written, items are
+made and tools are listed is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpt_oss_server.binding import ClientCall, Schema, TextGrammar
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
+
+Tool = dict[str, Any]
+Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch"]
+ANY_OBJECT: Tool = {"type": "object"}
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_RAW = "Call it with the text itself, not as JSON."
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    kind: Kind
+    name: str  # as the client wrote it, as is the namespace
+    recipient: str
+    declared: FunctionTool
+    form: Schema | TextGrammar | None = None  # what binds the body of a call
+    namespace: str | None = None
+
+    @property
+    def call(self) -> ClientCall:
+        return ClientCall(self.recipient, self.form, raw=self.kind == "custom")
+
+
+def recipient_of(name: str, namespace: str | None) -> str:
+    """The recipient of a client's tool, by the names that the client has for it."""
+    return f"{namespace_word(namespace)}.{name}"
+
+
+def namespace_word(namespace: str | None) -> str:
+    """A namespace as recipients carry it, out of the way of every built-in."""
+    if not namespace:
+        return FUNCTIONS
+    from tools.mcp.names import safe_namespace
+
+    return safe_namespace(namespace)
+
+
+def function_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
+    if "name" not in tool and isinstance(tool.get("function"), dict):
+        raise InvalidRequest(
+            f"`{where}`: this is the Chat Completions form; put name and parameters beside `type`.",
+            param=f"{where}.name",
+        )
+    name = _name(tool, where)
+    check(tool, where, "description", str, "a string")
+    check(tool, where, "parameters", dict, "a JSON schema object")
+    check(tool, where, "strict", bool, "a boolean")
+    declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
+    form = Schema(declared.parameters or ANY_OBJECT, f"{where}.parameters") if declared.strict else None
+    return ClientTool("function", name, recipient_of(name, namespace), declared, form, namespace)
+
+
+def custom_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
+    if "name" not in tool and isinstance(tool.get("custom"), dict):
+        raise InvalidRequest(
+            f"`{where}`: this is the Chat Completions form; put name and format beside `type`.",
+            param=f"{where}.name",
+        )
+    name = _name(tool, where)
+    check(tool, where, "description", str, "a string")
+    check(tool, where, "format", dict, "an object")
+    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format")
+    told = [tool.get("description"), _RAW, _told(form)]
+    declared = FunctionTool(name, "\n".join(text for text in told if text), {"type": "string"})
+    return ClientTool("custom", name, recipient_of(name, namespace), declared, form, namespace)
+
+
+def _text_form(given: Mapping[str, Any], where: str) -> TextGrammar | None:
+    match given.get("type"):
+        case "text":
+            return None
+        case "grammar":
+            syntax, definition = given.get("syntax"), given.get("definition")
+            if syntax not in ("lark", "regex"):
+                raise InvalidRequest(
+                    f"`{where}.syntax` must be 'lark' or 'regex', not {syntax!r:.80}.",
+                    param=f"{where}.syntax",
+                )
+            if not isinstance(definition, str) or not definition:
+                raise InvalidRequest(
+                    f"`{where}.definition` must be a non-empty string.", param=f"{where}.definition"
+                )
+            return TextGrammar(syntax, definition, f"{where}.definition")
+        case kind:
+            raise InvalidRequest(
+                f"`{where}.type` must be 'text' or 'grammar', not {kind!r:.80}.", param=f"{where}.type"
+            )
+
+
+def _told(form: TextGrammar | None) -> str | None:
+    if form is None:
+        return None
+    if form.syntax == "regex":
+        return f"The text must match this regular expression as a whole: {form.definition}"
+    return f"The text must follow this Lark grammar:\n{form.definition}"
+
+
+def client_shape(tool: Tool, where: str) -> ClientTool:
+    """A tool whose calls have a shape that the API fixes, and which the client runs all the same."""
+    kind = tool["type"]
+    environment = tool.get("environment")
+    if kind == "shell" and environment is not None:
+        check(tool, where, "environment", dict, "an object")
+        if environment.get("type") != "local":
+            raise UnsupportedField(
+                f"`{where}.environment`: this server runs no shell; the client does. "
+                "Use {'type': 'local'}, or the code_interpreter tool.",
+                param=f"{where}.environment",
+            )
+    description, parameters = SHAPES[kind]
+    declared = FunctionTool(kind, description, parameters)
+    form = Schema(_ENFORCED.get(kind, parameters), where)
+    return ClientTool(kind, kind, recipient_of(kind, None), declared, form)
+
+
+def _name(tool: Tool, where: str) -> str:
+    name = tool.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidRequest(
+            f"`{where}.name` must be 1 to 128 letters, digits, '_', '-' or '.'.", param=f"{where}.name"
+        )
+    return name
+
+
+def check(tool: Tool, where: str, key: str, kind: type, expected: str) -> None:
+    value = tool.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise InvalidRequest(f"`{where}.{key}` must be {expected}.", param=f"{where}.{key}")
+
+
+def _object(required: list[str], **properties: Any) -> Tool:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _said(kind: str, description: str) -> Tool:
+    return {"type": kind, "description": description}
+
+
+_PATH = _said("string", "Relative to the workspace.")
+_DIFF = _said("string", "For create_file, each line of the file after a '+'. For update_file, hunks.")
+_LINES = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+
+SHAPES: dict[str, tuple[str, Tool]] = {
+    "local_shell": (
+        "Runs a command on the user's machine and returns its output.",
+        _object(
+            ["command"],
+            command={**_LINES, "description": 'The program and its arguments, e.g. ["bash", "-lc", "ls"].'},
+            working_directory=_said("string", "Where to run it."),
+            timeout_ms=_said("integer", "The most milliseconds it may take."),
+            env={"type": "object", "additionalProperties": {"type": "string"}},
+            user=_said("string", "The user to run it as."),
+        ),
+    ),
+    "shell": (
+        "Runs shell commands on the user's machine and returns what each wrote and its exit code.",
+        _object(
+            ["commands"],
+            commands={**_LINES, "description": 'One or more lines for the shell, e.g. ["ls -l"].'},
+            timeout_ms=_said("integer", "The most milliseconds they may take."),
+            max_output_length=_said("integer", "The most characters of output to return."),
+        ),
+    ),
+    "apply_patch": (
+        "Creates, updates or deletes one file. A hunk of an update begins with a line '@@', or '@@ ' and a "
+        "line of the file above it (a class, a function); its lines begin with ' ' if they stay, '-' if they "
+        "go and '+' if they are new, with about three that stay before and after.",
+        _object(
+            ["type", "path"],
+            type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            path=_PATH,
+            diff=_DIFF,
+        ),
+    ),
+}
+"""What the model is told of them, and their arguments, which are the item's action (or operation)."""
+
+_ENFORCED: dict[str, Tool] = {
+    "apply_patch": {
+        "anyOf": [
+            _object(
+                ["type", "path", "diff"],
+                type={"enum": ["create_file", "update_file"]},
+                path={"type": "string"},
+                diff={"type": "string"},
+            ),
+            _object(["type", "path"], type={"const": "delete_file"}, path={"type": "string"}),
+        ]
+    }
+}
+"""Where what binds a call is narrower than what the model is told."""
