@@ -1,0 +1,145 @@
+"""Beam search: the best of all there are where it can see all, and what it costs and leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from inference.beams import Beam, BeamSearch, search
+from inference.engine import EngineFailed, Finish, Sampling
+from inference.local.engine import load_local
+from tests.inference.table_engine import TableEngine
+
+pytestmark = pytest.mark.anyio
+STOP = 9
+WORDS = (1, 2, 3, STOP)
+LIMIT = 4
+ASKED = Sampling(stop_token_ids=frozenset({STOP}), max_tokens=LIMIT)
+
+
+def every_continuation(
+    engine: TableEngine, before: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """All that can be said within the limit, and how likely it is."""
+    for token, logprob in engine.scores([5, *before]):
+        said = (*before, token)
+        if token == STOP or len(said) == LIMIT:
+            yield said, logprob
+        else:
+            for whole, more in every_continuation(engine, said):
+                yield whole, logprob + more
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_search_that_is_wide_enough_finds_the_very_best(seed: int) -> None:
+    engine = TableEngine(WORDS, seed)
+    best = sorted(every_continuation(engine), key=lambda found: -found[1])[:3]
+    found = await search(engine, [5], ASKED, width=4**LIMIT, length_penalty=0)
+    assert [beam.tokens for beam in found.beams[:3]] == [tokens for tokens, _ in best]
+    assert [beam.logprob for beam in found.beams[:3]] == pytest.approx([logprob for _, logprob in best])
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_wider_search_finds_nothing_worse_and_one_of_one_beam_is_greedy(seed: int) -> None:
+    engine = TableEngine(WORDS, seed)
+    [greedy] = (await search(engine, [5], ASKED, width=1, length_penalty=0)).beams
+    said, before = [], [5]
+    while len(said) < LIMIT and STOP not in said:
+        said.append(engine.scores(before)[0][0])
+        before.append(said[-1])
+    assert list(greedy.tokens) == said
+    wider = (await search(engine, [5], ASKED, width=64, length_penalty=0)).beams
+    assert wider[0].logprob >= greedy.logprob - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_beams_are_in_order_distinct_and_whole(seed: int) -> None:
+    engine = TableEngine(WORDS, seed)
+    beams = (await search(engine, [5], ASKED, width=3)).beams
+    assert len({beam.tokens for beam in beams}) == 3
+    scores = [beam.score(1.0) for beam in beams]
+    assert scores == sorted(scores, reverse=True)
+    for beam in beams:
+        assert beam.finish is (Finish.STOP if beam.tokens[-1] == STOP else Finish.LENGTH)
+        assert STOP not in beam.tokens[:-1]
+        assert [scored.token for scored in beam.scores] == list(beam.tokens)
+        assert beam.logprob == pytest.approx(sum(scored.logprob for scored in beam.scores))
+    assert engine.open_generations == 0
+    assert engine.most_open <= 3
+
+
+def test_the_length_penalty_decides_between_short_and_long() -> None:
+    short, long = Beam((1,), (), -1.0), Beam((1, 2, 3, 4), (), -2.0)
+    assert short.score(0.0) > long.score(0.0)
+    assert short.score(1.0) < long.score(1.0)
+
+
+async def test_a_search_ends_long_before_the_limit_when_nothing_better_can_come() -> None:
+    engine = TableEngine((*range(20, 40), STOP), seed=1, context=100_000)
+    sampling = Sampling(stop_token_ids=frozenset({STOP}), max_tokens=5_000)
+    found = await asyncio.wait_for(search(engine, [5], sampling, width=4, length_penalty=0), 20)
+    assert max(len(beam.tokens) for beam in found.beams) < 1_000
+
+
+async def test_the_beams_of_one_search_are_told_as_generations() -> None:
+    engine = TableEngine(WORDS, seed=2)
+    of = BeamSearch(engine, width=3, length_penalty=1.0)
+    sampling = Sampling(
+        stop_token_ids=frozenset({STOP}), max_tokens=LIMIT, logprobs=2, prompt_logprobs=1, temperature=0.3
+    )
+
+    async def told(rank: int) -> object:
+        return [step async for step in of.engine_of(rank).generate([5, 1], sampling)]
+
+    expected = (await search(engine, [5, 1], sampling, width=3)).beams
+    for rank, steps in enumerate(await asyncio.gather(*(told(rank) for rank in range(3)))):
+        [step] = steps  # type: ignore[misc]
+        assert (step.tokens, step.finish) == (expected[rank].tokens, expected[rank].finish)
+        assert all(len(scored.top) == 2 for scored in step.logprobs)
+        assert step.prompt_logprobs == (None, engine.score([5], 1, 1))
+
+
+async def test_a_search_nobody_waits_for_ends() -> None:
+    engine = TableEngine(range(50), seed=3, context=100_000)
+    of = BeamSearch(engine, width=4, length_penalty=1.0)
+    sampling = Sampling(stop_token_ids=frozenset(), max_tokens=50_000)
+    tasks = [asyncio.create_task(of.found([5], sampling)) for _ in range(4)]
+    await asyncio.sleep(0.05)
+    assert engine.most_open > 0
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+    assert engine.open_generations == 0
+
+
+async def test_an_engine_that_breaks_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = TableEngine(WORDS, seed=4)
+    calls = 0
+
+    def broken(before: list[int]) -> list[tuple[int, float]]:
+        nonlocal calls
+        calls += 1
+        if calls > 6:
+            raise EngineFailed("out of memory")
+        return TableEngine.scores(engine, before)
+
+    monkeypatch.setattr(engine, "scores", broken)
+    with pytest.raises(EngineFailed):
+        await search(engine, [5], ASKED, width=3)
+    assert engine.open_generations == 0
+
+
+async def test_the_local_engine_is_searched(checkpoint: object) -> None:
+    engine = load_local(checkpoint, name="small", device="cpu", context=100, any_vocabulary=True)  # type: ignore[arg-type]
+    try:
+        sampling = Sampling(stop_token_ids=frozenset({7}), max_tokens=6)
+        greedy = (await search(engine, [1, 2, 3], sampling, width=1)).beams[0]
+        found = (await search(engine, [1, 2, 3], sampling, width=4)).beams
+        steps = [s async for s in engine.generate([1, 2, 3], Sampling(temperature=0, max_tokens=6))]
+        assert greedy.tokens == tuple(token for step in steps for token in step.tokens)
+        assert found[0].score(1.0) >= greedy.score(1.0) - 1e-6
+    finally:
+        await engine.close()
