@@ -58,8 +58,6 @@ _GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use stri
 _NO_LORA = "This server runs one model as it is."
 
 SAMPLERS_NOT_SERVED: NotServed = {
-    "use_beam_search": (lambda v: v is False, "Leave it out; use n to sample several answers."),
-    "prompt_logprobs": (lambda v: False, "Leave it out."),
     "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
     "min_tokens": (lambda v: v == 0, "Leave it out."),
     "ignore_eos": (lambda v: v is False, "Leave it out."),
@@ -67,7 +65,6 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "bad_words": (lambda v: not v, "Use logit_bias."),
     "allowed_token_ids": (lambda v: not v, "Use logit_bias."),
     "logits_processors": (lambda v: not v, "Use logit_bias."),
-    "return_token_ids": (lambda v: v is False, "Use return_tokens_as_token_ids with logprobs."),
     "guided_json": (lambda v: False, _GRAMMAR),
     "guided_regex": (lambda v: False, _GRAMMAR),
     "guided_choice": (lambda v: False, _GRAMMAR),
@@ -75,6 +72,8 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "structured_outputs": (lambda v: False, _GRAMMAR),
     "lora_request": (lambda v: False, _NO_LORA),
     "lora": (lambda v: False, _NO_LORA),
+    "lora_path": (lambda v: False, _NO_LORA),
+    "adapter_id": (lambda v: False, _NO_LORA),
 }
 """What other servers sample with and this one does not: the same for every API."""
 

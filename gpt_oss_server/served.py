@@ -87,9 +87,9 @@ class Served:
         if self.engine.info.enforces_grammar:
             make_ready(self.encoding)
 
-    async def bound(self, wanted: Wanted) -> Binding:
+    async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """What a request's wishes for the form of a turn come to on this engine."""
-        enforces = self.engine.info.enforces_grammar
+        enforces = by_grammar and self.engine.info.enforces_grammar
         if not wanted.binds and not enforces:
             return Binding()
         return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)

@@ -122,6 +122,13 @@ class Settings:
         "Answers",
         "The field of a chat message that holds the reasoning; clients differ in which they read.",
     )
+    chat_preamble_field: str = setting(
+        "content",
+        choice("content", "reasoning"),
+        "Answers",
+        "The field of a chat message that holds what the model tells the user before a call; clients that "
+        "take any `content` for the answer need `reasoning`.",
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),

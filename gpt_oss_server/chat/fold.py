@@ -40,6 +40,7 @@ class _Choice:
         self._old_call: dict[str, Any] | None = None
         self._scores: list[Any] | None = None
         self._end: dict[str, Any] = {}
+        self._token_ids: list[int] | None = None
 
     def feed(self, choice: dict[str, Any]) -> None:
         delta = choice["delta"]
@@ -55,6 +56,9 @@ class _Choice:
             self._old_call["arguments"] += delta["function_call"]["arguments"]
         if choice.get("logprobs") is not None:
             self._scores = (self._scores or []) + choice["logprobs"]["content"]
+        if "token_ids" in choice:
+            self._token_ids = self._token_ids or []
+            self._token_ids += choice["token_ids"]
         if choice["finish_reason"] is not None:
             self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
 
@@ -84,4 +88,5 @@ class _Choice:
         if self._old_call is not None:
             message["function_call"] = self._old_call
         logprobs = None if self._scores is None else {"content": self._scores, "refusal": None}
-        return {"index": index, "message": message, "logprobs": logprobs, **self._end}
+        ids = {} if self._token_ids is None else {"token_ids": self._token_ids}
+        return {"index": index, "message": message, "logprobs": logprobs, **self._end, **ids}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.parts import text_of
@@ -66,7 +66,18 @@ def _handler(message: Message, where: str) -> Handler:
 def _content(message: Message, where: str) -> str:
     if "content" not in message:
         raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+    _check_no_audio(message["content"], f"{where}.content")
     return text_of(message["content"], f"{where}.content")
+
+
+def _check_no_audio(content: Any, where: str) -> None:
+    """Of speech nothing would be left: unlike a picture beside a question, it is the question."""
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(part, dict) and part.get("type") == "input_audio":
+            raise UnsupportedField(
+                f"`{where}[{index}]`: this model cannot hear. Send a transcript as text.",
+                param=f"{where}[{index}].type",
+            )
 
 
 def _user(message: Message, where: str, conversation: Conversation) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpt_oss_server.binding import Binding, Wanted
+from gpt_oss_server.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import InvalidRequest
@@ -21,12 +22,13 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import AnswerFormat
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
-from inference.engine import EngineInfo, Sampling
+from inference.engine import Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
     request: CreateChatCompletion
+    engines: Engines
     prompt: tuple[int, ...]  # ends with the cue
     prefill: tuple[int, ...]  # the answer's beginning, where the request gives one
     sampling: Sampling
@@ -49,7 +51,7 @@ def prepare(
     hosted: HostedTools,
     form: tuple[AnswerFormat, Wanted],
     *,
-    info: EngineInfo,
+    engines: Engines,
     settings: Settings,
     renderer: Renderer,
     date: str,
@@ -64,6 +66,9 @@ def prepare(
     thinking = thinking_of(
         request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
     )
+    if engines.beams is not None:
+        check_beams_alone(hosted, thinking)
+    info = engines.info
     system = renderer.system(
         effort=thinking.effort,
         date=template.date or template.current_date or date,
@@ -87,6 +92,7 @@ def prepare(
     )
     return PreparedChat(
         request=request,
+        engines=engines,
         prompt=prompt,
         prefill=prefill,
         sampling=sampling_of(

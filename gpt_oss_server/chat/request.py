@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from gpt_oss_server.beams import check_best_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.fields import (
     SAMPLERS_NOT_SERVED,
@@ -21,6 +22,7 @@ from gpt_oss_server.fields import (
     Effort,
     Integer,
     NotServed,
+    Number,
     Penalty,
     Priority,
     Salt,
@@ -73,6 +75,9 @@ class CreateChatCompletion(Body):
     web_search_options: dict[str, Any] | None = None
     max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
+    best_of: Annotated[Integer, Field(ge=1)] | None = None
+    use_beam_search: Boolean | None = None
+    length_penalty: Number | None = None
     stop: Stop = None
     include_stop_str_in_output: Boolean | None = None
     max_tokens: Annotated[Integer, Field(ge=1)] | None = None
@@ -90,11 +95,14 @@ class CreateChatCompletion(Body):
     priority: Priority | None = None
     logprobs: Boolean | None = None
     top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
+    prompt_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     return_tokens_as_token_ids: Boolean | None = None
+    return_token_ids: Boolean | None = None
     reasoning_effort: Effort | None = None
     reasoning: Reasoning | None = None
     thinking_token_budget: Budget | None = None
     include_reasoning: Boolean | None = None
+    preamble_field: Literal["content", "reasoning"] | None = None
     verbosity: Verbosity | None = None
     response_format: dict[str, Any] | None = None
     chat_template_kwargs: TemplateOptions | None = None
@@ -163,7 +171,6 @@ _NOT_SERVED: NotServed = {
     "audio": (lambda v: False, "This model writes text only."),
     "modalities": (lambda v: v == ["text"], "This model writes text only."),
     "moderation": (lambda v: False, "Leave it out."),
-    "best_of": (lambda v: v == 1, "Use n."),
     "documents": (lambda v: not v, "Put the documents' text into a message."),
     "chat_template": (lambda v: False, "Prompts are in the Harmony format, always."),
     "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
@@ -178,6 +185,7 @@ def parse_request(body: object) -> CreateChatCompletion:
     request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)
+    check_best_of(request)
     if not request.messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     if request.top_logprobs and not request.logprobs:

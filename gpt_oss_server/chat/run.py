@@ -48,6 +48,7 @@ class _Choice:
     finish: Finish = Finish.STOP
     ended: bool = False
     said: list[MessageFinished] = field(default_factory=list)  # where its form is checked at the end
+    told: int = 0  # of its tokens, where their ids are asked for
 
 
 class ChatRun:
@@ -62,6 +63,8 @@ class ChatRun:
         self._created = int(served.clock())
         self._model = prepared.request.model or served.model_names[0]
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
+        self._has_begun = False
+        self._prompt_scores: list[Any] | None = None
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         try:
@@ -69,6 +72,7 @@ class ChatRun:
                 async with aclosing(merged([self._generate(choice) for choice in self._choices])) as batches:
                     async for parts in batches:
                         yield self._chunks(parts)
+                self._prompt_scores = await self._scores_of_prompt()
             except InvalidOutput as error:
                 self.error = error
             except InferenceError as error:
@@ -98,7 +102,7 @@ class ChatRun:
         hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
         turn = Turn(
-            served.engine,
+            prepared.engines.of(index),
             served.encoding,
             served.renderer,
             prepared.recipients,
@@ -111,17 +115,17 @@ class ChatRun:
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
     def _form(self, hosted: HostedTools) -> Form:
-        request, served = self.request, self._served
-        fields = _REASONING_FIELDS[served.settings.chat_reasoning_field]
-        as_ids = bool(request.return_tokens_as_token_ids)
+        request, served, settings = self.request, self._served, self._served.settings
+        fields = _REASONING_FIELDS[settings.chat_reasoning_field]
         return Form(
             new_call_id=lambda: served.ids("call"),
             runs_here=hosted.runs,
             cite=hosted.cite if "browser" in hosted.namespaces else None,
             reasoning_fields=() if request.include_reasoning is False else fields,
+            preambles_are_reasoning=(request.preamble_field or settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=Speller(served.encoding, as_ids=as_ids) if request.logprobs else None,
+            speller=self._speller() if request.logprobs else None,
             old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
@@ -131,6 +135,7 @@ class ChatRun:
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Part], None]:
         stream = choice.stream
         begun = choice.turn.prefill(self._prepared.prefill)
+        choice.told = len(self._prepared.prefill)
         yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
         async with aclosing(choice.turn.events()) as turn:
             async for batch in turn:
@@ -139,13 +144,21 @@ class ChatRun:
                 if self._prepared.binding.check is not None:
                     choice.said += [event for event in batch if isinstance(event, MessageFinished)]
                 if parts := stream.feed(batch):
-                    yield parts
+                    yield self._with_ids(choice, parts)
                 if stream.stopped:
                     break
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await self._check_form(choice)
         choice.ended = True
-        yield [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)]
+        yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
+
+    def _with_ids(self, choice: _Choice, parts: list[Part]) -> list[Part]:
+        """With the tokens that these parts, and headers before them, were made of."""
+        if self.request.return_token_ids:
+            tokens = choice.transcript.tokens
+            parts[-1]["token_ids"] = tokens[choice.told :]
+            choice.told = len(tokens)
+        return parts
 
     async def _check_form(self, choice: _Choice) -> None:
         """For engines that cannot be made to keep a form: the text is shown, and then the error."""
@@ -168,6 +181,9 @@ class ChatRun:
             }
             for part in parts
         ]
+        if self.request.return_token_ids and not self._has_begun:
+            chunks[0]["prompt_token_ids"] = [*self._prepared.prompt, *self._prepared.prefill]
+        self._has_begun = True
         if self.request.stream and self.request.includes_usage:
             usage = self._usage() if self.request.counts_usage else None
             for chunk in chunks:
@@ -196,8 +212,19 @@ class ChatRun:
         is_whole = not self.request.stream
         if self.request.metadata is not None and (is_whole or self.request.debug):
             chunk["metadata"] = self._metadata()
-        wanted = is_whole or self.request.includes_usage or "metadata" in chunk
+        if self._prompt_scores is not None:
+            chunk["prompt_logprobs"] = self._prompt_scores
+        wanted = is_whole or self.request.includes_usage or chunk.keys() & {"metadata", "prompt_logprobs"}
         return [chunk] if wanted else []
+
+    async def _scores_of_prompt(self) -> list[Any] | None:
+        scored, top = self._prepared.engines.scored, self.request.prompt_logprobs
+        if scored is None or top is None:
+            return None
+        return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while
+
+    def _speller(self) -> Speller:
+        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
     def _metadata(self) -> dict[str, Any]:
         metadata = {k: v for k, v in (self.request.metadata or {}).items() if k != "__debug"}

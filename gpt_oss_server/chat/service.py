@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from gpt_oss_server.chat.engines import engines_of
 from gpt_oss_server.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
@@ -37,6 +38,7 @@ class ChatService:
         served = self.served
         if request.model is not None:
             served.check_model(request.model)
+        engines = engines_of(request, served.engine)
         tools = read_tools(request)
         hosted = await bind_tools(tools, self.served.toolset, self.served.ids)
         hosted.limit = request.max_tool_calls
@@ -48,7 +50,7 @@ class ChatService:
                 tools,
                 hosted,
                 read_form(request, tools, hosted),
-                info=served.engine.info,
+                engines=engines,
                 settings=served.settings,
                 renderer=served.renderer,
                 date=served.date(),
@@ -58,7 +60,8 @@ class ChatService:
             prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
             if prepared.prefill:  # a grammar is of whole turns, and this one has begun
                 return prepared
-            return replace(prepared, binding=await served.bound(prepared.wanted))
+            by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked
+            return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise

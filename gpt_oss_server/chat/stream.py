@@ -6,7 +6,8 @@ and the generation can be closed.
 
     Harmony message                     in the choice
     analysis                            reasoning
-    commentary without a recipient      content: words for the user; a blank line before what follows
+    commentary without a recipient      content: words for the user; a blank line before what follows.
+                                        reasoning, where the request or the operator wants it there
     final                               content; stop strings and log-probabilities apply here
     to a function, or to nobody known   tool_calls
     to a tool that runs here            executed_tools, with what it answered
@@ -50,6 +51,7 @@ class Form:
     runs_here: Callable[[str], bool] = lambda recipient: False
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
     reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
+    preambles_are_reasoning: bool = False
     stops: tuple[str, ...] = ()
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
@@ -132,9 +134,10 @@ class ChoiceStream:
             if header.recipient in form.custom:
                 return CustomCallWriter(shown, name, form.new_call_id)
             return OldCallWriter(shown, name) if form.old_calls else CallWriter(shown, name, form.new_call_id)
-        if header.channel == "analysis":
+        is_preamble = header.channel == "commentary"
+        if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
             return ReasoningWriter(shown, form.reasoning_fields)
-        if header.channel == "commentary":
+        if is_preamble:
             return ContentWriter(shown, citations=self._citations())
         self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         scores = Scores(form.speller) if form.speller is not None else None

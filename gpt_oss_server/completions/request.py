@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gpt_oss_server.beams import check_best_of
 from gpt_oss_server.chat.request import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.fields import (
@@ -19,6 +20,7 @@ from gpt_oss_server.fields import (
     Boolean,
     Integer,
     NotServed,
+    Number,
     Penalty,
     Priority,
     Salt,
@@ -38,14 +40,18 @@ class CreateCompletion(Body):
     prompt: str | list[Any]
     model: str | None = None
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    best_of: Integer | None = None
-    max_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    best_of: Annotated[Integer, Field(ge=1)] | None = None
+    use_beam_search: Boolean | None = None
+    length_penalty: Number | None = None
+    max_tokens: Annotated[Integer, Field(ge=0)] | None = None
     echo: Boolean | None = None
     stop: Stop = None
     include_stop_str_in_output: Boolean | None = None
     skip_special_tokens: Boolean | None = None
     logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
+    prompt_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     return_tokens_as_token_ids: Boolean | None = None
+    return_token_ids: Boolean | None = None
     temperature: Temperature | None = None
     top_p: Share | None = None
     top_k: Annotated[Integer, Field(ge=-1)] | None = None
@@ -81,12 +87,10 @@ _NOT_SERVED: NotServed = {
 def parse_request(body: object) -> CreateCompletion:
     request = read_body(body, CreateCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
-    if request.best_of not in (None, request.n or 1):
-        raise InvalidRequest("`best_of` is served only where it equals `n`.", param="best_of")
-    if request.echo and request.logprobs is not None:
+    check_best_of(request)
+    if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest(
-            "`echo` with `logprobs` is not served: the prompt's tokens have no scores here. Send one.",
-            param="logprobs",
+            "`max_tokens` is 0, so there is nothing to say without `echo`.", param="max_tokens"
         )
     return request
 

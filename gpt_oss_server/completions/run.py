@@ -6,21 +6,24 @@ prompt i has the index i * n + j. Closing the iterator cancels every choice.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpt_oss_server.beams import beam_search
 from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, GenerationFailed, from_inference
 from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.merging import merged
+from gpt_oss_server.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.prompting import sampling_of
 from gpt_oss_server.served import Served
-from inference.engine import ContextOverflow, Finish, InferenceError, Sampling
+from inference.engine import ContextOverflow, Engine, Finish, InferenceError, Sampling, Step
 
 Chunk = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -31,9 +34,13 @@ class _Choice:
     index: int
     prompt: Sequence[int]
     sampling: Sampling
+    engine: Engine
+    scored: ScoredPrompt | None  # the engine, or behind it, where the prompt is scored
     sampled: int = 0
     cached: int = 0
     finish: Finish = Finish.STOP
+    ids: list[int] = field(default_factory=list)  # sampled since the last chunk
+    has_begun: bool = False
 
 
 class CompletionRun:
@@ -52,12 +59,11 @@ class CompletionRun:
             "created": int(served.clock()),
             "model": request.model or served.model_names[0],
         }
-        each = request.n or 1
-        self._choices = [
-            self._choice(place * each + number, prompt)
-            for place, prompt in enumerate(prompts)
-            for number in range(each)
-        ]
+        self._choices = [choice for prompt in prompts for choice in self._choices_of(prompt)]
+        for index, choice in enumerate(self._choices):
+            choice.index = index
+            if choice.sampling.seed is not None:
+                choice.sampling = replace(choice.sampling, seed=choice.sampling.seed + index)
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
@@ -88,55 +94,97 @@ class CompletionRun:
         choices = [_whole(parts[index]) for index in sorted(parts)]
         return {**self._head, "choices": choices, "usage": self._usage()}
 
-    def _choice(self, index: int, prompt: Sequence[int]) -> _Choice:
+    def _choices_of(self, prompt: Sequence[int]) -> list[_Choice]:
+        """Those of one prompt; of a beam search they are what one search has found."""
+        engine, request = self._served.engine, self.request
+        sampling = self._sampling(prompt)
+        if request.use_beam_search:
+            scored = self._scored(engine)
+            beams = beam_search(request, scored or engine)
+            assert beams is not None
+            return [
+                _Choice(rank, prompt, sampling, beams.engine_of(rank), scored)
+                for rank in range(request.n or 1)
+            ]
+        choices = []
+        for number in range(request.n or 1):
+            scored = self._scored(engine)
+            choices.append(_Choice(number, prompt, sampling, scored or engine, scored))
+        return choices
+
+    def _scored(self, engine: Engine) -> ScoredPrompt | None:
+        request = self.request
+        if request.echo and request.logprobs is not None:
+            return scored_prompt(engine, max(request.logprobs, request.prompt_logprobs or 0), "logprobs")
+        top = request.prompt_logprobs
+        return None if top is None else scored_prompt(engine, top, "prompt_logprobs")
+
+    def _sampling(self, prompt: Sequence[int]) -> Sampling:
         info, request = self._served.engine.info, self.request
         if len(prompt) >= info.context_length:
             raise ContextLengthExceeded(
                 str(ContextOverflow(len(prompt), info.context_length)), param="prompt"
             )
-        sampling = sampling_of(
+        limit = DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
+        return sampling_of(
             request,
             info,
             self._served.settings,
             prompt=len(prompt),
-            limit=request.max_tokens or DEFAULT_MAX_TOKENS,
+            limit=limit,
             logprobs=request.logprobs,
         )
-        if sampling.seed is not None:
-            sampling = replace(sampling, seed=sampling.seed + index)
-        return _Choice(index, prompt, sampling)
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text()
-        if self.request.echo:
+        if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
-        async with aclosing(self._served.engine.generate(choice.prompt, choice.sampling)) as steps:
+        async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
             async for step in steps:
-                choice.sampled += len(step.tokens)
+                if self.request.echo and choice.scored is not None and not choice.has_begun:
+                    yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
                 choice.cached += step.cached_tokens
-                choice.finish = step.finish or choice.finish
-                shown, scores = text.feed(step)
-                if shown:
-                    yield [self._chunk(choice, shown, scores)]
+                if self.request.max_tokens == 0:  # only the prompt is asked for, and a step tells of it
+                    choice.finish = Finish.LENGTH
+                    break
+                if chunk := self._feed(choice, text, step):
+                    yield [chunk]
                 if text.stopped is not None:
                     choice.finish = Finish.STOP
                     break
+        yield [await self._last(choice, text)]
+
+    def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
+        choice.sampled += len(step.tokens)
+        choice.ids += step.tokens
+        choice.finish = step.finish or choice.finish
+        shown, scores = text.feed(step)
+        return self._chunk(choice, shown, scores) if shown else None
+
+    async def _last(self, choice: _Choice, text: PlainText) -> Chunk:
         shown, scores = text.close()
         last = self._chunk(choice, shown, scores)
-        last["choices"][0]["finish_reason"] = str(choice.finish)
+        part, top = last["choices"][0], self.request.prompt_logprobs
+        part["finish_reason"] = str(choice.finish)
         if text.stopped is not None:
-            last["choices"][0]["stop_reason"] = text.stopped
-        yield [last]
+            part["stop_reason"] = text.stopped
+        if top is not None and choice.scored is not None:
+            # A long prompt takes a while.
+            part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
+        return last
 
     def _text(self) -> PlainText:
-        request, encoding = self.request, self._served.encoding
-        as_ids = bool(request.return_tokens_as_token_ids)
+        request = self.request
         return PlainText(
-            encoding,
+            self._served.encoding,
             StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
-            speller=None if request.logprobs is None else Speller(encoding, as_ids=as_ids),
+            speller=None if request.logprobs is None else self._speller(),
+            top=request.logprobs or 0,
         )
+
+    def _speller(self) -> Speller:
+        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
     def _chunk(self, choice: _Choice, text: str, scores: LegacyLogprobs | None = None) -> Chunk:
         part = {
@@ -145,6 +193,11 @@ class CompletionRun:
             "logprobs": scores.as_json() if scores is not None else None,
             "finish_reason": None,
         }
+        if self.request.return_token_ids:
+            part["token_ids"], choice.ids = choice.ids, []
+            if not choice.has_begun:
+                part["prompt_token_ids"] = list(choice.prompt)
+        choice.has_begun = True
         chunk: Chunk = {**self._head, "choices": [part]}
         options = self.request.stream_options
         if options and options.include_usage:
@@ -169,7 +222,10 @@ class CompletionRun:
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One choice of all its chunks: texts and lists put together, the rest as the last has it."""
+    """One choice of all its chunks: texts and lists put together, of the rest what was told last."""
     told = [part["logprobs"] for part in parts if part["logprobs"] is not None]
     joined = {key: [entry for each in told for entry in each[key]] for key in told[0]} if told else None
-    return {**parts[-1], "text": "".join(part["text"] for part in parts), "logprobs": joined}
+    whole = {key: value for part in parts for key, value in part.items()}
+    if "token_ids" in whole:
+        whole["token_ids"] = [token for part in parts for token in part["token_ids"]]
+    return {**whole, "text": "".join(part["text"] for part in parts), "logprobs": joined}

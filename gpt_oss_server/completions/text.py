@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,9 +23,15 @@ class LegacyLogprobs:
     """The four parallel lists that this API has."""
 
     tokens: list[str] = field(default_factory=list)
-    token_logprobs: list[float] = field(default_factory=list)
-    top_logprobs: list[dict[str, float]] = field(default_factory=list)
+    token_logprobs: list[float | None] = field(default_factory=list)
+    top_logprobs: list[dict[str, float] | None] = field(default_factory=list)
     text_offset: list[int] = field(default_factory=list)
+
+    def add(self, token: str, logprob: float | None, top: dict[str, float] | None, offset: int) -> None:
+        self.tokens.append(token)
+        self.token_logprobs.append(logprob)
+        self.top_logprobs.append(top)
+        self.text_offset.append(offset)
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -32,12 +39,19 @@ class LegacyLogprobs:
 
 class PlainText:
     def __init__(
-        self, encoding: Encoding, stops: StopFilter, *, shows_special: bool, speller: Speller | None
+        self,
+        encoding: Encoding,
+        stops: StopFilter,
+        *,
+        shows_special: bool,
+        speller: Speller | None,
+        top: int = 0,
     ) -> None:
         self._encoding = encoding
         self._stops = stops
         self._shows_special = shows_special
         self._speller = speller
+        self._top = top
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._fed = 0  # characters decoded
         self._shown = 0
@@ -46,6 +60,22 @@ class PlainText:
     @property
     def stopped(self) -> str | None:
         return self._stops.found
+
+    def echo(
+        self, prompt: Sequence[int], scores: Sequence[TokenLogprob | None]
+    ) -> tuple[str, LegacyLogprobs | None]:
+        """The prompt before all else, as it is spelt; its first token has no score."""
+        assert self._speller is not None
+        told, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
+        for token, scored in zip(prompt, scores, strict=True):
+            if scored is None:
+                told.add(self._speller.spelt(token), None, None, offset)
+            else:
+                self._tell(told, self._speller, scored, offset)
+            offset += len(utf8.decode(self._encoding.token_bytes([token])))
+        text = self._encoding.decode(prompt)
+        self._fed = self._shown = len(text)
+        return text, told
 
     def feed(self, step: Step) -> tuple[str, LegacyLogprobs | None]:
         text = ""
@@ -72,8 +102,9 @@ class PlainText:
         told = LegacyLogprobs()
         while self._waiting and self._waiting[0][0] < self._shown:
             offset, scored = self._waiting.popleft()
-            told.tokens.append(self._speller.spelt(scored.token))
-            told.token_logprobs.append(max(scored.logprob, LEAST))
-            told.top_logprobs.append({self._speller.spelt(t): max(score, LEAST) for t, score in scored.top})
-            told.text_offset.append(offset)
+            self._tell(told, self._speller, scored, offset)
         return text, told
+
+    def _tell(self, told: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
+        top = {speller.spelt(token): max(score, LEAST) for token, score in scored.top[: self._top]}
+        told.add(speller.spelt(scored.token), max(scored.logprob, LEAST), top, offset)

@@ -142,6 +142,9 @@ _NOT_SERVED: NotServed = {
     "functions": (lambda v: not v, "This is a Chat Completions field; use tools."),
     "logprobs": (lambda v: v is False, "Leave it out."),
     "best_of": (lambda v: v == 1, "Leave it out."),
+    "use_beam_search": (lambda v: v is False, "Leave it out, or use Chat Completions."),
+    "prompt_logprobs": (lambda v: False, "Leave it out, or use Chat Completions."),
+    "return_token_ids": (lambda v: v is False, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
     "enable_response_messages": (lambda v: v is False, "Use metadata={'__debug': true}."),
 }

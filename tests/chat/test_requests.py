@@ -25,6 +25,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "robot", "content": "hi"}]}, "messages[0].role"),
     ({"messages": [{"role": "user"}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"type": "hologram"}]}]}, "messages[0].content[0].type"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
+        "messages[0].content[0].type",
+    ),
     ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "1"}]}, "messages[0].tool_call_id"),
     ({"messages": [{"role": "assistant", "tool_calls": "x"}]}, "messages[0].tool_calls"),
     (
@@ -64,6 +68,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"audio": {"voice": "alloy"}}, "audio"),
     ({"lora_request": {}}, "lora_request"),
+    ({"lora_path": "mine"}, "lora_path"),
+    ({"best_of": 2}, "best_of"),
+    ({"preamble_field": "refusal"}, "preamble_field"),
     ({"guided_json": {}}, "guided_json"),
     ({"input": "hi"}, "input"),
     ({"temperature": 3}, "temperature"),

@@ -22,6 +22,11 @@ THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
 HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
 PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|>" + NEXT
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
+CITY = '<|channel|>final <|constrain|>json<|message|>{"city":"Oslo"}<|return|>'
+SCHEMA: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {"name": "city", "strict": True, "schema": TOOL["function"]["parameters"]},
+}
 WHOLE = THINKS + PREAMBLE + CALL
 
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,6 +37,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "one_call": (THINKS + CALL, {"tools": [TOOL]}),
     "two_calls": (CALL + NEXT + CALL.replace("Oslo", "Paris"), {"tools": [TOOL]}),
     "preamble_then_call": (WHOLE, {"tools": [TOOL]}),
+    "preamble_as_reasoning": (WHOLE, {"tools": [TOOL], "preamble_field": "reasoning"}),
     "cut_in_reasoning": (WHOLE, {"tools": [TOOL], "max_tokens": 5}),
     "cut_in_preamble": (WHOLE, {"tools": [TOOL], "max_completion_tokens": 15}),
     "cut_in_header": (WHOLE, {"tools": [TOOL], "max_tokens": 20}),
@@ -41,6 +47,8 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
         "<|channel|>final<|message|>One, two, three, four<|return|>",
         {"stop": ["wo, thr", "five"]},
     ),
+    "schema": (THINKS + CITY, {"response_format": SCHEMA}),
+    "token_ids": (WHOLE, {"tools": [TOOL], "return_token_ids": True}),
     "old_function": (CALL, {"functions": [TOOL["function"]]}),
     "prefill": (
         " world!<|return|>",
@@ -108,6 +116,16 @@ async def test_the_reasoning_s_field_is_the_operator_s_choice() -> None:
         settings = Settings(chat_reasoning_field=field)
         message = (await completion_of(replaying(THINKS + HELLO), settings))["choices"][0]["message"]
         assert {key for key in message if key.startswith("reasoning")} == {field}
+
+
+async def test_the_field_of_preambles_is_the_operator_s_choice_or_the_request_s() -> None:
+    from gpt_oss_server.settings import Settings
+
+    settings = Settings(chat_preamble_field="reasoning")
+    message = (await completion_of(replaying(WHOLE), settings, tools=[TOOL]))["choices"][0]["message"]
+    assert (message["content"], message["reasoning"]) == (None, "A greeting.\n\nI look.")
+    again = await completion_of(replaying(WHOLE), settings, tools=[TOOL], preamble_field="content")
+    assert again["choices"][0]["message"]["content"] == "I look."
 
 
 async def test_a_failure_is_one_last_chunk_after_all_that_was_said(encoding: Encoding) -> None:

@@ -1,0 +1,63 @@
+"""A request's wish for a beam search, read: what it needs of the engine, and what it cannot go with.
+
+In: a request of any API that has the field. Out: a `BeamSearch`, None where none is wished for, or a 400
+that names the field.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from inference.beams import MOST_BEAMS, BeamSearch
+from inference.engine import Engine
+
+_DEFAULT_LENGTH_PENALTY = 1.0
+_HAVE_NO_SAY = ("logit_bias", "presence_penalty", "frequency_penalty")
+
+
+class AsksForBeams(Protocol):
+    @property
+    def use_beam_search(self) -> bool | None: ...
+    @property
+    def length_penalty(self) -> float | None: ...
+    @property
+    def n(self) -> int | None: ...
+    @property
+    def best_of(self) -> int | None: ...
+
+
+def check_best_of(request: AsksForBeams) -> None:
+    if request.best_of not in (None, request.n or 1) and not request.use_beam_search:
+        raise UnsupportedField(
+            "`best_of` is served where it equals `n`, or with use_beam_search as the number of beams.",
+            param="best_of",
+        )
+
+
+def beam_search(request: AsksForBeams, engine: Engine) -> BeamSearch | None:
+    if not request.use_beam_search:
+        return None
+    if not engine.info.scores_prompts:
+        raise UnsupportedField(
+            f"`use_beam_search` is not served by the model {engine.info.name!r}, which has no scores to "
+            "search by. Leave it out; use n to sample several answers.",
+            param="use_beam_search",
+        )
+    for name in _HAVE_NO_SAY:
+        if getattr(request, name, None):
+            raise UnsupportedField(
+                f"`{name}` has no say in a beam search, which goes by the model's own scores. Leave one out.",
+                param=name,
+            )
+    least = request.n or 1
+    width = request.best_of or least
+    if not least <= width <= MOST_BEAMS:
+        raise InvalidRequest(
+            f"`use_beam_search` goes with {least} to {MOST_BEAMS} beams (`best_of`, else `n`), not {width}.",
+            param="best_of" if request.best_of else "n",
+        )
+    penalty = request.length_penalty
+    return BeamSearch(
+        engine, width=width, length_penalty=_DEFAULT_LENGTH_PENALTY if penalty is None else penalty
+    )

@@ -1,0 +1,207 @@
+"""Beams, how likely the prompt is, and token ids: what goes beyond OpenAI and needs an engine that scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.completions.api import start
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
+from tests.forking import ForkingEngine
+from tests.serving import scripted
+
+NEXT = "<|start|>assistant"
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+BEST = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT + HELLO
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
+GOOD = "<|channel|>final<|message|>Good day!<|return|>"
+
+
+def forking(encoding: Encoding, **answers: float) -> ForkingEngine:
+    texts = {"best": BEST, "call": CALL, "good": GOOD}
+    given = answers or {"best": 0.5, "call": 0.3, "good": 0.2}
+    return ForkingEngine({tuple(encoding.encode_special(texts[name])): p for name, p in given.items()})
+
+
+async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
+    return await (await start(body, service_of(engine).served)).wait()
+
+
+async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Encoding) -> None:
+    asked: dict[str, Any] = {"use_beam_search": True, "n": 3, "length_penalty": 0, "tools": [TOOL]}
+    whole = await completion_of(forking(encoding), **asked)
+    assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "tool_calls", "stop"]
+    assert said(whole) == {
+        "role": "assistant",
+        "content": "Hello!",
+        "refusal": None,
+        "reasoning": "Hm.",
+        "reasoning_content": "Hm.",
+    }
+    assert said(whole, 1)["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"city":"Oslo"}'}
+    assert said(whole, 2)["content"] == "Good day!"
+    lengths = [len(encoding.encode_special(text)) for text in (BEST, CALL, GOOD)]
+    assert whole["usage"]["completion_tokens"] == sum(lengths)
+    streamed = check_chunks(await chunks_of(forking(encoding), **asked))
+    assert [choice["message"]["content"] for choice in streamed["choices"]] == ["Hello!", None, "Good day!"]
+
+
+async def test_more_beams_than_choices_and_their_scores(encoding: Encoding) -> None:
+    engine = forking(encoding, best=0.2, good=0.8)
+    whole = await completion_of(engine, use_beam_search=True, best_of=4, logprobs=True, top_logprobs=2)
+    assert said(whole)["content"] == "Good day!"
+    told = whole["choices"][0]["logprobs"]["content"]
+    assert [entry["token"] for entry in told] == ["Good", " day", "!"]
+    assert all(len(entry["top_logprobs"]) == 2 for entry in told)
+    assert {sampling.logprobs for sampling in engine.samplings} == {8}
+
+
+async def test_a_beam_that_does_not_keep_the_form_is_told(encoding: Encoding) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    with pytest.raises(ApiError, match="does not fit"):
+        await completion_of(forking(encoding, good=1.0), use_beam_search=True, response_format=form)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"n": 33}, "n"),
+        ({"n": 2, "best_of": 1}, "best_of"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"presence_penalty": 1}, "presence_penalty"),
+        ({"reasoning_effort": "none"}, "use_beam_search"),
+        ({"length_penalty": "long"}, "length_penalty"),
+    ],
+    ids=str,
+)
+async def test_what_a_beam_search_does_not_go_with(
+    encoding: Encoding, body: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await completion_of(forking(encoding), use_beam_search=True, **body)
+    assert (refused.value.param, refused.value.status) == (param, 400)
+
+
+@pytest.mark.parametrize("body", [{"use_beam_search": True}, {"prompt_logprobs": 0}], ids=str)
+async def test_an_engine_without_scores_says_so(body: dict[str, Any]) -> None:
+    [field] = body
+    for asked in (completion_of(scripted(HELLO), **body), text_completion(scripted("x"), prompt="a", **body)):
+        with pytest.raises(ApiError, match="scripted") as refused:
+            await asked
+        assert (refused.value.param, refused.value.code) == (field, "unsupported_parameter")
+
+
+async def test_the_prompt_s_own_scores(encoding: Encoding) -> None:
+    engine = forking(encoding)
+    whole = await completion_of(engine, prompt_logprobs=1, n=2)
+    told, prompt = whole["prompt_logprobs"], engine.prompt
+    assert len(told) == len(prompt) == whole["usage"]["prompt_tokens"]
+    assert told[0] is None
+    assert told[2] == {
+        str(prompt[2] + 1): {
+            "logprob": -1.5,
+            "rank": 1,
+            "decoded_token": encoding.decode([prompt[2] + 1]),
+        },
+        str(prompt[2]): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([prompt[2]])},
+    }
+    assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "they are asked for once"
+    chunks = await chunks_of(forking(encoding), prompt_logprobs=1)
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["prompt_logprobs"] == told
+    assert all("prompt_logprobs" not in chunk for chunk in chunks[:-1])
+
+
+async def test_the_prompt_s_scores_beside_a_beam_search(encoding: Encoding) -> None:
+    engine = forking(encoding)
+    whole = await completion_of(engine, prompt_logprobs=0, use_beam_search=True, n=2, tools=[TOOL])
+    assert len(whole["prompt_logprobs"]) == len(engine.prompt)
+    assert sum(sampling.prompt_logprobs is not None for sampling in engine.samplings) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_token_ids_are_all_that_the_model_has_seen_and_said(encoding: Encoding, stream: bool) -> None:
+    asked: dict[str, Any] = {"return_token_ids": True, "response_prefix": "Well, ", "n": 2}
+    engine = replaying("I see. 🧠<|return|>")
+    if stream:
+        chunks = await chunks_of(engine, **asked)
+        assert [place for place, chunk in enumerate(chunks) if "prompt_token_ids" in chunk] == [0]
+        whole = check_chunks(chunks)
+    else:
+        whole = await completion_of(engine, **asked)
+    assert whole["prompt_token_ids"] == engine.prompts[0]
+    for choice in whole["choices"]:
+        assert choice["token_ids"] == engine.tokens
+        assert choice["message"]["content"] == "I see. 🧠"
+
+
+async def test_nothing_of_it_is_told_unasked(encoding: Encoding) -> None:
+    whole = await completion_of(forking(encoding))
+    assert not whole.keys() & {"prompt_logprobs", "prompt_token_ids"}
+    assert not whole["choices"][0].keys() & {"token_ids", "stop_reason"}
+
+
+async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
+    whole = await text_completion(
+        forking(encoding, good=1.0), prompt="Say 🧠:", echo=True, logprobs=1, max_tokens=5
+    )
+    ids = encoding.encode("Say 🧠:")
+    [choice] = whole["choices"]
+    told = choice["logprobs"]
+    assert choice["text"] == "Say 🧠:finalGood day"
+    assert told["tokens"][0] == "Say"
+    assert told["token_logprobs"][: len(ids)] == [None, *(-float(place) for place in range(1, len(ids)))]
+    assert told["top_logprobs"][0] is None
+    assert all(len(top) == 1 for top in told["top_logprobs"][1:])
+    offsets = told["text_offset"]
+    assert offsets[0] == 0
+    assert offsets == sorted(offsets)
+    assert choice["text"][offsets[-2] :] == "Good day"
+
+
+async def test_an_echo_s_scores_come_before_all_else_in_a_stream(encoding: Encoding) -> None:
+    asked = {"prompt": "Say 🧠:", "echo": True, "logprobs": 0, "max_tokens": 5, "stream": True}
+    run = await start(asked, service_of(forking(encoding, good=1.0)).served)
+    first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
+    assert first["text"] == "Say 🧠:"
+    assert len(first["logprobs"]["tokens"]) == len(encoding.encode("Say 🧠:"))
+    assert "".join(choice["text"] for choice in rest) == "finalGood day"
+    assert rest[0]["logprobs"]["text_offset"] == [len("Say 🧠:")]
+
+
+async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
+    """As evaluation harnesses ask: how likely is this text?"""
+    whole = await text_completion(
+        forking(encoding), prompt=["Say it", "Or not"], echo=True, logprobs=0, max_tokens=0
+    )
+    for choice, text in zip(whole["choices"], ("Say it", "Or not"), strict=True):
+        assert (choice["text"], choice["finish_reason"]) == (text, "length")
+        assert choice["logprobs"]["token_logprobs"] == [None, -1.0]
+    assert whole["usage"]["completion_tokens"] == 0
+    with pytest.raises(ApiError) as refused:
+        await text_completion(forking(encoding), prompt="x", max_tokens=0)
+    assert refused.value.param == "max_tokens"
+
+
+async def test_plain_text_by_beams_with_ids_and_scores_of_the_prompt(encoding: Encoding) -> None:
+    whole = await text_completion(
+        forking(encoding, best=0.6, good=0.4),
+        prompt=[5, 6],
+        use_beam_search=True,
+        n=2,
+        length_penalty=0,
+        max_tokens=50,
+        return_token_ids=True,
+        prompt_logprobs=0,
+    )
+    first, second = whole["choices"]
+    assert first["token_ids"] == encoding.encode_special(BEST)
+    assert second["token_ids"] == encoding.encode_special(GOOD)
+    assert first["prompt_token_ids"] == second["prompt_token_ids"] == [5, 6]
+    for choice in (first, second):
+        assert choice["prompt_logprobs"][0] is None
+        assert choice["prompt_logprobs"][1]["6"]["logprob"] == -1.0
+        assert choice["finish_reason"] == "stop"
