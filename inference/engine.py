@@ -100,6 +100,7 @@ class EngineInfo:
     # Whether `Sampling.prompt_logprobs` is obeyed. The scores of such an engine are a distribution's, and its
     # next token depends on the prompt alone, so that beams can be searched.
     scores_prompts: bool = False
+    plan: str = ""  # what its memory is divided into, for who starts it
 
 
 class Engine(Protocol):
@@ -129,6 +130,7 @@ class InferenceError(Exception):
     ├── CheckpointError     a checkpoint or script that does not fit; says which tensor or turn, and how
     ├── ContextOverflow     the prompt does not leave room for one token
     ├── EngineFailed        the engine broke while it generated
+    ├── EngineBusy          too many wait already; later there may be room
     └── EngineClosed        the engine was closed while it generated
     """
 
@@ -153,6 +155,13 @@ class ContextOverflow(InferenceError):
 
 class EngineFailed(InferenceError):
     pass
+
+
+class EngineBusy(InferenceError):
+    def __init__(self, waiting: int, retry_after: float) -> None:
+        super().__init__(f"{waiting} requests wait already, as many as may.")
+        self.waiting = waiting
+        self.retry_after = retry_after  # seconds
 
 
 class EngineClosed(InferenceError):

@@ -1,35 +1,70 @@
 """The engine that runs gpt-oss here, in this process, on a thread of its own.
 
-In go prompts from the event loop, out come steps. Generations take turns of one token or one chunk of the
-prompt; each has its own cache. It knows nothing of layers (the model's) or of distributions (the sampler's).
+In go prompts from the event loop, out come steps. Beside each other generations share every step of the model
+(loop.py, scheduler.py). It knows nothing of layers (the model's) or of distributions (the sampler's).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference.engine import CheckpointError, ContextOverflow, EngineClosed, EngineInfo, Sampling, Step
+from inference.engine import (
+    CheckpointError,
+    ContextOverflow,
+    EngineClosed,
+    EngineFailed,
+    EngineInfo,
+    Sampling,
+    Step,
+)
+from inference.local import sequence as sequences
+from inference.local.drafts import Drafter
+from inference.local.loop import Loop
+from inference.local.memory import LayerKind, MemoryPlan, machine_memory, plan_memory
 from inference.local.outbox import Outbox
-from inference.local.traffic import Traffic
-from inference.local.worker import Worker
+from inference.local.prefix_cache import PrefixCache
+from inference.local.scheduler import Limits, Scheduler
+from inference.local.step import Runner
 
 if TYPE_CHECKING:
+    import torch
+
     from inference.models.gpt_oss import GptOss
+
+# A step of the CPU costs little more for some rows than for one, and much more for very many.
+CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
+MAX_WAITING = 1000
+SHARE_OF_CARD = 0.85  # of what the weights left free; the rest is for what a step needs on the way
+DRAFTED_TOKENS = 6  # at once, where drafts are wanted: more are rarely right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """What an operator may choose of how a model runs here; None leaves it to the machine."""
+
+    max_concurrent: int | None = None
+    max_waiting: int = MAX_WAITING
+    kv_memory: int | None = None  # bytes
+    speculation: bool = False
 
 
 class LocalEngine:
-    def __init__(self, model: GptOss, info: EngineInfo) -> None:
-        self._model: GptOss | None = model
+    def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: Limits) -> None:
+        self._runner: Runner | None = runner
         self._info = info
-        self._worker = Worker(f"inference {info.name}")
-        self._traffic = Traffic()
+        self._limits = limits
+        self._numbers = itertools.count()
+        self._scheduler = Scheduler(cache, limits)
+        self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
 
     @property
     def info(self) -> EngineInfo:
@@ -37,31 +72,59 @@ class LocalEngine:
 
     @property
     def active(self) -> int:
-        """Generations that hold a cache, or wait for the thread to see them."""
-        return self._worker.active
+        """Generations that hold memory, or wait for it."""
+        return self._loop.active
+
+    def measures(self) -> dict[str, float]:
+        return {**self._scheduler.measures(), "kv_blocks_used": self._scheduler.cache.used}
+
+    def check_room(self) -> None:
+        """Raises `EngineBusy` where a generation that came now would be turned away."""
+        self._loop.check_room()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        from inference.local.generation import Generation, check_prompt
-
         if len(tokens) >= self._info.context_length:
             raise ContextOverflow(len(tokens), self._info.context_length)
-        check_prompt(tokens, self._info.vocab_size)
-        if self._model is None:
+        _check_prompt(tokens, self._info.vocab_size)
+        if self._runner is None:
             raise EngineClosed("The engine is closed.")
-        outbox = Outbox(self._worker.wake)
-        # The job is the worker's alone: a reference here would keep its cache alive as long as its reader.
-        self._worker.submit(Generation(self._model, tokens, sampling, outbox, self._traffic))
+        outbox = Outbox(self._loop.wake)
+        self._loop.submit(self._sequence(self._runner, tokens, sampling, outbox))
         try:
             async with aclosing(outbox.steps()) as steps:
                 async for step in steps:
                     yield step
         finally:
             outbox.abandoned = True
-            self._worker.wake()
+            self._loop.wake()
+
+    def _sequence(
+        self, runner: Runner, tokens: Sequence[int], sampling: Sampling, outbox: Outbox
+    ) -> sequences.Sequence:
+        room = self._info.context_length - len(tokens)
+        return sequences.Sequence(
+            number=next(self._numbers),
+            tokens=list(tokens),
+            prompt_length=len(tokens),
+            limit=room if sampling.max_tokens is None else min(room, sampling.max_tokens),
+            sampling=sampling,
+            picker=runner.picker(sampling),
+            outbox=outbox,
+            drafter=Drafter(self._limits.drafts) if self._limits.drafts else None,
+            scores=None if sampling.prompt_logprobs is None else [None],
+        )
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._worker.close)
-        self._model = None
+        await asyncio.to_thread(self._loop.close)
+        self._runner = None
+
+
+def _check_prompt(tokens: Sequence[int], vocab_size: int) -> None:
+    if not tokens:
+        raise EngineFailed("The prompt is empty: a model needs at least one token to continue.")
+    for token in (min(tokens), max(tokens)):
+        if not 0 <= token < vocab_size:
+            raise EngineFailed(f"The prompt has the token {token}; the model knows 0 to {vocab_size - 1}.")
 
 
 def load_local(
@@ -73,6 +136,7 @@ def load_local(
     progress: bool | None = None,
     about: str = "",
     any_vocabulary: bool = False,
+    options: LocalOptions | None = None,
 ) -> LocalEngine:
     """`about`: what users should know of it. `any_vocabulary`: for tests, whose models speak no Harmony."""
     _let_idle_threads_sleep()
@@ -93,7 +157,57 @@ def load_local(
         enforces_grammar=True,
         scores_prompts=True,
     )
-    return LocalEngine(model, info)
+    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None)
+
+
+def engine_of(model: GptOss, info: EngineInfo, options: LocalOptions, *, may_shorten: bool) -> LocalEngine:
+    """The engine of a loaded model: its memory planned, its runner made."""
+    from inference.local.torch_runner import TorchRunner
+    from inference.ops.pages import BLOCK_SIZE
+
+    on_cpu = model.device.type == "cpu"
+    limits = Limits(
+        max_concurrent=options.max_concurrent or (CONCURRENT_ON_CPU if on_cpu else CONCURRENT_ON_GPU),
+        max_waiting=options.max_waiting,
+        drafts=DRAFTED_TOKENS if options.speculation else 0,
+    )
+    plan = plan_memory(
+        layer_kinds(model),
+        options.kv_memory or _available(model.device),
+        context=info.context_length,
+        may_shorten=may_shorten,
+        limits=limits,
+        block_size=BLOCK_SIZE,
+    )
+    runner = TorchRunner(model, plan.blocks, plan.block_size)
+    return LocalEngine(runner, _planned(info, plan, limits), _cache(model, plan), limits)
+
+
+def layer_kinds(model: GptOss) -> list[LayerKind]:
+    """In the order of the config's windows."""
+    config = model.config
+    per_layer = 2 * config.kv_heads * config.head_dim * model.dtype.itemsize
+    counts = [
+        sum(config.window_of(layer) == window for layer in range(config.layers)) for window in config.windows
+    ]
+    return [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
+
+
+def _cache(model: GptOss, plan: MemoryPlan) -> PrefixCache:
+    return PrefixCache(model.config.windows, plan.blocks, plan.block_size)
+
+
+def _planned(info: EngineInfo, plan: MemoryPlan, limits: Limits) -> EngineInfo:
+    return replace(info, context_length=plan.context, plan=plan.describe(limits))
+
+
+def _available(device: torch.device) -> int:
+    if device.type == "cpu":
+        return machine_memory()
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free * SHARE_OF_CARD)
 
 
 def read_generation_defaults(folder: Path) -> dict[str, float]:

@@ -19,7 +19,7 @@ from inference.ops.sampling import pick
 
 class Sampler:
     def __init__(self, sampling: Sampling, vocab_size: int) -> None:
-        self._sampling = sampling
+        self.sampling = sampling
         self._vocab_size = vocab_size
         self._random = random.Random(sampling.seed)
         self._seen: set[int] = set()
@@ -32,7 +32,7 @@ class Sampler:
         adjusted = logits if self._adjustment is None else logits + self._on(logits.device)
         if self._masks is not None:
             adjusted = adjusted + self._masks.row(len(logits), logits.device)
-        sampling = self._sampling
+        sampling = self.sampling
         token = pick(
             adjusted,
             temperature=sampling.temperature,
@@ -71,15 +71,15 @@ class Sampler:
     def _count(self, token: int) -> None:
         if self._adjustment is None:
             return
-        penalty = self._sampling.frequency_penalty
+        penalty = self.sampling.frequency_penalty
         if token not in self._seen:
             self._seen.add(token)
-            penalty += self._sampling.presence_penalty
+            penalty += self.sampling.presence_penalty
         self._adjustment[token] -= penalty
 
     def _logprob(self, logits: Tensor, token: int) -> TokenLogprob | None:
         """Of the model's own distribution: before bias, penalties and temperature."""
-        wanted = self._sampling.logprobs
+        wanted = self.sampling.logprobs
         return None if wanted is None else score_of(logits, token, wanted)
 
 

@@ -7,11 +7,14 @@ makes them, on the CPU or with kernels on a GPU.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.engine import InferenceError, Sampling, TokenLogprob
+from inference.engine import EngineFailed, InferenceError, Sampling, TokenLogprob
+
+logger = logging.getLogger(__name__)
 
 PENDING = -1
 """As a token: the one that the step under way samples for this slot. Only where a runner works ahead."""
@@ -52,7 +55,7 @@ class Outcome:
         Sampled, ...
     ] = ()  # none amid a prompt, else one, and one more for each draft that was right
     scores: tuple[TokenLogprob, ...] = ()  # of the tokens `scored`, as many alternatives as the sampling asks
-    error: InferenceError | None = None  # this generation alone failed
+    error: InferenceError | None = None  # this generation alone failed, after what was sampled
 
 
 class Flight(Protocol):
@@ -83,3 +86,9 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def failure_of(error: Exception) -> EngineFailed:
+    """What clients are told of a defect. Only the log has its text, which may hold secrets."""
+    logger.error("A generation failed.", exc_info=error)
+    return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

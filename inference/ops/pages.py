@@ -13,6 +13,7 @@ query of the step can see.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,20 +53,25 @@ class Pages:
     block_size: int
     decodes: int  # so many sequences, the first ones, have one query each
     longest: int  # the most queries of one sequence
+    told: tuple[Span, ...] | None = None  # for the CPU, by who has the tables as lists: `tables` may be empty
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The sequences; made once for all layers. For the CPU: it waits for the device."""
+        if self.told is not None:
+            return self.told
         starts, lengths, tables = self.starts.tolist(), self.lengths.tolist(), self.tables.tolist()
         return tuple(
-            self._span(starts[at], starts[at + 1], lengths[at], tables[at]) for at in range(len(lengths))
+            span(starts[at], starts[at + 1], lengths[at], tables[at], self.window, self.block_size)
+            for at in range(len(lengths))
         )
 
-    def _span(self, start: int, end: int, length: int, table: list[int]) -> Span:
-        first = 0 if self.window is None else max(0, length - (end - start) - self.window + 1)
-        blocks = table[first // self.block_size : -(-length // self.block_size)]
-        run = not blocks or blocks == list(range(blocks[0], blocks[0] + len(blocks)))
-        return Span(start, end, length, first, blocks, run)
+
+def span(start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int) -> Span:
+    first = 0 if window is None else max(0, length - (end - start) - window + 1)
+    blocks = list(table[first // size : -(-length // size)])
+    run = not blocks or blocks == list(range(blocks[0], blocks[0] + len(blocks)))
+    return Span(start, end, length, first, blocks, run)
 
 
 def alone(length: int, queries: int, table: Tensor, window: int | None, block_size: int) -> Pages:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
 from inference.local import outbox as outbox_module
-from inference.local import traffic as traffic_module
+from inference.local import torch_runner
 from inference.local.engine import LocalEngine, load_local, read_generation_defaults
+from inference.local.sampler import Sampler
+from inference.local.step import Part, Sampled
+from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.kv_cache import KVCache
 from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
 
 pytestmark = pytest.mark.anyio
@@ -32,18 +33,47 @@ async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
     await engine.close()
 
 
-def break_model(
-    monkeypatch: pytest.MonkeyPatch,
-    when: Callable[[KVCache], bool],
-    breakage: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
-    original = GptOss.next_logits
+Breakage = Callable[[torch.Tensor], torch.Tensor]
 
-    def broken(self: GptOss, tokens: list[int], cache: KVCache) -> torch.Tensor:
-        logits = original(self, tokens, cache)
-        return breakage(logits) if when(cache) else logits
 
-    monkeypatch.setattr(GptOss, "next_logits", broken)
+def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakage) -> None:
+    """What happens to the logits of a generation of which so many tokens are computed."""
+    original = torch_runner._sample
+
+    def broken(part: Part, sampler: Sampler, logits: torch.Tensor, sampled: list[Sampled]) -> None:
+        ends = part.start + len(part.tokens) == when
+        original(part, sampler, breakage(logits) if ends else logits, sampled)
+
+    monkeypatch.setattr(torch_runner, "_sample", broken)
+
+
+def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
+    """The model fails in every step that takes in this position."""
+    original = GptOss.forward
+
+    def broken(self: GptOss, tokens: torch.Tensor, positions: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if when in positions.tolist():
+            raise RuntimeError("no such position")
+        return original(self, tokens, positions, *rest)
+
+    monkeypatch.setattr(GptOss, "forward", broken)
+
+
+def watch_chunks(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """How many tokens each generation takes in, step by step."""
+    steps: list[list[int]] = []
+    original = TorchRunner.launch
+
+    def watched(self: TorchRunner, parts: Sequence[Part]) -> torch_runner.Landed:
+        steps.append([len(part.tokens) for part in parts])
+        return original(self, parts)
+
+    monkeypatch.setattr(TorchRunner, "launch", watched)
+    return steps
+
+
+def limit(engine: LocalEngine, **limits: int) -> None:
+    engine._scheduler.limits = replace(engine._scheduler.limits, **limits)
 
 
 async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
@@ -55,24 +85,21 @@ async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoi
     assert list((await generated(engine)).tokens) == wanted
 
 
-async def test_a_prompt_of_many_chunks_is_one_of_one(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_prompt_of_many_chunks_is_one_of_one(engine: LocalEngine) -> None:
     prompt = [at % 500 for at in range(100)]
     whole = await generated(engine, prompt=prompt)
     for chunk in (1, 7, 50, 99):
-        monkeypatch.setattr(traffic_module, "PREFILL_CHUNK", chunk)
-        assert (await generated(engine, prompt=prompt)).tokens == whole.tokens
+        limit(engine, chunk=chunk, least_chunk=1)
+        salted = replace(GREEDY, cache_salt=str(chunk))  # or the second would find what the first computed
+        assert (await generated(engine, salted, prompt)).tokens == whole.tokens
 
 
-async def test_a_long_prompt_does_not_hold_up_a_short_one(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traffic_module, "PREFILL_CHUNK", 8)
+async def test_a_long_prompt_does_not_hold_up_a_short_one(engine: LocalEngine) -> None:
+    limit(engine, chunk=8, least_chunk=8, shared_chunk=8)
     order: list[str] = []
 
-    async def watch(name: str, prompt: list[int], limit: int) -> None:
-        await generated(engine, replace(GREEDY, max_tokens=limit), prompt)
+    async def watch(name: str, prompt: list[int], most: int) -> None:
+        await generated(engine, replace(GREEDY, max_tokens=most), prompt)
         order.append(name)
 
     await asyncio.gather(watch("long", [1] * 900, 2), watch("short", [1], 5))
@@ -84,41 +111,31 @@ async def test_chunks_are_smaller_beside_a_generation_that_samples(
 ) -> None:
     # Room for all: the reader below does not read meanwhile.
     monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (10_000,))
-    chunks: list[int] = []
-    original = GptOss.extend
-
-    def watched(self: GptOss, tokens: list[int], cache: KVCache) -> None:
-        chunks.append(len(tokens))
-        original(self, tokens, cache)
-
-    monkeypatch.setattr(GptOss, "extend", watched)
-    once = replace(GREEDY, max_tokens=1)
-    alone = await generated(engine, once, [1] * 600)
-    assert chunks == [256, 256]
-    chunks.clear()
+    steps = watch_chunks(monkeypatch)
+    once = [replace(GREEDY, max_tokens=1, cache_salt=salt) for salt in "abc"]
+    alone = await generated(engine, once[0], [1] * 600)
+    assert steps == [[256], [256], [88]]
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
         await anext(stream)
-        beside = await generated(engine, once, [1] * 600)
-    assert chunks == [64] * 9
+        steps.clear()
+        beside = await generated(engine, once[1], [1] * 600)
+    chunks = [step[1:] for step in steps]
+    assert chunks[chunks.index([64]) :][:10] == [[64]] * 9 + [[24]]
     assert beside.tokens == alone.tokens
     await becomes_idle(engine)
-    chunks.clear()
-    await generated(engine, once, [1] * 600)
-    assert chunks == [256, 256]
+    steps.clear()
+    await generated(engine, once[2], [1] * 600)
+    assert steps == [[256], [256], [88]]
 
 
-def test_prompts_share_what_may_be_taken_in_beside_a_generation_that_samples() -> None:
-    traffic = traffic_module.Traffic()
-    sampling, first, second = (traffic_module.View(traffic) for _ in range(3))
-    for _ in range(3):
-        sampling.took_turn(of_prompt=False)
-        first.took_turn(of_prompt=True)
-        second.took_turn(of_prompt=True)
-    sampling.took_turn(of_prompt=False)
-    assert first.chunk() == 32
-    first.took_turn(of_prompt=True)
-    assert first.chunk() == traffic_module.PREFILL_CHUNK
-    assert second.chunk() == 32
+async def test_prompts_share_what_may_be_taken_in_at_once(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = watch_chunks(monkeypatch)
+    once = replace(GREEDY, max_tokens=1)
+    await asyncio.gather(*(generated(engine, once, [first] * 400) for first in range(4)))
+    assert [64] * 4 in steps
+    assert all(sum(step) <= 256 for step in steps)
 
 
 async def test_a_seed_gives_the_same_tokens_beside_others(engine: LocalEngine) -> None:
@@ -131,16 +148,18 @@ async def test_a_seed_gives_the_same_tokens_beside_others(engine: LocalEngine) -
     assert len({found.tokens for found in beside}) == 4
 
 
-@pytest.mark.parametrize(
-    "breakage",
-    [lambda logits: logits * float("nan"), lambda logits: logits.no_such_thing],
-    ids=["nan", "bug"],
-)
+@pytest.mark.parametrize("breakage", ["nan", "bug", "forward"])
 async def test_what_breaks_one_generation_breaks_no_other(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: Callable[[torch.Tensor], torch.Tensor]
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: str
 ) -> None:
     wanted = (await generated(engine)).tokens
-    break_model(monkeypatch, lambda cache: cache.length == 200, breakage)
+    match breakage:
+        case "nan":
+            break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
+        case "bug":
+            break_sampling(monkeypatch, 200, lambda logits: logits.no_such_thing)  # type: ignore[attr-defined]
+        case _:
+            break_forward(monkeypatch, 199)
     doomed = asyncio.create_task(generated(engine, ENDLESS, [1] * 190))
     well = [asyncio.create_task(generated(engine)) for _ in range(3)]
     with pytest.raises(EngineFailed):
@@ -153,7 +172,7 @@ async def test_what_breaks_one_generation_breaks_no_other(
 async def test_what_was_sampled_before_a_failure_is_read_first(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_model(monkeypatch, lambda cache: cache.length == 20, lambda logits: logits * float("nan"))
+    break_sampling(monkeypatch, 20, lambda logits: logits * float("nan"))
     tokens: list[int] = []
 
     async def read() -> None:
@@ -194,30 +213,20 @@ async def test_what_waits_comes_as_one_step(engine: LocalEngine) -> None:
         assert len((await anext(stream)).tokens) >= 20
 
 
-async def test_a_cache_is_dropped_when_its_generation_ends(
+async def test_blocks_are_given_back_however_a_generation_ends(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caches: list[weakref.ref[KVCache]] = []
-    original = GptOss.new_cache
-
-    def watched(self: GptOss) -> KVCache:
-        cache = original(self)
-        caches.append(weakref.ref(cache))
-        return cache
-
-    monkeypatch.setattr(GptOss, "new_cache", watched)
-    break_model(monkeypatch, lambda cache: cache.length == 200, lambda logits: logits * float("nan"))
+    break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
     await generated(engine)
     stream = engine.generate(PROMPT, ENDLESS)
     await anext(stream)
+    assert engine.measures()["kv_blocks_used"] > 0
     await stream.aclose()
-    with pytest.raises(EngineFailed) as caught:
+    with pytest.raises(EngineFailed):
         await generated(engine, ENDLESS, [1] * 199)
     await becomes_idle(engine)
-    gc.collect()
-    assert len(caches) == 3
-    assert [cache() for cache in caches] == [None] * 3
-    assert caught.value is not None  # the error is still held, its cache is not
+    assert engine.measures()["kv_blocks_used"] == 0
+    engine._scheduler.cache.check_integrity([])
 
 
 @pytest.mark.parametrize(

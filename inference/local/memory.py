@@ -1,0 +1,141 @@
+"""How the memory for keys and values is divided: blocks for each kind of layer, for so much context at once.
+
+In go a model's shape and the bytes that there are, out comes a plan, and what it comes to in words. Layers
+without a window hold all that a sequence computed; layers with one hold, for each sequence that runs, the
+window and the chunk that passes through it, and beside these some windows of prompts that ended, from which
+conversations go on. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference.engine import CheckpointError
+from inference.local.scheduler import Limits
+
+# Of what is left once the least that works is given out: for windows of prompts that ended.
+SHARE_OF_KEPT_WINDOWS = 0.25
+SHARE_OF_MACHINE = 0.25  # of the memory that is free on a machine whose model runs on the CPU
+LEAST_CONTEXT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """The layers of a model that have the same window."""
+
+    window: int | None
+    bytes_per_token: int  # keys and values of all these layers
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    blocks: tuple[int, ...]  # for each kind, block 0 included
+    block_size: int
+    context: int  # the longest sequence that fits
+    byte_size: int
+    whole_tokens: int  # tokens that the layers without a window hold
+
+    def describe(self, limits: Limits) -> str:
+        size = (
+            f"{self.byte_size / 2**30:.1f} GiB" if self.byte_size >= 2**30 else f"{self.byte_size >> 20} MiB"
+        )
+        return (
+            f"up to {size} for keys and values: {self.whole_tokens:,} tokens in blocks of {self.block_size}; "
+            f"{limits.max_concurrent} requests at once, {limits.max_waiting} may wait"
+        )
+
+
+def plan_memory(
+    kinds: Sequence[LayerKind],
+    available: int,
+    *,
+    context: int,
+    may_shorten: bool,
+    limits: Limits,
+    block_size: int,
+) -> MemoryPlan:
+    """Raises `CheckpointError` where not even one sequence of this context (or less, if that may be) fits."""
+    while _bytes(kinds, least := _least(kinds, context, limits, block_size), block_size) > available:
+        if not may_shorten or context <= LEAST_CONTEXT:
+            needed = _bytes(kinds, least, block_size) >> 20
+            raise CheckpointError(
+                f"A context of {context:,} tokens needs {needed:,} MiB for "
+                f"keys and values, and {max(0, available) >> 20:,} MiB are there. Choose a smaller "
+                "--context or --max-concurrent, or give more --kv-memory."
+            )
+        context = max(LEAST_CONTEXT, context * 7 // 8)
+    most = [1 + limits.max_concurrent * _blocks_for(context, block_size) for _ in kinds]
+    blocks = _spread(kinds, least, most, available, block_size)
+    whole = max(
+        (count - 1 for count, kind in zip(blocks, kinds, strict=True) if kind.window is None), default=0
+    )
+    return MemoryPlan(
+        blocks=tuple(blocks),
+        block_size=block_size,
+        context=context,
+        byte_size=_bytes(kinds, blocks, block_size),
+        whole_tokens=(whole or max(blocks) - 1) * block_size,
+    )
+
+
+def _least(kinds: Sequence[LayerKind], context: int, limits: Limits, size: int) -> list[int]:
+    """With these one sequence can fill the context, and the windows of all that run are held."""
+    chunk = _blocks_for(limits.chunk, size) + limits.chunk // limits.least_chunk
+    longest = _blocks_for(context + limits.drafts, size) + 1
+    least = []
+    for kind in kinds:
+        if kind.window is None:
+            least.append(1 + longest)
+        else:
+            running = limits.max_concurrent * (_blocks_for(kind.window + limits.drafts, size) + 2)
+            least.append(
+                1 + max(min(longest, running), min(running, limits.max_concurrent * longest)) + chunk
+            )
+    return least
+
+
+def _spread(
+    kinds: Sequence[LayerKind], least: list[int], most: list[int], available: int, size: int
+) -> list[int]:
+    """The rest: a share of it to the windows, and what they do not take to the others."""
+    rest = available - _bytes(kinds, least, size)
+    blocks = list(least)
+    windowed = [at for at, kind in enumerate(kinds) if kind.window is not None]
+    whole = [at for at, kind in enumerate(kinds) if kind.window is None]
+    for places, share in ((windowed, SHARE_OF_KEPT_WINDOWS if whole else 1.0), (whole, 1.0)):
+        given = int(rest * share)
+        for at in places:
+            per_block = kinds[at].bytes_per_token * size
+            more = min(max(0, most[at] - blocks[at]), given // len(places) // per_block)
+            blocks[at] += more
+            rest -= more * per_block
+    return blocks
+
+
+def _blocks_for(tokens: int, size: int) -> int:
+    return -(-tokens // size)
+
+
+def _bytes(kinds: Sequence[LayerKind], blocks: Sequence[int], size: int) -> int:
+    return sum(kind.bytes_per_token * count * size for kind, count in zip(kinds, blocks, strict=True))
+
+
+def machine_memory() -> int:
+    """Bytes that this machine can give to keys and values without being pressed."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = {key: value for key, _, value in (line.partition(":") for line in lines)}
+        free = int(found["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError, IndexError):
+        # Another kind of system; half of what it has is taken for free.
+        free = _physical_memory() // 2
+    return int(free * SHARE_OF_MACHINE)
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30

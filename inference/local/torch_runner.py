@@ -1,0 +1,128 @@
+"""Runs steps in plain PyTorch: the CPU's way, and the one that others are compared with.
+
+In go parts of a step, out come their outcomes; the weights and the paged memory are its own. It knows nothing
+of requests: which tokens go where was decided by the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from inference.engine import InferenceError, Sampling, TokenLogprob
+from inference.local.sampler import Sampler, score_of
+from inference.local.step import Outcome, Part, Sampled, failure_of
+from inference.models.gpt_oss import GptOss
+from inference.models.kv_cache import PagedMemory
+from inference.ops.pages import BLOCK_SIZE, Pages, span
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A step that was carried out as it was launched."""
+
+    found: list[Outcome]
+
+    def outcomes(self) -> list[Outcome]:
+        return self.found
+
+
+class TorchRunner:
+    """Implements `inference.local.step.Runner`."""
+
+    ahead = 0
+
+    def __init__(self, model: GptOss, blocks: Sequence[int], block_size: int = BLOCK_SIZE) -> None:
+        """`blocks`: how many for each of the model's windows, block 0 included."""
+        self.block_size = block_size
+        self._model = model
+        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
+
+    def picker(self, sampling: Sampling) -> Sampler:
+        return Sampler(sampling, self._model.config.vocab_size)
+
+    def close(self) -> None:
+        """The memory goes with the last reference to this."""
+
+    @torch.inference_mode()
+    def launch(self, parts: Sequence[Part]) -> Landed:
+        x = self._rows(parts)
+        wanted = [_wanted_rows(part) for part in parts]
+        picked: list[int] = []
+        end = 0
+        for part, rows in zip(parts, wanted, strict=True):
+            end += len(part.tokens)
+            picked += range(end - rows, end)
+        if not picked:
+            return Landed([Outcome() for _ in parts])
+        chosen = x if len(picked) == len(x) else x[torch.tensor(picked, device=x.device)]
+        logits = torch.split(self._model.logits(chosen), wanted)
+        return Landed([_outcome(part, own) for part, own in zip(parts, logits, strict=True)])
+
+    def _rows(self, parts: Sequence[Part]) -> Tensor:
+        """All parts' tokens through the layers."""
+        device = self._model.device
+        tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
+        places = [place for part in parts for place in range(part.start, part.start + len(part.tokens))]
+        pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
+        return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages)
+
+    def _pages(self, parts: Sequence[Part], kind: int) -> Pages:
+        window, size = self._model.config.windows[kind], self.block_size
+        slots, spans, starts = [], [], [0]
+        for part in parts:
+            table, count = part.tables[kind], len(part.tokens)
+            slots += [table[at // size] * size + at % size for at in range(part.start, part.start + count)]
+            spans.append(span(starts[-1], starts[-1] + count, part.start + count, table, window, size))
+            starts.append(starts[-1] + count)
+        return Pages(
+            tables=torch.empty(0, dtype=torch.int32),
+            lengths=torch.tensor([each.length for each in spans], dtype=torch.int32),
+            starts=torch.tensor(starts, dtype=torch.int32),
+            slots=torch.tensor(slots, device=self._model.device),
+            window=window,
+            block_size=size,
+            decodes=sum(len(part.tokens) == 1 for part in parts),
+            longest=max(len(part.tokens) for part in parts),
+            told=tuple(spans),
+        )
+
+
+def _wanted_rows(part: Part) -> int:
+    """How many of a part's rows, the last ones, need logits."""
+    return len(part.tokens) if part.scored is not None else part.samples
+
+
+def _outcome(part: Part, logits: Tensor) -> Outcome:
+    """From the logits of the rows that the part wants them of."""
+    assert isinstance(part.picker, Sampler)
+    sampler = part.picker
+    scores: tuple[TokenLogprob, ...] = ()
+    sampled: list[Sampled] = []
+    try:
+        if part.scored is not None:
+            top = sampler.sampling.prompt_logprobs or 0
+            scores = tuple(score_of(row, token, top) for row, token in zip(logits, part.scored, strict=False))
+        _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
+    except InferenceError as error:
+        return Outcome(tuple(sampled), scores, error)
+    except Exception as error:
+        # All there is: a grammar is code from elsewhere, and what it breaks is its own generation.
+        return Outcome(tuple(sampled), scores, failure_of(error))
+    return Outcome(tuple(sampled), scores)
+
+
+def _sample(part: Part, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
+    """A token for each row, as long as the row's token is what was sampled before it.
+
+    So drafts change nothing but the time that an answer takes, whatever the sampling.
+    """
+    drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
+    for at, row in enumerate(logits):
+        found = sampler.sample(row)
+        sampled.append(found)
+        if found.token in sampler.sampling.stop_token_ids or (at < len(drafts) and drafts[at] != found.token):
+            return
