@@ -146,8 +146,9 @@ class CheckpointError(InferenceError):
 class ContextOverflow(InferenceError):
     def __init__(self, prompt_tokens: int, context_length: int) -> None:
         super().__init__(
-            f"The prompt has {prompt_tokens} tokens; the model's context is {context_length} tokens, "
-            "and at least one must be left for the answer."
+            # In the words by which clients know this error, whatever its code.
+            f"This model's maximum context length is {context_length} tokens. The prompt has "
+            f"{prompt_tokens} tokens, and at least one must be left for the answer."
         )
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length

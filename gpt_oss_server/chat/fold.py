@@ -64,7 +64,7 @@ class _Choice:
 
     def _call(self, call: dict[str, Any]) -> None:
         if "id" in call:
-            self._calls.append({key: call[key] for key in ("id", "type", call["type"])})
+            self._calls.append({key: value for key, value in call.items() if key != "index"})
             self._arguments.append([])
         kind = self._calls[call["index"]]["type"]
         self._arguments[call["index"]].append(call[kind][_BODIES[kind]])

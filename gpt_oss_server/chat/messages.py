@@ -7,10 +7,11 @@ message that would silently change the conversation is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.chat.consents import Consents, PastCall
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
@@ -36,10 +37,15 @@ class Conversation:
     segments: list[Segment] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
     begun: Begun | None = None
+    # Calls of tools that run here once the user agrees.
+    consents: Consents = field(default_factory=Consents)
 
 
-def read_messages(messages: Sequence[Any], renderer: Renderer, *, continues_last: bool) -> Conversation:
-    conversation = Conversation(renderer)
+def read_messages(
+    messages: Sequence[Any], renderer: Renderer, *, continues_last: bool, ask_first: Collection[str] = ()
+) -> Conversation:
+    """`ask_first`: recipients of tools that run here when the user has agreed."""
+    conversation = Conversation(renderer, consents=Consents(frozenset(ask_first), messages))
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
         if not isinstance(message, dict):
@@ -91,16 +97,18 @@ def _developer(message: Message, where: str, conversation: Conversation) -> None
 def _assistant(message: Message, where: str, conversation: Conversation) -> None:
     """Reasoning, then words, then calls: words before a call are a preamble, others the answer."""
     renderer, add = conversation.renderer, conversation.segments.append
+    for recipient, output in conversation.consents.results(message):
+        add(renderer.tool_result(recipient, output))
     if reasoning := _reasoning(message, where):
         add(renderer.reasoning(reasoning))
     content = text_of(message.get("content"), f"{where}.content")
     content = content or text_of(message.get("refusal"), f"{where}.refusal")
-    calls = _calls(message, where)
+    calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
     if content or not (reasoning or calls):
         add(renderer.preamble(content) if calls else renderer.answer(content))
-    for call_id, recipient, arguments, content_type in calls:
-        conversation.recipients[call_id] = recipient
-        add(renderer.call(recipient, arguments, content_type=content_type))
+    for call in calls:
+        conversation.recipients[call.id] = call.recipient
+        add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))
 
 
 def _reasoning(message: Message, where: str) -> str:
@@ -110,8 +118,7 @@ def _reasoning(message: Message, where: str) -> str:
     return ""
 
 
-def _calls(message: Message, where: str) -> list[tuple[str, str, str, str | None]]:
-    """(id, recipient, arguments, content type) of each call."""
+def _calls(message: Message, where: str) -> list[PastCall]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
@@ -119,19 +126,19 @@ def _calls(message: Message, where: str) -> list[tuple[str, str, str, str | None
     old = message.get("function_call")
     if old is not None:
         name, arguments = _function(old, f"{where}.function_call", "arguments")
-        read.append((f"function:{name}", f"functions.{name}", arguments, "json"))
+        read.append(PastCall(f"function:{name}", f"functions.{name}", arguments, "json"))
     return read
 
 
-def _call(call: Any, where: str) -> tuple[str, str, str, str | None]:
+def _call(call: Any, where: str) -> PastCall:
     if not isinstance(call, dict):
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
     call_id = _text(call, "id", where)
     if call.get("type") == "custom":
         name, given = _function(call.get("custom"), f"{where}.custom", "input")
-        return call_id, f"functions.{name}", given, None
+        return PastCall(call_id, f"functions.{name}", given, None)
     name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
-    return call_id, f"functions.{name}", arguments, "json"
+    return PastCall(call_id, f"functions.{name}", arguments, "json")
 
 
 def _function(value: Any, where: str, key: str) -> tuple[str, str]:
@@ -154,7 +161,17 @@ def _tool(message: Message, where: str, conversation: Conversation) -> None:
             "assistant's message with its tool_calls too.",
             param=f"{where}.tool_call_id",
         )
-    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
+    result = _result(message, where, conversation)
+    if result is not None:
+        conversation.segments.append(conversation.renderer.tool_result(recipient, result))
+
+
+def _result(message: Message, where: str, conversation: Conversation) -> str | None:
+    """What the call answered; None where the user agrees to it, and it runs here."""
+    if message.get("approve") is None:
+        return _content(message, where)
+    reason = text_of(message.get("content"), f"{where}.content")
+    return conversation.consents.answer(message, reason, where)
 
 
 def _old_function(message: Message, where: str, conversation: Conversation) -> None:

@@ -35,6 +35,7 @@ class PreparedChat:
     recipients: Recipients
     tools: RequestTools
     hosted: HostedTools
+    agreed: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just agreed to
     wanted: Wanted  # of the form of the turn
     thinking: Thinking
     binding: Binding = field(default_factory=Binding)  # what that comes to
@@ -59,9 +60,15 @@ def prepare(
     functions = tools.functions
     answer, wanted = form
     conversation = read_messages(
-        request.messages, renderer, continues_last=bool(request.continue_final_message)
+        request.messages,
+        renderer,
+        continues_last=bool(request.continue_final_message),
+        ask_first=hosted.approvals,
     )
     prefill = _prefill(_begun(request, conversation.begun), renderer)
+    agreed = tuple(conversation.consents.agreed)
+    if agreed:
+        _check_made_once(request, begun=bool(prefill))
     template = request.template
     thinking = thinking_of(
         request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
@@ -106,9 +113,22 @@ def prepare(
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
+        agreed=agreed,
         wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
         thinking=thinking,
     )
+
+
+def _check_made_once(request: CreateChatCompletion, *, begun: bool) -> None:
+    if (request.n or 1) > 1:
+        raise InvalidRequest(
+            "A call that the user approves is made once, so the request can have one answer.", param="n"
+        )
+    if begun:
+        raise InvalidRequest(
+            "An answer cannot be begun before the calls that it is about are made.",
+            param="response_prefix" if request.response_prefix is not None else "continue_final_message",
+        )
 
 
 def _begun(request: CreateChatCompletion, continued: Begun | None) -> Begun | None:

@@ -109,6 +109,7 @@ class ChatRun:
             transcript,
             prepared.sampling_of(index),
             hosted,
+            prepared.agreed,
             binding=prepared.binding,
             reasoning=prepared.thinking.budget,
         )
@@ -120,6 +121,8 @@ class ChatRun:
         return Form(
             new_call_id=lambda: served.ids("call"),
             runs_here=hosted.runs,
+            ask_first=hosted.approvals,
+            agreed=len(self._prepared.agreed),
             cite=hosted.cite if "browser" in hosted.namespaces else None,
             reasoning_fields=() if request.include_reasoning is False else fields,
             preambles_are_reasoning=(request.preamble_field or settings.chat_preamble_field) == "reasoning",

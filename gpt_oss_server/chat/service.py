@@ -14,7 +14,7 @@ from gpt_oss_server.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
-from gpt_oss_server.chat.tools import check_no_approvals, read_tools
+from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.served import LARGE_INPUT, Served
 from gpt_oss_server.tooling.hosted import bind_tools
 
@@ -44,7 +44,6 @@ class ChatService:
         hosted.limit = request.max_tool_calls
 
         def work() -> PreparedChat:
-            check_no_approvals(hosted)
             return prepare(
                 request,
                 tools,

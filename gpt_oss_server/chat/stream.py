@@ -11,12 +11,13 @@ and the generation can be closed.
     final                               content; stop strings and log-probabilities apply here
     to a function, or to nobody known   tool_calls
     to a tool that runs here            executed_tools, with what it answered
+    to one that needs consent first     tool_calls, marked as a request for approval
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpt_oss_server.chat.stops import StopFilter
@@ -49,6 +50,8 @@ class Form:
 
     new_call_id: Callable[[], str]
     runs_here: Callable[[str], bool] = lambda recipient: False
+    ask_first: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    agreed: int = 0  # the first calls, which are made before anything is said
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
     reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
     preambles_are_reasoning: bool = False
@@ -67,6 +70,7 @@ class ChoiceStream:
         self._writer: Writer | None = None
         self._stops: StopFilter | None = None  # of the open answer, or of the one that was stopped
         self._ran: ToolStarted | None = None
+        self._agreed = form.agreed
 
     @property
     def stopped(self) -> bool:
@@ -128,12 +132,7 @@ class ChoiceStream:
     def _route(self, header: Header) -> Writer:
         form, shown = self._form, self._shown
         if header.recipient is not None:
-            if form.runs_here(header.recipient):
-                return SilentWriter()
-            name = header.recipient.removeprefix("functions.") or header.recipient
-            if header.recipient in form.custom:
-                return CustomCallWriter(shown, name, form.new_call_id)
-            return OldCallWriter(shown, name) if form.old_calls else CallWriter(shown, name, form.new_call_id)
+            return self._call_writer(header.recipient)
         is_preamble = header.channel == "commentary"
         if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
             return ReasoningWriter(shown, form.reasoning_fields)
@@ -142,6 +141,18 @@ class ChoiceStream:
         self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         scores = Scores(form.speller) if form.speller is not None else None
         return ContentWriter(shown, stops=self._stops, citations=self._citations(), scores=scores)
+
+    def _call_writer(self, recipient: str) -> Writer:
+        form, shown = self._form, self._shown
+        if self._agreed or form.runs_here(recipient):
+            self._agreed = max(self._agreed - 1, 0)
+            return SilentWriter()
+        name = recipient.removeprefix("functions.") or recipient
+        if recipient in form.custom:
+            return CustomCallWriter(shown, name, form.new_call_id)
+        if form.old_calls:
+            return OldCallWriter(shown, name)
+        return CallWriter(shown, name, form.new_call_id, asks=form.ask_first.get(recipient))
 
     def _citations(self) -> CitationRewriter | None:
         if self._form.cite is None:

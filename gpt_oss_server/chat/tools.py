@@ -11,7 +11,6 @@ from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
-from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools, parse_tools
 
 _OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
@@ -38,16 +37,6 @@ def _check_forms(tools: RequestTools) -> None:
                 "function, or use the Responses API.",
                 param="tools",
             )
-
-
-def check_no_approvals(hosted: HostedTools) -> None:
-    if hosted.approvals:
-        label = next(iter(hosted.approvals.values()))[0]
-        raise InvalidRequest(
-            f"`tools`: the MCP server {label!r} has tools that wait for approval, for which Chat "
-            "Completions has no form. Set require_approval to 'never', or use the Responses API.",
-            param="tools",
-        )
 
 
 def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:

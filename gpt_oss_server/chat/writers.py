@@ -140,11 +140,17 @@ class ContentWriter(_Plain):
 
 
 class CallWriter(_Plain):
-    """A call that the client runs: its id and name once, then the arguments as they are sampled."""
+    """A call that the client runs: its id and name once, then the arguments as they are sampled.
+
+    Or one that runs here once the user agrees: `asks` for which server and tool.
+    """
 
     kind, body = "function", "arguments"
 
-    def __init__(self, shown: Shown, name: str, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, shown: Shown, name: str, new_id: Callable[[], str], *, asks: tuple[str, str] | None = None
+    ) -> None:
+        self._asks = asks
         self._index = shown.calls
         self._name = name
         self._new_id = new_id
@@ -152,7 +158,10 @@ class CallWriter(_Plain):
 
     def open(self) -> list[Part]:
         called = {"name": self._name, self.body: ""}
-        call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
+        call: Part = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
+        if self._asks is not None:
+            label, name = self._asks
+            call["mcp_approval_request"] = {"server_label": label, "name": name}
         return [{"delta": {"tool_calls": [call]}}]
 
     def delta(self, text: str) -> list[Part]:

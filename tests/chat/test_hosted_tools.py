@@ -109,13 +109,3 @@ async def test_the_limit_of_calls_is_told_to_the_model() -> None:
     outputs = [executed["output"] for executed in completion["choices"][0]["message"]["executed_tools"]]
     assert outputs[0] == "4 (call 1)"
     assert "limit" in outputs[1]
-
-
-def test_tools_that_wait_for_approval_have_no_form_here() -> None:
-    from gpt_oss_server.chat.tools import check_no_approvals
-    from gpt_oss_server.errors import InvalidRequest
-    from gpt_oss_server.tooling.hosted import HostedTools
-
-    hosted = HostedTools(Toolbox(), approvals={"files.delete": ("files", "delete")})
-    with pytest.raises(InvalidRequest, match="require_approval"):
-        check_no_approvals(hosted)

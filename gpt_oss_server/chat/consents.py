@@ -1,0 +1,80 @@
+"""Calls that a tool of ours makes only when the user agrees, as they stand in a chat's messages.
+
+In: the assistant's past calls, and tool messages with `approve`. Out: which calls are to be made now, what a
+refusal tells the model, and what became of calls that were agreed to before. An answer of the assistant's
+after an agreement says that the call was made: it is never made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpt_oss_server.errors import InvalidRequest
+
+_FUNCTION = "functions."
+_LOST = "The user approved this call and it was made. Its result is no longer known."
+
+
+@dataclass(frozen=True, slots=True)
+class PastCall:
+    id: str
+    recipient: str
+    arguments: str
+    content_type: str | None
+
+
+@dataclass(slots=True)
+class Consents:
+    ask_first: frozenset[str] = frozenset()  # recipients
+    messages: Sequence[Any] = ()
+    agreed: list[tuple[str, str]] = field(default_factory=list)  # (recipient, arguments), to be made now
+    _waiting: dict[str, PastCall] = field(default_factory=dict)  # by id
+    _made: list[str] = field(default_factory=list)  # recipients of calls whose results come next
+
+    def addressed(self, call: PastCall) -> PastCall:
+        """To the tool that runs here, if it is one of those; the client has it as a function."""
+        recipient = call.recipient.removeprefix(_FUNCTION)
+        if recipient not in self.ask_first:
+            return call
+        self._waiting[call.id] = replace(call, recipient=recipient)
+        return self._waiting[call.id]
+
+    def answer(self, message: Mapping[str, Any], reason: str, where: str) -> str | None:
+        """What the model is told of the user's answer to a call; None where the call itself will tell."""
+        call = self._waiting.pop(message["tool_call_id"], None)
+        if call is None:
+            raise InvalidRequest(
+                f"`{where}.approve`: the call {message['tool_call_id']!r} waits for no approval. Send the "
+                "MCP tool that it is of in `tools`, and an approval once.",
+                param=f"{where}.approve",
+            )
+        approve = message["approve"]
+        if not isinstance(approve, bool):
+            raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
+        if not approve:
+            why = f" They said: {reason}" if reason else ""
+            return f"The user did not approve this call, so it was not made.{why}"
+        if self._is_answered(message):
+            self._made.append(call.recipient)
+        else:
+            self.agreed.append((call.recipient, call.arguments))
+        return None
+
+    def results(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Of calls that were made before this message of the assistant's, which came with what ran."""
+        ran = answer.get("executed_tools")
+        told = [each for each in ran if isinstance(each, dict)] if isinstance(ran, list) else []
+        for recipient in self._made:
+            found = next((each for each in told if each.get("name") == recipient), None)
+            output = found.get("output") if found is not None else None
+            if found is not None:
+                told.remove(found)
+            yield recipient, output if isinstance(output, str) else _LOST
+        self._made = []
+
+    def _is_answered(self, message: Mapping[str, Any]) -> bool:
+        place = next(index for index, each in enumerate(self.messages) if each is message)
+        after = self.messages[place + 1 :]
+        return any(isinstance(each, dict) and each.get("role") == "assistant" for each in after)
