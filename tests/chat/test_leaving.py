@@ -1,0 +1,85 @@
+"""A client that leaves: every choice stops within one token, whatever API and form the answer has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.engine import EngineInfo, Sampling, Step
+
+ASK = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+class Metronome:
+    """One token for every generation at each tick; knows how many were sampled after the client left."""
+
+    def __init__(self, encoding: Encoding, *, enough: int) -> None:
+        self.info = EngineInfo(name="metronome", context_length=10_000)
+        self.sampled = 0
+        self.open = 0
+        self.enough = asyncio.Event()
+        self._enough = enough
+        self._text = encoding.encode_special("<|channel|>final<|message|>" + "word " * 4_000)
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        self.open += 1
+        try:
+            for token in self._text:
+                await asyncio.sleep(0.002)
+                self.sampled += 1
+                if self.sampled == self._enough:
+                    self.enough.set()
+                yield Step((token,))
+        finally:
+            self.open -= 1
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_every_choice_stops_within_one_token(
+    encoding: Encoding, path: str, stream: bool, n: int
+) -> None:
+    engine = Metronome(encoding, enough=20 * n)
+    app = create_app(engine)
+    body = {**(ASK if path.startswith("chat") else {"prompt": "hi", "max_tokens": 4_000}), "stream": stream}
+    sampled_at_leaving = 0
+    requests = [{"type": "http.request", "body": to_json({**body, "n": n}), "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        nonlocal sampled_at_leaving
+        if requests:
+            return requests.pop()
+        await engine.enough.wait()
+        sampled_at_leaving = engine.sampled
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Takes what a stream sends."""
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"/v1/{path}",
+        "raw_path": f"/v1/{path}".encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    await asyncio.wait_for(app(scope, receive, send), 30)
+    assert engine.open == 0
+    assert engine.sampled <= sampled_at_leaving + n
+    await asyncio.sleep(0.02)
+    assert engine.sampled <= sampled_at_leaving + n, "nothing goes on behind"
