@@ -53,11 +53,19 @@ class Transcript:
         self._generation, self._messages = [], []
         return last
 
-    def give(self, result: Segment, cue: Sequence[int]) -> None:
-        """A tool's answer, after which the model is asked to go on."""
-        self.segments.append(result)
-        self.tokens += [*result.tokens, *cue]
-        self.given += len(result.tokens) + len(cue)
+    def pass_over(self, token: int) -> None:
+        """Sampled between passages: it belongs to no message."""
+        self.tokens.append(token)
+        self.sampled += 1
+
+    def give(self, answers: Sequence[Segment], cue: Sequence[int]) -> None:
+        """What tools answered, and the cue where the model is asked to go on after that."""
+        if not answers:
+            return
+        self.segments += answers
+        given = [token for answer in answers for token in answer.tokens] + list(cue)
+        self.tokens += given
+        self.given += len(given)
 
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
         """What the next generation is given: the very ids so far. Segments begin with the cue themselves."""

@@ -3,6 +3,11 @@
 In: an engine, a prompt and how to sample, and the tools that run here. Out: batches of turn events, one batch
 per engine step, and at the end one `TurnFinished`. This is the one place where tools loop in; both APIs see
 the same events. It knows nothing of items, ids or HTTP. Closing the iterator stops generation and tool.
+
+A generation is one passage, or several where calls are parallel: then `<|call|>` does not stop the engine,
+and `<|start|>assistant` after it begins the next passage. Anything else there is the model imagining the
+tool's answer, and ends the generation. Tools of ours run at the end of their passage, one after the other,
+while the engine goes on; all their answers come behind the generation, before the next.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from typing import Protocol
 
 from gpt_oss_server.binding import Binding
 from gpt_oss_server.harmony.decoder import Decoder, Recipients
-from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
+from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL, START, Encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
@@ -25,6 +30,7 @@ from gpt_oss_server.harmony.events import (
     SlipKind,
     TextDelta,
 )
+from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.reasoning_budget import ReasoningBudget
 from gpt_oss_server.transcript import Transcript
@@ -68,6 +74,33 @@ TurnEvent = (
 )
 
 
+class Between:
+    """What comes behind a call: another passage, once it is `<|start|>assistant`, however that is split."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self._started = False
+        self._said = b""
+        self.led_elsewhere = False
+
+    @property
+    def led_on(self) -> bool:
+        return self._said == _ROLE
+
+    def take(self, token: int) -> None:
+        if not self._started:
+            self._started = token == START
+            self.led_elsewhere = not self._started
+        elif 0 <= token < FIRST_SPECIAL:
+            self._said += self._encoding.ordinary_bytes(token)
+            self.led_elsewhere = not _ROLE.startswith(self._said)
+        else:
+            self.led_elsewhere = True
+
+
+_ROLE = b"assistant"
+
+
 class TurnTools(Protocol):
     """The tools that run here, for this request and in this conversation."""
 
@@ -91,13 +124,17 @@ class Turn:
         approved: Sequence[tuple[str, str]] = (),
         binding: Binding | None = None,
         reasoning: int | None = None,
+        *,
+        parallel: bool = False,
     ) -> None:
         self.transcript = transcript
         self._engine = engine
         self._encoding = encoding
         self._renderer = renderer
         self._recipients = recipients
-        self._sampling = sampling
+        self._parallel = parallel
+        stops = sampling.stop_token_ids - {CALL} if parallel else sampling.stop_token_ids
+        self._sampling = replace(sampling, stop_token_ids=stops)
         self._tools = tools
         self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
         self._binding = binding or Binding()
@@ -107,7 +144,10 @@ class Turn:
         self._finish = Finish.STOP
         self._has_called = False
         self._decoder = Decoder(encoding, recipients)
-        self._call: MessageFinished | None = None  # to one of our tools, in the generation under way
+        self._call: MessageFinished | None = None  # to one of our tools, in the passage under way
+        self._between: Between | None = None  # passages
+        self._answers: list[Segment] = []  # of the tools that ran in the generation under way
+        self._asked = False  # it has called a tool of the client's
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
         """Words put into the model's mouth before anything is sampled, and what they are as events."""
@@ -124,23 +164,50 @@ class Turn:
             yield [MessageStarted(header), *([TextDelta(arguments)] if arguments else [])]
             yield [ToolStarted(header, arguments)]
             yield [ToolFinished(header, await self._run(header, arguments))]
+        self.transcript.give(self._answers, self._renderer.cue)
+        self._answers = []
         while True:
             async with aclosing(self._until_it_stops()) as said:
                 async for events in said:
                     yield events
-            if closing := self.close(stopped=self._finish is Finish.STOP):
-                yield closing
-            call = self._call_to_run(self.transcript.end_generation(self._renderer), self._finish)
-            if call is None:
+            async with aclosing(self._end_passage()) as rest:
+                async for events in rest:
+                    yield events
+            if not self._goes_on():
                 yield [TurnFinished(self._finish)]
                 return
+            self._begin_passage()
+
+    def _goes_on(self) -> bool:
+        """Whether the model is asked to go on, with the answers of the tools that ran."""
+        answers, asked = self._answers, self._asked
+        self._answers, self._asked = [], False
+        if not answers:
+            return False
+        self._has_called = True
+        self.transcript.give(answers, () if asked else self._renderer.cue)
+        if asked:  # the client's answer must come first
+            return False
+        if not self._has_room():
+            self._finish = Finish.LENGTH
+            return False
+        return True
+
+    def _begin_passage(self) -> None:
+        self._decoder, self._call = Decoder(self._encoding, self._recipients), None
+        self._between = None
+
+    async def _end_passage(self) -> AsyncGenerator[list[TurnEvent], None]:
+        """The rest of what was said since the last passage, and the call that it ended with, if we run it."""
+        if self._between is not None:
+            self._finish = Finish.STOP  # even at the limit: what was said is whole
+            return
+        if closing := self.close(stopped=self._finish is Finish.STOP):
+            yield closing
+        call = self._call_to_run(self.transcript.end_generation(self._renderer), self._finish)
+        if call is not None:
             yield [ToolStarted(call.header, call.text)]
             yield [ToolFinished(call.header, await self._run(call.header, call.text))]
-            self._has_called = True
-            if not self._has_room():
-                yield [TurnFinished(Finish.LENGTH)]
-                return
-            self._decoder, self._call = Decoder(self._encoding, self._recipients), None
 
     async def _until_it_stops(self) -> AsyncGenerator[list[TurnEvent], None]:
         """What the model says until it stops, or calls a tool of ours; its reasoning within the budget."""
@@ -149,10 +216,10 @@ class Turn:
             prompt = self.transcript.prompt_so_far(self._renderer.cue)
             async with aclosing(self._engine.generate(prompt, self._left(prompt))) as steps:
                 async for step in steps:
-                    events = self._decode(step)
-                    if events:
-                        yield events
-                    if self._call is not None or self._over:
+                    async with aclosing(self._read(step)) as said:
+                        async for events in said:
+                            yield events
+                    if self._call is not None or self._over or self._is_imagined:
                         break  # what the model said after a call to us, it said without its result
                     if step.finish is not None:
                         self._finish = step.finish
@@ -163,6 +230,35 @@ class Turn:
             if not self._has_room():
                 self._finish = Finish.LENGTH
                 return
+
+    async def _read(self, step: Step) -> AsyncGenerator[list[TurnEvent], None]:
+        self.transcript.cached_tokens += step.cached_tokens
+        at, end = 0, len(step.tokens)
+        while at < end:
+            if self._between is not None:
+                self.transcript.pass_over(step.tokens[at])
+                self._between.take(step.tokens[at])
+                at += 1
+                if self._between.led_elsewhere:
+                    return
+                if self._between.led_on:
+                    self._begin_passage()
+                continue
+            events, at = self._decode(step, at)
+            if events:
+                yield events
+            if self._call is not None or self._over:
+                return
+            if self._parallel and step.tokens[at - 1] == CALL:
+                async with aclosing(self._end_passage()) as rest:
+                    async for events in rest:
+                        yield events
+                self._between = Between(self._encoding)
+
+    @property
+    def _is_imagined(self) -> bool:
+        """Whether the model goes on with what is not its to say."""
+        return self._between is not None and self._between.led_elsewhere
 
     async def read_prompt(self) -> AsyncGenerator[list[TurnEvent], None]:
         """Nothing is said: the engine reads the prompt, so that a turn which begins like it starts sooner."""
@@ -197,15 +293,15 @@ class Turn:
         self.transcript.sample(tokens)
         return events
 
-    def _decode(self, step: Step) -> list[TurnEvent]:
-        transcript, feed = self.transcript, self._decoder.feed
-        transcript.cached_tokens += step.cached_tokens
+    def _decode(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
+        """The step's tokens from `at` on as events, and how far they were read."""
+        tokens, feed = step.tokens[at:] if at else step.tokens, self._decoder.feed
         if step.logprobs is not None:
-            return self._decode_scored(step.tokens, step.logprobs)
-        budget = self._budget
+            return self._decode_scored(tokens, step.logprobs[at:], at)
+        budget, last = self._budget, CALL if self._parallel else None
         events: list[TurnEvent] = []
         taken = 0
-        for token in step.tokens:
+        for token in tokens:
             taken += 1
             for event in feed(token):
                 if type(event) is TextDelta:  # by far the most frequent
@@ -214,12 +310,14 @@ class Turn:
                 self._record(event, events)
                 if self._call is not None:
                     break
-            if self._call is not None or (budget is not None and self._is_over(token)):
+            if token == last or self._call is not None or (budget is not None and self._is_over(token)):
                 break
-        transcript.sample(step.tokens[:taken])
-        return events
+        self.transcript.sample(tokens[:taken])
+        return events, at + taken
 
-    def _decode_scored(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> list[TurnEvent]:
+    def _decode_scored(
+        self, tokens: Sequence[int], scores: Sequence[TokenLogprob], at: int
+    ) -> tuple[list[TurnEvent], int]:
         """As above, each token of a text told with its score; apart, so that the plain path pays nothing."""
         events: list[TurnEvent] = []
         taken = 0
@@ -234,10 +332,10 @@ class Turn:
                 if self._call is not None:
                     break
             events += scored
-            if self._call is not None or self._is_over(token):
+            if (self._parallel and token == CALL) or self._call is not None or self._is_over(token):
                 break
         self.transcript.sample(tokens[:taken])
-        return events
+        return events, at + taken
 
     def _is_over(self, token: int) -> bool:
         """Whether the reasoning must end behind this token."""
@@ -250,8 +348,11 @@ class Turn:
             return
         if isinstance(event, MessageFinished):
             self.transcript.finish_message(event)
-            if event.closed_by is not ClosedBy.TRUNCATED and self._is_ours(event.header):
-                self._call = event
+            if event.closed_by is not ClosedBy.TRUNCATED and event.header.recipient is not None:
+                if self._is_ours(event.header):
+                    self._call = event
+                elif self._parallel:
+                    self._asked = True
         events.append(event)
 
     def _is_ours(self, header: Header) -> bool:
@@ -267,8 +368,8 @@ class Turn:
         assert self._tools is not None
         assert header.recipient is not None
         output = await self._tools.run(header.recipient, arguments)
-        result = self._renderer.tool_result(header.recipient, output.text, channel=header.channel)
-        self.transcript.give(result, self._renderer.cue)
+        answer = self._renderer.tool_result(header.recipient, output.text, channel=header.channel)
+        self._answers.append(answer)
         return output
 
     def _has_room(self) -> bool:

@@ -112,6 +112,7 @@ class ChatRun:
             prepared.agreed,
             binding=prepared.binding,
             reasoning=prepared.thinking.budget,
+            parallel=prepared.wanted.parallel,
         )
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 

@@ -70,6 +70,7 @@ class Run:
             [(call.recipient, call.arguments) for call in prepared.approved],
             prepared.binding,
             prepared.thinking.budget,
+            parallel=prepared.wanted.parallel,
         )
         self._stream = ResponseStream(
             response,

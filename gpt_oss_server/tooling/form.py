@@ -76,7 +76,7 @@ def wanted_of(
         answer=answer.schema,
         must_call=must_call,
         only=only,
-        parallel=parallel,
+        parallel=parallel and bool(tools.calls or hosted.declarations),
     )
 
 

@@ -6,7 +6,7 @@ tokens that close a body a share of the whole, so that bodies end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 
 import numpy as np
@@ -37,14 +37,16 @@ class RandomModel:
         self._random = np.random.default_rng(seed)
         self._likely = np.array(likely)
 
-    def answer(self, grammar: Grammar, most: int = 400) -> tuple[list[int], bool]:
+    def answer(
+        self, grammar: Grammar, most: int = 400, stops: Collection[int] = STOPS
+    ) -> tuple[list[int], bool]:
         """What it says, and whether it stopped by itself."""
         state, tokens = grammar.start(), []
         while len(tokens) < most:
             token = self._pick(allowed(state.mask()))
             state.accept(token)
             tokens.append(token)
-            if token in STOPS:
+            if token in stops:
                 return tokens, True
         return tokens, False
 

@@ -1,0 +1,57 @@
+"""Several calls in one completion, where the request allows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chat.asking import HI, TOOL, check_chunks, chunks_of, completion_of, said
+from tests.chat.test_custom_tools import SAY
+from tests.chat.test_hosted_tools import CALL as SUM
+from tests.chat.test_hosted_tools import serving_tools
+from tests.chat.test_streams import CALL, HELLO, NEXT
+from tests.serving import scripted
+
+TWO = CALL + NEXT + CALL.replace("Oslo", "Paris")
+CUSTOM = "<|channel|>commentary to=functions.say code<|message|>good day<|call|>"
+
+
+@pytest.mark.parametrize("allowed", [True, False, None])
+async def test_only_a_request_that_allows_it_gets_more_than_one(allowed: bool | None) -> None:
+    completion = await completion_of(scripted(TWO), tools=[TOOL], parallel_tool_calls=allowed)
+    calls = said(completion)["tool_calls"]
+    cities = ["Oslo", "Paris"] if allowed else ["Oslo"]
+    assert [call["function"]["arguments"] for call in calls] == [f'{{"city":"{city}"}}' for city in cities]
+    assert len({call["id"] for call in calls}) == len(calls)
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_each_has_its_index_in_the_stream() -> None:
+    turn = scripted(TWO + NEXT + CUSTOM)
+    chunks = await chunks_of(turn, tools=[TOOL, SAY], parallel_tool_calls=True)
+    told = [
+        call["index"]
+        for chunk in chunks
+        for choice in chunk["choices"]
+        for call in choice["delta"].get("tool_calls", ())
+    ]
+    assert told == sorted(told)
+    assert set(told) == {0, 1, 2}
+    calls = said(check_chunks(chunks, sdk_types=False))["tool_calls"]
+    assert [call["type"] for call in calls] == ["function", "function", "custom"]
+
+
+async def test_tools_of_ours_run_in_between_and_the_answer_follows() -> None:
+    service, _ = serving_tools(SUM + NEXT + SUM.replace("2+2", "3+4"), HELLO)
+    tools: list[dict[str, Any]] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    run = await service.start({**HI, "tools": tools, "parallel_tool_calls": True})
+    message = said(await run.wait())
+    assert [made["output"] for made in message["executed_tools"]] == ["4 (call 1)", "7 (call 2)"]
+    assert [made["index"] for made in message["executed_tools"]] == [0, 1]
+    assert message["content"] == "Hello 東京 🧠!"
+
+
+async def test_the_old_form_has_a_place_for_one() -> None:
+    completion = await completion_of(scripted(TWO), functions=[TOOL["function"]], parallel_tool_calls=True)
+    assert said(completion)["function_call"]["arguments"] == '{"city":"Oslo"}'

@@ -1,0 +1,183 @@
+"""Several calls in one generation, where the request allows them; else the first call ends the turn."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.harmony.matcher import Grammars
+from gpt_oss_server.toolset import Toolset
+from tests.properties.conversations import encoded, mutated
+from tests.replay import ReplayEngine
+from tests.responses.asking import FINAL, NEXT, Asking, call
+from tests.responses.test_client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
+from tests.responses.test_structured_output import RandomEngine
+from tests.responses.test_tool_loop import Calculator, Ready
+from tests.serving import scripted
+from tools.toolbox import Offer, Toolbox
+
+TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
+THINKS = "<|channel|>analysis<|message|>Both.<|end|>" + NEXT
+OSLO, PARIS = call("functions.f", '{"c":"Oslo"}'), call("functions.f", '{"c":"Paris"}')
+IMAGINED = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t":7}<|end|>' + NEXT
+SUM = "<|channel|>analysis to=python code<|message|>{}<|call|>"
+TWO, THREE = SUM.format("1+1"), SUM.format("1+2")
+ANSWER = FINAL.format("Done.")
+
+
+def arguments(response: dict[str, Any]) -> list[str]:
+    return [item["arguments"] for item in response["output"] if item["type"] == "function_call"]
+
+
+@pytest.mark.parametrize("allowed", [True, False, None])
+async def test_only_a_request_that_allows_it_gets_more_than_one_call(allowed: bool | None) -> None:
+    ask = Asking(THINKS + OSLO + NEXT + PARIS)
+    response = await ask(tools=[TOOL], parallel_tool_calls=allowed)
+    assert response["status"] == "completed"
+    assert arguments(response) == (['{"c":"Oslo"}', '{"c":"Paris"}'] if allowed else ['{"c":"Oslo"}'])
+    assert response["parallel_tool_calls"] is (allowed is not False)
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["", IMAGINED + ANSWER, "<|return|>", "<|endoftext|>", "<|start|>", "<|start|>user", "commentary", NEXT],
+    ids=["nothing", "its answer", "return", "endoftext", "start", "a user", "words", "a cue alone"],
+)
+async def test_what_is_no_call_after_the_last_one_is_nothing(after: str) -> None:
+    for per_step in (1, 3, 100):
+        tokens = load_encoding().encode_special(OSLO + NEXT + PARIS + after)
+        ask = Asking(engine=ReplayEngine(tokens, per_step=per_step))
+        response = await ask(tools=[TOOL], parallel_tool_calls=True, metadata={"__debug": True})
+        assert arguments(response) == ['{"c":"Oslo"}', '{"c":"Paris"}']
+        assert [item["type"] for item in response["output"]] == ["function_call"] * 2
+        assert "call_end" not in response["metadata"]["__debug_warnings"]
+        assert response["status"] == "completed"
+
+
+async def test_it_is_one_generation_with_call_out_of_the_stop_ids() -> None:
+    engine = ReplayEngine(load_encoding().encode_special(OSLO + NEXT + PARIS))
+    response = await Asking(engine=engine)(tools=[TOOL], parallel_tool_calls=True)
+    assert len(arguments(response)) == 2
+    (sampling,) = engine.samplings
+    assert sampling.stop_token_ids == {200002, 199999}
+    assert response["usage"]["output_tokens"] == len(engine.tokens)
+    for body in ({"tools": [TOOL]}, {"parallel_tool_calls": True}):  # not asked for, and nobody to call
+        await Asking(engine=engine)(**body)
+        assert engine.samplings[-1].stop_token_ids == {200002, 200012, 199999}
+
+
+async def test_calls_and_their_outputs_are_history() -> None:
+    ask = Asking(THINKS + OSLO + NEXT + PARIS)
+    response = await ask(tools=[TOOL], parallel_tool_calls=True)
+    calls = [item for item in response["output"] if item["type"] == "function_call"]
+    outputs = [
+        {"type": "function_call_output", "call_id": made["call_id"], "output": str(at)}
+        for at, made in enumerate(calls)
+    ]
+    prompt = await ask.prompt(input=outputs, tools=[TOOL], previous_response_id=response["id"])
+    answers = [
+        f"<|start|>functions.f to=assistant<|channel|>commentary<|message|>{at}<|end|>" for at in (0, 1)
+    ]
+    assert prompt.endswith(NEXT + THINKS + OSLO + NEXT + PARIS + "".join(answers) + NEXT)
+    again = await ask.prompt(input=["Hi", *response["output"], *outputs], tools=[TOOL])
+    assert again == prompt
+
+
+def with_python(*turns: str, **options: Any) -> Asking:
+    toolset = Toolset(Toolbox([Offer(Calculator())]))
+    return Asking(engine=scripted(*turns, **options), tools=Ready(toolset))
+
+
+async def test_tools_of_ours_run_in_order_and_the_model_goes_on_with_all_answers() -> None:
+    ask = with_python(TWO + NEXT + THREE, ANSWER)
+    response = await ask(
+        tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"],
+        metadata={"__debug": True},
+    )  # fmt: skip
+    first, second, message = response["output"]
+    assert [each["outputs"][0]["logs"] for each in (first, second)] == ["2 (call 1)", "3 (call 2)"]
+    assert message["content"][0]["text"] == "Done."
+    answers = "".join(
+        f"<|start|>python to=assistant<|channel|>analysis<|message|>{text}<|end|>"
+        for text in ("2 (call 1)", "3 (call 2)")
+    )
+    assert response["metadata"]["__debug_output"] == TWO + NEXT + THREE + answers + NEXT + ANSWER
+    prompt = await ask.prompt(input="More", previous_response_id=response["id"])
+    assert TWO + NEXT + THREE + answers + NEXT + ANSWER.replace("<|return|>", "<|end|>") in prompt
+
+
+@pytest.mark.parametrize("order", ["ours first", "the client's first"])
+async def test_beside_a_call_of_the_client_s_ours_runs_and_the_turn_ends(order: str) -> None:
+    turn = TWO + NEXT + OSLO if order == "ours first" else OSLO + NEXT + TWO
+    ask = with_python(turn, FINAL.format("too early"))
+    response = await ask(tools=[PYTHON, TOOL], parallel_tool_calls=True)
+    made = {item["type"]: item for item in response["output"]}
+    assert set(made) == {"code_interpreter_call", "function_call"}
+    assert made["code_interpreter_call"]["status"] == "completed"
+    output = {"type": "function_call_output", "call_id": made["function_call"]["call_id"], "output": "rain"}
+    prompt = await ask.prompt(
+        input=[output], tools=[PYTHON, TOOL], previous_response_id=response["id"], parallel_tool_calls=True
+    )
+    ran = "<|start|>python to=assistant<|channel|>analysis<|message|>2 (call 1)<|end|>"
+    asked = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rain<|end|>"
+    assert prompt.endswith(NEXT + turn + ran + asked + NEXT)
+
+
+async def test_a_limit_on_calls_holds_for_parallel_ones() -> None:
+    ask = with_python(TWO + NEXT + THREE, ANSWER)
+    response = await ask(tools=[PYTHON], parallel_tool_calls=True, max_tool_calls=1)
+    assert [item["status"] for item in response["output"]] == ["completed", "failed", "completed"]
+
+
+async def test_calls_cut_at_every_token_keep_those_that_are_whole() -> None:
+    tokens = load_encoding().encode_special(THINKS + OSLO + NEXT + PARIS)
+    whole = len(load_encoding().encode_special(THINKS + OSLO))
+    for limit in range(1, len(tokens) + 1):
+        ask = Asking(engine=ReplayEngine(tokens, per_step=limit % 5 + 1))
+        response = await ask(tools=[TOOL], parallel_tool_calls=True, max_output_tokens=limit)
+        calls = [item for item in response["output"] if item["type"] == "function_call"]
+        assert response["usage"]["output_tokens"] == limit
+        # Where the second has not begun, nothing is cut.
+        between = whole <= limit <= whole + 1 or limit == len(tokens)
+        assert (response["status"] == "completed") == between
+        complete = [made for made in calls if made["status"] == "completed"]
+        assert len(complete) == (limit >= whole) + (limit == len(tokens))
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_is_said_in_parallel_is_a_stream_without_fault(seed: int) -> None:
+    rng = random.Random(7_000 + seed)
+    encoding = load_encoding()
+    cue = encoding.encode_special(NEXT)
+    for _ in range(40):
+        tokens = [token for _ in range(3) for token in (*encoded(encoding, rng), *cue)]
+        if rng.random() < 0.7:
+            tokens = mutated(tokens, rng)
+        ask = Asking(engine=ReplayEngine(tokens, per_step=rng.choice((1, 4, 16))))
+        response = await ask(tools=[TOOL, FREE], parallel_tool_calls=True, store=False)
+        assert response["status"] == "completed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_bound_model_makes_calls_without_fault_until_it_ends(encoding: Encoding, seed: int) -> None:
+    more = encoding.encode_special("<|start|>assistant")
+    ask = Asking(engine=RandomEngine(encoding, seed, more))
+    tools = [TOOL, DIGITS, CRM, SHELL, CUSTOM]
+    lark, several = Grammars(encoding), 0
+    compiled = lark.compile(LARK)
+    for _ in range(10):
+        response = await ask(
+            tools=tools, parallel_tool_calls=True, tool_choice="required", max_output_tokens=800,
+            metadata={"__debug": True},
+        )  # fmt: skip
+        assert response["metadata"]["__debug_warnings"] == "[]" or response["status"] == "incomplete"
+        calls = [item for item in response["output"] if item["type"].endswith("_call")]
+        several += len(calls) > 1
+        for item in calls:
+            if item.get("status") == "completed" and item.get("name") == "apply_patch":
+                assert lark.matches(compiled, item["input"])
+    assert several, "not one turn had several calls"
