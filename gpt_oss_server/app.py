@@ -20,6 +20,7 @@ from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers_api import containers_router
+from gpt_oss_server.conversations_api import conversations_router
 from gpt_oss_server.edge import Edge
 from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.ids import Ids, random_ids
@@ -60,6 +61,7 @@ def create_app(
     app.state.service = service
     app.include_router(responses_router(service))
     app.include_router(socket_router(service))
+    app.include_router(conversations_router(service))
     chat = ChatService(service)
     app.include_router(chat_router(chat))
     app.include_router(completions_router(service, chat))

@@ -122,7 +122,9 @@ class Containers:
         toolset = await self._tools.ready()
         if toolset.python is None:
             raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
-        if await self._open(toolset, container) is None and await self._is_stored(container):
+        if await self._open(toolset, container) is None and await self._stored_since(
+            _conversation(container)
+        ):
             _open_session(toolset, container)
         return await self.find(container)
 
@@ -141,13 +143,18 @@ class Containers:
             return None  # also where python is another server's, which keeps its files
         known = self._known.get(session)
         if known is None:
-            stored = await self._service.store.get(_conversation(container))
-            known = Known(stored.response["created_at"] if stored else self._clock())
+            since = await self._stored_since(_conversation(container))
+            known = Known(self._clock() if since is None else since)
             self._known[session] = known
         return Container(container, session, known, self._clock)
 
-    async def _is_stored(self, container: str) -> bool:
-        return await self._service.store.get(_conversation(container)) is not None
+    async def _stored_since(self, conversation: str) -> float | None:
+        """When what is kept under this id was made; None: nothing is stored."""
+        store = self._service.store
+        if (response := await store.get(conversation)) is not None:
+            return float(response.response["created_at"])
+        named = await store.get_conversation(conversation)
+        return None if named is None else named.created_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +247,8 @@ def _open_session(toolset: Toolset, container: str) -> None:
 
 def _conversation(container: str) -> str:
     """The conversation whose container has this id: the way back from `container_id`."""
-    conversation = "resp_" + container.removeprefix(_PREFIX)
+    name = container.removeprefix(_PREFIX)
+    conversation = name if name.startswith("conv_") else f"resp_{name}"
     return conversation if container_id(conversation) == container else ""
 
 

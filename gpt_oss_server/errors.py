@@ -19,6 +19,8 @@ ApiError                          500  server_error
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
 │   ├── PreviousResponseNotFound  404  code previous_response_not_found
+│   ├── ConversationNotFound      404  code conversation_not_found
+│   ├── ItemNotFound              404  code item_not_found
 │   ├── ContainerNotFound         404  code container_not_found
 │   └── ContainerFileNotFound     404  code file_not_found
 ├── MethodNotAllowed              405  code method_not_allowed
@@ -117,6 +119,14 @@ class ResponseNotFound(NotFound):
 
 class PreviousResponseNotFound(NotFound):
     code = "previous_response_not_found"
+
+
+class ConversationNotFound(NotFound):
+    code = "conversation_not_found"
+
+
+class ItemNotFound(NotFound):
+    code = "item_not_found"
 
 
 class ContainerNotFound(NotFound):

@@ -177,8 +177,19 @@ class Settings:
     store_max_responses: int = setting(
         10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; the oldest go first."
     )
+    store_max_conversations: int = setting(
+        10_000,
+        whole("COUNT", 1),
+        "Store",
+        "How many conversations the store keeps; those whose last change is oldest go first.",
+    )
     store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may take.")
-    store_max_age: float = setting(30 * 86_400.0, duration(), "Store", "How long a stored response is kept.")
+    store_max_age: float = setting(
+        30 * 86_400.0,
+        duration(),
+        "Store",
+        "How long a stored response is kept, or a conversation after its last change.",
+    )
 
     background_max_runs: int = setting(
         256,

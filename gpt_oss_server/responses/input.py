@@ -80,6 +80,7 @@ def read_input(
     *,
     recipients: Mapping[str, str],
     approvals: Mapping[str, tuple[str, str]],
+    where: str = "input",
 ) -> Conversation:
     conversation = Conversation(renderer, ids, recipients=dict(recipients), approvals=dict(approvals))
     if isinstance(given, str):
@@ -89,8 +90,13 @@ def read_input(
     else:
         items = given or []
     for index, item in enumerate(items):
-        _read_item(item, f"input[{index}]", conversation)
+        _read_item(item, f"{where}[{index}]", conversation)
     return conversation
+
+
+def prefix_of(kind: str) -> str:
+    """What the ids of such items begin with."""
+    return _ID_PREFIXES.get(kind, "item")
 
 
 def _read_item(item: Any, where: str, conversation: Conversation) -> None:
@@ -114,8 +120,9 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
             param=f"{where}.type",
         )
     handler(item, where, conversation)
-    prefix = _ID_PREFIXES.get(kind or "", "item")
-    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix)}
+    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
+    if kind.endswith(("_call", "_call_output")):
+        listed["status"] = item.get("status") or "completed"
     conversation.items.append(_listed_message(listed) if kind == "message" else listed)
 
 

@@ -1,6 +1,6 @@
 """A request, made ready to run: the exact prompt, how to sample, and what the response will echo.
 
-In: a validated request, the response it continues (if any), the engine's facts and the settings. Out: a
+In: a validated request, what it continues (if anything), the engine's facts and the settings. Out: a
 frozen `Prepared`, or an error before anything is generated. Rendering for `POST /render` ends here too, so
 what it shows is what the model gets.
 """
@@ -18,9 +18,9 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.responses.input import Approved, read_input
+from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
@@ -37,7 +37,7 @@ class Prepared:
     effort: str  # as the request has it
     thinking: Thinking
     history: tuple[Segment, ...]  # the conversation, this request's input included
-    added: int  # how many of those segments this request added
+    own: tuple[Segment, ...]  # the segments that this request adds to its conversation
     items: tuple[dict[str, Any], ...]
     call_recipients: dict[str, str]  # call_id → Harmony recipient
     hosted: HostedTools
@@ -48,7 +48,7 @@ class Prepared:
 
 def prepare(
     request: CreateResponse,
-    previous: StoredResponse | None,
+    past: Past,
     tools: RequestTools,
     hosted: HostedTools,
     *,
@@ -65,10 +65,10 @@ def prepare(
         request.input,
         renderer,
         ids,
-        recipients=previous.recipients if previous else {},
-        approvals=previous.approvals if previous else {},
+        recipients=past.recipients,
+        approvals=past.approvals,
     )
-    history = (*(previous.history if previous else ()), *conversation.segments)
+    history = (*past.history, *conversation.segments)
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     effort = request.effort or settings.default_reasoning_effort
@@ -108,7 +108,7 @@ def prepare(
         effort=effort,
         thinking=thinking,
         history=history,
-        added=min(len(conversation.segments), len(history)),
+        own=tuple(conversation.segments),
         items=tuple(conversation.items),
         call_recipients=conversation.recipients,
         hosted=hosted,

@@ -50,6 +50,7 @@ class CreateResponse(Body):
     input: str | dict[str, Any] | list[Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: Boolean | None = None
@@ -81,6 +82,11 @@ class CreateResponse(Body):
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     user: str | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        given = self.conversation
+        return given["id"] if isinstance(given, dict) else given
 
     @property
     def debug(self) -> bool:
@@ -128,7 +134,6 @@ INCLUDABLE = frozenset(
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
-    "conversation": (lambda v: False, "Use previous_response_id, or send the items yourself."),
     "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
     "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
     "moderation": (lambda v: False, "Leave it out."),
@@ -158,7 +163,14 @@ def parse_request(body: object) -> CreateResponse:
 
 
 def _check_whole(request: CreateResponse) -> None:
-    if request.input is None and request.previous_response_id is None:
+    if isinstance(request.conversation, dict) and not isinstance(request.conversation.get("id"), str):
+        raise InvalidRequest("`conversation.id` must be a string.", param="conversation.id")
+    if request.conversation is not None and request.previous_response_id is not None:
+        raise InvalidRequest(
+            "`previous_response_id` and `conversation` exclude each other: a conversation knows its past.",
+            param="conversation",
+        )
+    if request.input is None and request.previous_response_id is None and request.conversation is None:
         raise InvalidRequest("`input` is missing: send a string or a list of items.", param="input")
     for name in request.include or ():
         if name not in INCLUDABLE:

@@ -27,6 +27,7 @@ def new_response(
         "object": "response",
         "created_at": created_at,
         "completed_at": None,
+        "conversation": None if request.conversation is None else {"id": request.conversation_id},
         "status": "queued" if background else "in_progress",
         "background": background,
         "error": None,

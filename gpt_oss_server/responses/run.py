@@ -20,6 +20,7 @@ from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Speller
+from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
@@ -30,6 +31,7 @@ from gpt_oss_server.transcript import Transcript
 from gpt_oss_server.turn import Turn, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
+_ADDED_TO_CONVERSATION = ("completed", "incomplete")  # others are tried again, with the same input
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,7 @@ class Run:
         encoding: Encoding,
         renderer: Renderer,
         store: Store | None,
+        conversations: Conversations,
         counters: Counters,
         ids: Ids,
         clock: Callable[[], float],
@@ -57,6 +60,7 @@ class Run:
         self._encoding = encoding
         self._renderer = renderer
         self._store = store
+        self._conversations = conversations
         self._counters = counters
         self._transcript = Transcript(prepared.prompt)
         self._turn = Turn(
@@ -112,7 +116,8 @@ class Run:
                 async for batch in events:
                     yield batch
         finally:
-            continued = self.request.previous_response_id is not None
+            request = self.request
+            continued = request.previous_response_id is not None or request.conversation is not None
             await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
 
     async def _events(self) -> AsyncGenerator[list[Event], None]:
@@ -192,22 +197,29 @@ class Run:
 
     async def _keep(self) -> None:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""
-        if self._store is None:
-            return
         self._transcript.end_generation(self._renderer)  # what a failure has left open
         made = self._transcript.segments
-        prepared = self._prepared
-        await self._store.put(
-            StoredResponse(
-                response=self.response,
-                input_items=prepared.items,
-                history=(*prepared.history, *made),
-                own_segments=prepared.added + len(made),
-                conversation=prepared.hosted.conversation,
-                approvals=self._stream.approvals,
-                recipients={**prepared.call_recipients, **self._stream.recipients},
+        prepared, response, stream = self._prepared, self.response, self._stream
+        recipients = {**prepared.call_recipients, **stream.recipients}
+        if self._store is not None:
+            await self._store.put(
+                StoredResponse(
+                    response=response,
+                    input_items=prepared.items,
+                    history=(*prepared.history, *made),
+                    conversation=prepared.hosted.conversation,
+                    approvals=stream.approvals,
+                    recipients=recipients,
+                )
             )
-        )
+        if response["conversation"] is not None and response["status"] in _ADDED_TO_CONVERSATION:
+            await self._conversations.added(
+                response["conversation"]["id"],
+                (*prepared.items, *response["output"]),
+                (*prepared.own, *made),
+                recipients,
+                stream.approvals,
+            )
 
 
 def _detail(prepared: Prepared, encoding: Encoding) -> Detail:

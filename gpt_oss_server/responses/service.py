@@ -15,11 +15,12 @@ from typing import Any
 from gpt_oss_server.errors import (
     EventsForgotten,
     InvalidRequest,
-    PreviousResponseNotFound,
     ResponseNotFound,
 )
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.responses.conversations import Conversations
+from gpt_oss_server.responses.past import Past, past_of, with_references
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request
 from gpt_oss_server.responses.resource import new_response
@@ -59,9 +60,11 @@ class ResponsesService(Served):
         super().__init__(engine, settings, ids=ids, clock=clock, encoding=encoding, tools=tools)
         self.store: Store = store or MemoryStore(
             max_responses=self.settings.store_max_responses,
+            max_conversations=self.settings.store_max_conversations,
             max_bytes=self.settings.store_max_bytes,
             max_age=self.settings.store_max_age,
         )
+        self.conversations = Conversations(self.store, self.renderer, ids, clock)
         self.background = BackgroundRuns[Run](
             encode,
             max_running=self.settings.background_max_runs,
@@ -101,6 +104,7 @@ class ResponsesService(Served):
             encoding=self.encoding,
             renderer=self.renderer,
             store=store or (self.store if keep else None),
+            conversations=self.conversations,
             counters=self.counters,
             ids=self.ids,
             clock=self.clock,
@@ -171,16 +175,17 @@ class ResponsesService(Served):
     async def _prepare(self, request: CreateResponse, response_id: str, store: Store) -> Prepared:
         if request.model is not None:
             self.check_model(request.model)
-        previous = await self._previous(request.previous_response_id, store)
+        past = await self._past(request, store)
+        request = await with_references(request, store)
         tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
         hosted = await bind_tools(tools, self.toolset, self.ids)
-        hosted.conversation = previous.conversation if previous else response_id
+        hosted.conversation = past.session or response_id
         hosted.limit = request.max_tool_calls
 
         def work() -> Prepared:
             return prepare(
                 request,
-                previous,
+                past,
                 tools,
                 hosted,
                 info=self.engine.info,
@@ -197,22 +202,14 @@ class ResponsesService(Served):
             await hosted.close(keeps_conversation=True)
             raise
 
-    async def _previous(self, response_id: str | None, store: Store) -> StoredResponse | None:
-        if response_id is None:
-            return None
-        if self.background.running(response_id) is not None:
+    async def _past(self, request: CreateResponse, store: Store) -> Past:
+        if request.previous_response_id and self.background.running(request.previous_response_id):
             raise InvalidRequest(
-                f"The response {response_id!r} is still being generated. Continue it when it has ended.",
+                f"The response {request.previous_response_id!r} is still being generated. Continue it when "
+                "it has ended.",
                 param="previous_response_id",
             )
-        stored = await store.get(response_id)
-        if stored is None:
-            raise PreviousResponseNotFound(
-                f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "
-                "expired, been deleted, or been created with store=false. Send the whole conversation.",
-                param="previous_response_id",
-            )
-        return stored
+        return await past_of(request, store)
 
 
 def _size(request: CreateResponse) -> int:

@@ -1,16 +1,19 @@
-"""The contract of a response store.
+"""The contract of a store of responses and conversations.
 
-In: finished responses with what later turns need of them. Out: the same, by id, until they are deleted or the
-store's bounds let them go. A new store passes `tests/contracts/store_contract.py`.
+In: finished responses and conversations, with what later turns need of them. Out: the same by id, and each of
+their items by its own, until they are deleted or the store's bounds let them go. A new store passes
+`tests/contracts/store_contract.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpt_oss_server.harmony.history import Segment
+
+Item = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +21,8 @@ class StoredResponse:
     """A finished response and the conversation up to and including it."""
 
     response: dict[str, Any]
-    input_items: tuple[dict[str, Any], ...] = ()  # this request's own input, each with an id
+    input_items: tuple[Item, ...] = ()  # this request's own input, each with an id
     history: tuple[Segment, ...] = ()  # the whole conversation; segments are shared between turns
-    own_segments: int = 0  # how many at the end of `history` this turn added
     conversation: str = ""  # what the tools' sessions are kept under: the id of its first response
     approvals: Mapping[str, tuple[str, str]] = field(
         default_factory=dict
@@ -33,6 +35,23 @@ class StoredResponse:
     def id(self) -> str:
         return str(self.response["id"])
 
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return (*self.input_items, *self.response["output"])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """A conversation that clients name by its id: its items, and the segments that they are in prompts."""
+
+    id: str
+    created_at: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    items: tuple[Item, ...] = ()
+    history: tuple[Segment, ...] = ()
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    recipients: Mapping[str, str] = field(default_factory=dict)
+
 
 class Store(Protocol):
     async def put(self, stored: StoredResponse) -> None: ...
@@ -42,5 +61,21 @@ class Store(Protocol):
     async def delete(self, response_id: str) -> bool:
         """Whether there was something to delete."""
         ...
+
+    async def item(self, item_id: str) -> Item | None:
+        """An item of any response or conversation that is stored; of several with this id the newest."""
+        ...
+
+    async def put_conversation(self, conversation: StoredConversation) -> None: ...
+
+    async def get_conversation(self, conversation_id: str) -> StoredConversation | None: ...
+
+    async def change_conversation(
+        self, conversation_id: str, change: Callable[[StoredConversation], StoredConversation]
+    ) -> StoredConversation | None:
+        """What `change` makes of it, stored: no other change comes in between. None: there is none."""
+        ...
+
+    async def delete_conversation(self, conversation_id: str) -> bool: ...
 
     async def close(self) -> None: ...

@@ -6,7 +6,9 @@ lives and its bounds allow, the others as the store below has them, also those o
 
 from __future__ import annotations
 
-from gpt_oss_server.stores.base import Store, StoredResponse
+from collections.abc import Callable
+
+from gpt_oss_server.stores.base import Item, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 
 # A lane goes on from its last response, and a new lane forks from a recent one.
@@ -27,6 +29,23 @@ class ConnectionStore:
 
     async def delete(self, response_id: str) -> bool:
         return await self._own.delete(response_id) or await self._below.delete(response_id)
+
+    async def item(self, item_id: str) -> Item | None:
+        return await self._own.item(item_id) or await self._below.item(item_id)
+
+    async def put_conversation(self, conversation: StoredConversation) -> None:
+        await self._below.put_conversation(conversation)
+
+    async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
+        return await self._below.get_conversation(conversation_id)
+
+    async def change_conversation(
+        self, conversation_id: str, change: Callable[[StoredConversation], StoredConversation]
+    ) -> StoredConversation | None:
+        return await self._below.change_conversation(conversation_id, change)
+
+    async def delete_conversation(self, conversation_id: str) -> bool:
+        return await self._below.delete_conversation(conversation_id)
 
     async def forget(self, response_id: str) -> None:
         """No longer remembered by the connection; what is kept below stays."""

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
-import httpx
 import pytest
 
-from gpt_oss_server.app import create_app
-from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed
 from tests.lints import check_stream
 from tests.replay import ReplayEngine
+from tests.responses.api_client import Api, events_in
 from tests.serving import scripted
-from tests.waiting import until_found
 
 ANSWER = (
     "<|channel|>analysis<|message|>Short.<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>"
@@ -25,61 +19,9 @@ ANSWER = (
 LONG = ANSWER.format("word " * 2_000)
 
 
-def events_in(body: str) -> list[dict[str, Any]]:
-    return [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
-
-
-class Api:
-    """A client of an app in this process, and the parts of the app that tests look into."""
-
-    def __init__(self, engine: Any, settings: Settings | None = None) -> None:
-        self.engine = engine
-        self.app = create_app(engine, settings)
-        self.service: ResponsesService = self.app.state.service
-        self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"
-        )
-
-    async def create(self, **body: Any) -> dict[str, Any]:
-        answer = await self.client.post("/responses", json={"input": "Hi", "background": True, **body})
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    async def get(self, response_id: str) -> dict[str, Any]:
-        return dict((await self.client.get(f"/responses/{response_id}")).json())
-
-    async def ended(self, response_id: str) -> dict[str, Any]:
-        running = ("queued", "in_progress")
-        return await until_found(lambda: self.get(response_id), lambda found: found["status"] not in running)
-
-    async def telling(self, response_id: str) -> dict[str, Any]:
-        """The response once it has an item in its output."""
-        return await until_found(lambda: self.get(response_id), lambda found: found["output"])
-
-    async def replayed(self, response_id: str, after: int | None = None) -> list[dict[str, Any]]:
-        query = {"stream": "true", **({} if after is None else {"starting_after": after})}
-        answer = await self.client.get(f"/responses/{response_id}", params=query)
-        assert answer.status_code == 200, answer.text
-        return events_in(answer.text)
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Callable[..., Api]]:
-    made: list[Api] = []
-
-    def make(engine: Any, **settings: Any) -> Api:
-        made.append(Api(engine, Settings(**settings)))
-        return made[-1]
-
-    yield make
-    for each in made:
-        await each.client.aclose()
-        await each.service.close()
-
-
 async def test_it_is_queued_at_once_runs_by_itself_and_is_fetched(api: Callable[..., Api]) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
-    response = await here.create()
+    response = await here.create(background=True)
     assert (response["status"], response["background"], response["store"]) == ("queued", True, True)
     assert response["output"] == []
     done = await here.ended(response["id"])
@@ -89,7 +31,7 @@ async def test_it_is_queued_at_once_runs_by_itself_and_is_fetched(api: Callable[
 
 async def test_while_it_runs_it_is_shown_as_it_stands(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=1_000))
-    response = await here.create()
+    response = await here.create(background=True)
     shown = await here.telling(response["id"])
     assert shown["status"] == "in_progress"
     assert [item["type"] for item in shown["output"]] == ["reasoning"]
@@ -108,7 +50,7 @@ async def test_the_log_is_the_stream_and_can_be_read_from_any_event(api: Callabl
         "response.queued",
         "response.in_progress",
     ]
-    assert done == await here.get(done["id"])
+    assert done == await here.get(f"/responses/{done['id']}")
     assert await here.replayed(done["id"]) == events
     for after in range(len(events) + 2):
         assert await here.replayed(done["id"], after) == events[after + 1 :]
@@ -125,13 +67,13 @@ async def test_a_reader_that_leaves_does_not_end_it(api: Callable[..., Api]) -> 
     after = len(first) - 1
     rest = await here.replayed(run.id, after)  # replays, and goes on live to the end
     check_stream([*events_in(b"".join(first).decode()), *rest])
-    assert (await here.get(run.id))["status"] == "completed"
+    assert (await here.get(f"/responses/{run.id}"))["status"] == "completed"
 
 
 async def test_cancelling_frees_the_engine_and_ends_every_reader(api: Callable[..., Api]) -> None:
     engine = scripted(LONG, tokens_per_second=500)
     here = api(engine)
-    response = await here.create()
+    response = await here.create(background=True)
     reader = asyncio.create_task(here.replayed(response["id"]))
     await here.telling(response["id"])
     assert engine.active == 1
@@ -140,7 +82,7 @@ async def test_cancelling_frees_the_engine_and_ends_every_reader(api: Callable[.
     assert cancelled["status"] == "cancelled"
     assert cancelled["usage"]["output_tokens"] > 0
     assert [item["status"] for item in cancelled["output"] if item["type"] == "message"] == ["incomplete"]
-    assert cancelled == await here.get(response["id"])
+    assert cancelled == await here.get(f"/responses/{response['id']}")
     assert check_stream(await asyncio.wait_for(reader, 5)) == cancelled
     again = await here.client.post(f"/responses/{response['id']}/cancel")
     assert (again.status_code, again.json()) == (200, cancelled)
@@ -148,7 +90,7 @@ async def test_cancelling_frees_the_engine_and_ends_every_reader(api: Callable[.
 
 async def test_cancelling_before_anything_was_generated(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=1))
-    response = await here.create()
+    response = await here.create(background=True)
     cancelled = (await here.client.post(f"/responses/{response['id']}/cancel")).json()
     assert cancelled["status"] == "cancelled"
     assert cancelled["output"] == []
@@ -158,7 +100,7 @@ async def test_cancelling_before_anything_was_generated(api: Callable[..., Api])
 async def test_a_failure_ends_the_replay_too(api: Callable[..., Api]) -> None:
     engine = ReplayEngine([1, 2, 3], fails_after=0, error=EngineFailed("out of memory"))
     here = api(engine)
-    response = await here.create()
+    response = await here.create(background=True)
     failed = check_stream(await here.replayed(response["id"]))
     assert failed["status"] == "failed"
     assert failed == await here.ended(response["id"])
@@ -166,7 +108,7 @@ async def test_a_failure_ends_the_replay_too(api: Callable[..., Api]) -> None:
 
 async def test_what_ended_by_itself_cannot_be_cancelled(api: Callable[..., Api]) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
-    response = await here.create()
+    response = await here.create(background=True)
     await here.ended(response["id"])
     refused = await here.client.post(f"/responses/{response['id']}/cancel")
     assert refused.status_code == 400
@@ -177,7 +119,7 @@ async def test_what_is_no_background_response_is_neither_cancelled_nor_streamed_
     api: Callable[..., Api],
 ) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
-    response = await here.create(background=False)
+    response = await here.create()
     assert response["status"] == "completed"
     refused = await here.client.post(f"/responses/{response['id']}/cancel")
     assert refused.status_code == 400
@@ -192,8 +134,8 @@ async def test_what_is_no_background_response_is_neither_cancelled_nor_streamed_
 async def test_deleting_it_ends_it(api: Callable[..., Api]) -> None:
     engine = scripted(LONG, tokens_per_second=500)
     here = api(engine)
-    response = await here.create()
-    await here.get(response["id"])
+    response = await here.create(background=True)
+    await here.get(f"/responses/{response['id']}")
     assert (await here.client.delete(f"/responses/{response['id']}")).json()["deleted"] is True
     assert engine.active == 0
     assert (await here.client.get(f"/responses/{response['id']}")).status_code == 404
@@ -203,7 +145,7 @@ async def test_deleting_it_ends_it(api: Callable[..., Api]) -> None:
 
 async def test_it_can_be_continued_once_it_has_ended(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, ANSWER.format("Again."), tokens_per_second=2_000, loop=False))
-    response = await here.create()
+    response = await here.create(background=True)
     body = {"input": "And?", "previous_response_id": response["id"]}
     early = await here.client.post("/responses", json=body)
     assert early.status_code == 400
@@ -216,14 +158,14 @@ async def test_it_must_be_stored(api: Callable[..., Api]) -> None:
     here = api(scripted(ANSWER.format("Hello!")), store_default=False)
     refused = await here.client.post("/responses", json={"input": "Hi", "background": True, "store": False})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
-    response = await here.create()
+    response = await here.create(background=True)
     assert (await here.ended(response["id"]))["store"] is True
 
 
 @pytest.mark.parametrize("after", ["-1", "x", "1.5", "9" * 30, "²"])
 async def test_starting_after_must_be_a_number(api: Callable[..., Api], after: str) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
-    response = await here.create()
+    response = await here.create(background=True)
     refused = await here.client.get(
         f"/responses/{response['id']}", params={"stream": "true", "starting_after": after}
     )
@@ -232,12 +174,12 @@ async def test_starting_after_must_be_a_number(api: Callable[..., Api], after: s
 
 async def test_too_many_at_once_are_told_to_come_again(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=100), background_max_runs=2)
-    kept = [await here.create() for _ in range(2)]
+    kept = [await here.create(background=True) for _ in range(2)]
     refused = await here.client.post("/responses", json={"input": "Hi", "background": True})
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_is_overloaded")
     for response in kept:
         await here.client.post(f"/responses/{response['id']}/cancel")
-    assert (await here.create())["status"] == "queued"
+    assert (await here.create(background=True))["status"] == "queued"
 
 
 async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.base import Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
-from tests.contracts.store_contract import StoreContract, stored
+from tests.contracts.store_contract import StoreContract, conversation, item, stored
 
 
 class TestMemoryStore(StoreContract):
     async def make(self) -> Store:
         return MemoryStore()
+
+
+class TestConnectionStore(StoreContract):
+    async def make(self) -> Store:
+        return ConnectionStore(MemoryStore())
 
 
 async def test_the_oldest_go_when_there_are_too_many() -> None:
@@ -113,3 +119,60 @@ async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_give
     assert store.bytes == size_of(double) < size_of(single) * 1.1
     await store.delete("resp_1")
     assert store.bytes == 0
+
+
+async def test_the_oldest_conversations_go_when_there_are_too_many() -> None:
+    store = MemoryStore(max_conversations=2)
+    for number in range(3):
+        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}"))
+    await store.put(stored("resp_1"))
+    found = [await store.get_conversation(f"conv_{number}") for number in range(3)]
+    assert [each is not None for each in found] == [False, True, True]
+    assert await store.item("msg_0") is None
+
+
+async def test_a_conversation_is_as_old_as_its_last_change() -> None:
+    now = 0.0
+    store = MemoryStore(max_age=10, clock=lambda: now)
+    for number in range(2):
+        await store.put_conversation(conversation(f"conv_{number}", "msg"))
+    now = 9.0
+    await store.change_conversation("conv_0", lambda found: replace(found, metadata={}))
+    now = 15.0
+    assert await store.get_conversation("conv_0") is not None
+    assert await store.get_conversation("conv_1") is None
+    now = 19.0
+    assert await store.get_conversation("conv_0") is None
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_of_responses_and_conversations_the_oldest_go_first_when_they_take_too_many_bytes() -> None:
+    now = 0.0
+    both = size_of(conversation("conv_0", "msg_0", tokens=1_000)) + size_of(stored("resp_0", tokens=1_000))
+    store = MemoryStore(max_bytes=2 * both, clock=lambda: now)
+    for number in range(4):
+        now += 1
+        await store.put(stored(f"resp_{number}", tokens=1_000))
+        now += 1
+        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}", tokens=1_000))
+    assert store.bytes <= 2 * both
+    assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
+    kept = [await store.get_conversation(f"conv_{n}") is not None for n in range(4)]
+    assert kept == [False, False, True, True]
+
+
+async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
+    store = MemoryStore()
+    await store.put_conversation(conversation("conv_1"))
+    for number in range(50):
+
+        def grown(found: StoredConversation, number: int = number) -> StoredConversation:
+            own = Segment("user", tuple(range(1_000)))
+            return replace(found, items=(*found.items, item(f"msg_{number}")), history=(*found.history, own))
+
+        await store.change_conversation("conv_1", grown)
+        found = await store.get_conversation("conv_1")
+        assert found is not None
+        assert store.bytes == size_of(found)
+    await store.delete_conversation("conv_1")
+    assert (len(store), store.bytes) == (0, 0)

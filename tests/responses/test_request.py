@@ -29,7 +29,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
-    ({"conversation": "conv_1"}, "conversation"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"context_management": [{"type": "compaction"}]}, "context_management"),
     ({"messages": []}, "messages"),

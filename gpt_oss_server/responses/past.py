@@ -1,0 +1,86 @@
+"""What a request goes on from: a stored response, a conversation, or nothing; and the items it refers to.
+
+In: a validated request and the store. Out: the `Past` whose segments come first in the prompt, and the
+request with each reference replaced by the item that it names; or an error that says which id is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt_oss_server.errors import ConversationNotFound, ItemNotFound, PreviousResponseNotFound
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.stores.base import Store, StoredConversation
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    history: tuple[Segment, ...] = ()
+    recipients: Mapping[str, str] = field(default_factory=dict)  # call_id → Harmony recipient
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of calls that wait
+    session: str = ""  # what the tools' sessions are kept under; "": nothing is continued
+
+
+async def past_of(request: CreateResponse, store: Store) -> Past:
+    if request.conversation_id is not None:
+        found = await find_conversation(store, request.conversation_id)
+        return Past(found.history, found.recipients, found.approvals, found.id)
+    response_id = request.previous_response_id
+    if response_id is None:
+        return Past()
+    stored = await store.get(response_id)
+    if stored is None:
+        raise PreviousResponseNotFound(
+            f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "
+            "expired, been deleted, or been created with store=false. Send the whole conversation.",
+            param="previous_response_id",
+        )
+    return Past(stored.history, stored.recipients, stored.approvals, stored.conversation)
+
+
+async def find_conversation(store: Store, conversation_id: str) -> StoredConversation:
+    found = await store.get_conversation(conversation_id)
+    if found is None:
+        raise no_conversation(conversation_id)
+    return found
+
+
+def no_conversation(conversation_id: str) -> ConversationNotFound:
+    return ConversationNotFound(
+        f"There is no conversation with id {conversation_id!r}. It may have expired or been deleted.",
+        param="conversation",
+    )
+
+
+async def with_references(request: CreateResponse, store: Store) -> CreateResponse:
+    """The request, each reference in its input replaced by the item that it names."""
+    given = request.input
+    if not isinstance(given, list) or not any(map(_is_reference, given)):
+        return request
+    items = [
+        await _referred(item, f"input[{index}]", store) if _is_reference(item) else item
+        for index, item in enumerate(given)
+    ]
+    return request.model_copy(update={"input": items})
+
+
+def _is_reference(item: Any) -> bool:
+    """The type may be left out: then the id is all there is."""
+    if not isinstance(item, dict):
+        return False
+    return item.get("type") == "item_reference" or (item.get("type") is None and list(item) == ["id"])
+
+
+async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> Mapping[str, Any]:
+    item_id = reference.get("id")
+    item = await store.item(item_id) if isinstance(item_id, str) else None
+    if item is None:
+        raise ItemNotFound(
+            f"`{where}`: no item with id {item_id!r} is stored. Items are not kept where store=false, and "
+            "expire with their response. Send the item itself.",
+            param=where,
+        )
+    return item

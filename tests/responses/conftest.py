@@ -1,0 +1,26 @@
+"""What the tests of the Responses API share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.settings import Settings
+from tests.responses.api_client import Api
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Callable[..., Api]]:
+    """Makes clients of apps in this process, from an engine and settings; they are closed at the end."""
+    made: list[Api] = []
+
+    def make(engine: Any, **settings: Any) -> Api:
+        made.append(Api(engine, Settings(**settings)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.client.aclose()
+        await each.service.close()

@@ -1,0 +1,264 @@
+"""Conversations: what a response takes in and gives out is added, and goes on token for token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
+from pydantic import TypeAdapter
+
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.replay import ReplayEngine
+from tests.responses.api_client import Api
+from tests.serving import scripted
+
+ANSWER = "<|channel|>final<|message|>{}<|return|>"
+CALL = (
+    "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+    '<|constrain|>json<|message|>{"a": 1}<|call|>'
+)
+TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+ORPHAN = {"type": "function_call_output", "call_id": "x", "output": ""}
+_item: TypeAdapter[Any] = TypeAdapter(ConversationItem)
+Make = Callable[..., Api]
+
+
+def texts(items: list[dict[str, Any]]) -> list[str]:
+    return [item["content"][0]["text"] if "content" in item else item["type"] for item in items]
+
+
+async def items_of(here: Api, conversation_id: str) -> list[dict[str, Any]]:
+    listed = await here.get(f"/conversations/{conversation_id}/items", order="asc", limit=100)
+    if listed["data"]:  # of an empty list there is no first id
+        ConversationItemList.model_validate(listed)
+    for item in listed["data"]:
+        _item.validate_python(item)
+    return list(listed["data"])
+
+
+async def test_it_is_made_read_changed_and_deleted(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    made = await here.post("/conversations", metadata={"topic": "demo"})
+    Conversation.model_validate(made)
+    assert made["metadata"] == {"topic": "demo"}
+    path = f"/conversations/{made['id']}"
+    assert await here.get(path) == made
+    changed = await here.post(path, metadata={"topic": "other"})
+    assert changed == {**made, "metadata": {"topic": "other"}}
+    assert (await here.post(path, metadata=None))["metadata"] == {}
+    gone = await here.delete(path)
+    assert gone == {"id": made["id"], "object": "conversation.deleted", "deleted": True}
+    for method, where in (("GET", path), ("DELETE", path), ("GET", f"{path}/items"), ("POST", path)):
+        error = await here.refused(where, method=method, metadata={})
+        assert (error["status"], error["code"]) == (404, "conversation_not_found")
+
+
+async def test_items_are_added_listed_found_and_deleted(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    made = await here.post("/conversations", items=[{"role": "user", "content": "one"}])
+    path = f"/conversations/{made['id']}/items"
+    more = [{"role": "assistant", "content": "two"}, {"role": "developer", "content": "three"}]
+    added = await here.post(path, items=more)
+    ConversationItemList.model_validate(added)
+    assert texts(added["data"]) == ["two", "three"]
+    assert (added["first_id"], added["has_more"]) == (added["data"][0]["id"], False)
+    assert texts(await items_of(here, made["id"])) == ["one", "two", "three"]
+    newest = await here.get(path, limit=2)
+    assert texts(newest["data"]) == ["three", "two"]
+    assert newest["has_more"] is True
+    last = await here.get(path, after=newest["last_id"])
+    assert texts(last["data"]) == ["one"]
+    one = last["data"][0]
+    assert await here.get(f"{path}/{one['id']}") == one
+    assert await here.delete(f"{path}/{one['id']}") == made
+    assert texts(await items_of(here, made["id"])) == ["two", "three"]
+    for method in ("GET", "DELETE"):
+        error = await here.refused(f"{path}/{one['id']}", method=method)
+        assert (error["status"], error["code"]) == (404, "item_not_found")
+
+
+async def test_a_response_goes_on_from_it_and_adds_to_it(api: Make, encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
+    here = api(engine)
+    made = await here.post("/conversations", items=[{"role": "user", "content": "My name is Ada."}])
+    for number, given in enumerate((made["id"], {"id": made["id"]})):
+        response = await here.create(input=f"Question {number}", conversation=given)
+        assert response["conversation"] == {"id": made["id"]}
+        assert response["previous_response_id"] is None
+    assert texts(await items_of(here, made["id"])) == [
+        "My name is Ada.",
+        "Question 0",
+        "Fine.",
+        "Question 1",
+        "Fine.",
+    ]
+    # The second prompt is the first and its sampled tokens, then what is new: nothing is rendered again.
+    first, second = engine.prompts
+    cue = encoding.encode_special("<|start|>assistant")
+    said = encoding.encode_special(ANSWER.format("Fine.").replace("<|return|>", "<|end|>"))
+    begun = first + said
+    assert second[: len(begun)] == begun
+    assert encoding.decode(second[len(begun) :]) == (
+        "<|start|>user<|message|>Question 1<|end|>" + encoding.decode(cue)
+    )
+
+
+async def test_a_call_and_its_result_are_two_responses_of_one_conversation(api: Make) -> None:
+    here = api(scripted(CALL, ANSWER.format("It is 1."), loop=False))
+    made = await here.post("/conversations")
+    first = await here.create(conversation=made["id"], tools=[TOOL])
+    call = first["output"][-1]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "1"}
+    second = await here.create(conversation=made["id"], tools=[TOOL], input=[result])
+    assert second["status"] == "completed"
+    kinds = [item["type"] for item in await items_of(here, made["id"])]
+    assert kinds == ["message", "reasoning", "function_call", "function_call_output", "message"]
+
+
+async def test_a_call_that_has_its_result_is_not_deleted_alone(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "1"}
+    made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, call, result])
+    listed = (await here.get(f"/conversations/{made['id']}/items", order="asc"))["data"]
+    path = f"/conversations/{made['id']}/items"
+    error = await here.refused(f"{path}/{listed[1]['id']}", method="DELETE")
+    assert (error["status"], error["param"]) == (400, "item_id")
+    assert "call_1" in error["message"]
+    await here.delete(f"{path}/{listed[2]['id']}")
+    await here.delete(f"{path}/{listed[1]['id']}")
+
+
+async def test_what_was_deleted_is_not_in_the_next_prompt(api: Make, encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
+    here = api(engine)
+    items = [{"role": "user", "content": text} for text in ("the first secret", "the second secret")]
+    made = await here.post("/conversations", items=items)
+    listed = await items_of(here, made["id"])
+    await here.delete(f"/conversations/{made['id']}/items/{listed[0]['id']}")
+    await here.create(conversation=made["id"])
+    prompt = encoding.decode(engine.prompts[0])
+    assert "the first secret" not in prompt
+    assert "the second secret" in prompt
+
+
+async def test_items_that_come_again_keep_the_ids_of_the_conversation_unique(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    made = await here.post("/conversations")
+    item = {"type": "message", "id": "msg_mine", "role": "user", "content": "Hi"}
+    for _ in range(2):
+        await here.create(conversation=made["id"], input=[item])
+    ids = [item["id"] for item in await items_of(here, made["id"])]
+    assert len(set(ids)) == len(ids) == 4
+    assert ids[0] == "msg_mine"
+
+
+async def test_responses_beside_each_other_all_add_theirs(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    made = await here.post("/conversations")
+    await asyncio.gather(*(here.create(conversation=made["id"], input=f"q{n}") for n in range(8)))
+    listed = texts(await items_of(here, made["id"]))
+    assert sorted(listed) == sorted([*(f"q{n}" for n in range(8)), *["Hello!"] * 8])
+    assert all(listed[at].startswith("q") and listed[at + 1] == "Hello!" for at in range(0, 16, 2))
+
+
+async def test_it_also_grows_where_the_response_is_not_stored_or_runs_in_the_background(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    made = await here.post("/conversations")
+    await here.create(conversation=made["id"], store=False)
+    response = await here.create(conversation=made["id"], background=True)
+    await here.ended(response["id"])
+    assert texts(await items_of(here, made["id"])) == ["Hi", "Hello!", "Hi", "Hello!"]
+
+
+async def test_what_was_cancelled_adds_nothing(api: Make) -> None:
+    here = api(scripted(ANSWER.format("word " * 1_000), tokens_per_second=500))
+    made = await here.post("/conversations")
+    response = await here.create(conversation=made["id"], background=True)
+    await here.post(f"/responses/{response['id']}/cancel")
+    assert await items_of(here, made["id"]) == []
+
+
+async def test_a_conversation_that_is_deleted_meanwhile_does_not_come_back(api: Make) -> None:
+    here = api(scripted(ANSWER.format("Hello!"), tokens_per_second=100))
+    made = await here.post("/conversations")
+    response = await here.create(conversation=made["id"], background=True)
+    await here.delete(f"/conversations/{made['id']}")
+    assert (await here.ended(response["id"]))["status"] == "completed"
+    error = await here.refused(f"/conversations/{made['id']}", method="GET")
+    assert error["status"] == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({"conversation": "conv_none"}, 404, "conversation"),
+        ({"conversation": {"id": "conv_none"}}, 404, "conversation"),
+        ({"conversation": {}}, 400, "conversation.id"),
+        ({"conversation": {"id": 5}}, 400, "conversation.id"),
+        ({"conversation": 5}, 400, "conversation"),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, 400, "conversation"),
+        ({"input": [{"type": "item_reference", "id": "msg_none"}]}, 404, "input[0]"),
+        ({"input": [{"type": "item_reference"}]}, 404, "input[0]"),
+        ({"input": [{"type": "item_reference", "id": ["x"]}]}, 404, "input[0]"),
+        ({"input": ["Hi", {"id": "msg_none"}]}, 404, "input[1]"),
+    ],
+)
+async def test_what_is_not_there_or_does_not_fit_is_told(
+    api: Make, body: dict[str, Any], status: int, param: str
+) -> None:
+    error = await api(scripted(ANSWER)).refused("/responses", **{"input": "Hi", **body})
+    assert (error["status"], error["param"]) == (status, param)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("", {"items": "no"}, "items"),
+        ("", {"items": [5]}, "items[0]"),
+        ("", {"items": [{"type": "item_reference", "id": "msg_1"}]}, "items[0].type"),
+        ("", {"items": [{"type": "no_such_item"}]}, "items[0].type"),
+        ("", {"metadata": {"a": 5}}, "metadata.a"),
+        ("/{}", {}, "metadata"),
+        ("/{}/items", {}, "items"),
+        (
+            "/{}/items",
+            {"items": [{"type": "function_call_output", "call_id": "x", "output": ""}]},
+            "items[0]",
+        ),
+        ("/{}/items", {"items": [{"type": "mcp_approval_response", "approve": True}]}, "items[0].type"),
+    ],
+)
+async def test_bodies_that_do_not_fit_are_told(
+    api: Make, path: str, body: dict[str, Any], param: str
+) -> None:
+    here = api(scripted(ANSWER))
+    made = await here.post("/conversations")
+    error = await here.refused(f"/conversations{path.format(made['id'])}", **body)
+    assert (error["status"], error["param"]) == (400, param)
+
+
+async def test_an_item_is_referred_to_by_its_id_alone(api: Make, encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special(CALL))
+    here = api(engine)
+    first = await here.create(input="Look, please.", tools=[TOOL])
+    asked = (await here.get(f"/responses/{first['id']}/input_items"))["data"][0]
+    references = [{"type": "item_reference", "id": item["id"]} for item in (asked, *first["output"])]
+    references[0].pop("type")
+    call_id = first["output"][-1]["call_id"]
+    result = {"type": "function_call_output", "call_id": call_id, "output": "1"}
+    second = await here.create(input=[*references, result], tools=[TOOL])
+    whole = [asked, *first["output"], result]
+    await here.create(input=whole, tools=[TOOL])
+    assert engine.prompts[1] == engine.prompts[2]
+    listed = (await here.get(f"/responses/{second['id']}/input_items", order="asc"))["data"]
+    assert [item["type"] for item in listed] == [
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
+    assert listed[0] == asked
