@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpt_oss_server.attachments import file_text
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.validation import json_type
 
@@ -18,7 +19,7 @@ _TEXT_PARTS = {
 _NOTES = {
     "input_image": "[An image was attached here. This model reads text only and cannot see it.]",
     "image_url": "[An image was attached here. This model reads text only and cannot see it.]",
-    "input_file": "[A file{name} was attached here. This model cannot open it.]",
+    "computer_screenshot": "[A screenshot was attached here. This model reads text only and cannot see it.]",
     "input_audio": "[Audio was attached here. This model reads text only and cannot hear it.]",
 }
 
@@ -48,8 +49,12 @@ def _part(part: Any, where: str) -> str:
             raise InvalidRequest(f"`{where}.{_TEXT_PARTS[kind]}` must be a string.", param=where)
         return text
     if kind in _NOTES:
-        filename = part.get("filename")
-        return _NOTES[kind].format(name=f" named {filename!r}" if isinstance(filename, str) else "")
+        return _NOTES[kind]
+    if kind == "input_file":
+        return file_text(part)
+    if kind == "file":  # as Chat Completions has it
+        file = part.get("file")
+        return file_text(file if isinstance(file, dict) else {})
     raise InvalidRequest(
         f"`{where}.type`: {part.get('type')!r} is not a content part that is known here; use 'input_text'.",
         param=f"{where}.type",
