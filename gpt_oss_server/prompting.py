@@ -75,11 +75,13 @@ def fitted_prompt(
     context: int,
     most: int | None = None,
     truncates: bool = False,
+    all_reasoning: bool = False,
     param: str,
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
     """The prompt's ids, and what of the history is in them.
 
-    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens).
+    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens). The
+    reasoning of earlier turns is in it only with `all_reasoning`.
     """
 
     def opened(history: Sequence[Segment]) -> _Opened:
@@ -93,17 +95,20 @@ def fitted_prompt(
         )
 
     room = context - 1 if most is None else min(context - 1, most)
-    prompt = renderer.prompt(*opened(history))
+    prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
     if len(prompt) > room and truncates:
-        history = _newest_turns(history, room - len(renderer.cue), opened)
-        prompt = renderer.prompt(*opened(history))
+        history = _newest_turns(history, room - len(renderer.cue), opened, all_reasoning)
+        prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
     if len(prompt) > room:
         raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
     return tuple(prompt), history
 
 
 def _newest_turns(
-    history: tuple[Segment, ...], room: int, opened: Callable[[Sequence[Segment]], _Opened]
+    history: tuple[Segment, ...],
+    room: int,
+    opened: Callable[[Sequence[Segment]], _Opened],
+    all_reasoning: bool,
 ) -> tuple[Segment, ...]:
     """As many of the newest turns as fit, one at least. Instructions stay, those of dropped turns too.
 
@@ -112,7 +117,7 @@ def _newest_turns(
     """
     starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
     developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
-    lengths = _lengths_from(history)
+    lengths = _lengths_from(history, all_reasoning)
     head, leading = 0, -1
     for start in starts:
         if lengths[start] + head - _SHORTER > room:
@@ -130,11 +135,10 @@ def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
     return (*(s for s in history[:start] if s.role == "developer"), *history[start:])
 
 
-def _lengths_from(history: Sequence[Segment]) -> list[int]:
+def _lengths_from(history: Sequence[Segment], all_reasoning: bool) -> list[int]:
     """By place: how many tokens the model is shown of the history from there on."""
-    lengths = [
-        len(segment.tokens) if shown else 0 for segment, shown in zip(history, are_kept(history), strict=True)
-    ]
+    shown = are_kept(history, all_reasoning=all_reasoning)
+    lengths = [len(segment.tokens) * is_shown for segment, is_shown in zip(history, shown, strict=True)]
     return list(accumulate(reversed(lengths)))[::-1]
 
 

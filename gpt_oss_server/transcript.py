@@ -46,6 +46,11 @@ class Transcript:
             first = message.start if self.segments else max(message.start, self.prefilled)
             self.reasoning_tokens += max(message.end - first, 0)
 
+    def spoken(self, message: MessageFinished, renderer: Renderer) -> Segment:
+        """A message of the generation under way, as it will stand in the conversation's history."""
+        [segment] = renderer.from_completion(self._generation, [message])
+        return segment
+
     def end_generation(self, renderer: Renderer) -> MessageFinished | None:
         """The generation's messages become segments; its last message, if it made any."""
         self.segments += renderer.from_completion(self._generation, self._messages)

@@ -49,6 +49,7 @@ class StreamLint:
         self.logprobs: dict[int, list[Any]] = {}  # told with the deltas
         self.commands: dict[int, list[str]] = {}  # of shells
         self.open_parts: set[int] = set()
+        self.summaries: dict[int, SummaryLint] = {}
         self.ended: Event | None = None
 
     def feed(self, event: Event) -> None:
@@ -127,6 +128,9 @@ class StreamLint:
         assert index in self.items, f"{kind} before its item was added"
         assert index not in self.done, f"{kind} after its item was done"
         assert event["item_id"] == self.items[index]["id"], "an id changed within its item"
+        if kind.startswith("response.reasoning_summary_"):
+            self.summaries.setdefault(index, SummaryLint()).feed(event)
+            return
         if kind == "response.content_part.added":
             assert event["content_index"] == 0
             self.open_parts.add(index)
@@ -175,6 +179,8 @@ class StreamLint:
         assert (item["id"], item["type"]) == (added["id"], added["type"])
         if _CALLS.get(item["type"], "parts") is not None:
             assert self.text_of(item) == self.text_done[index], "the item holds the text that was streamed"
+        if item["type"] == "reasoning":
+            assert item["summary"] == self.summaries.pop(index, SummaryLint()).close()
         for key in ("name", "namespace", "call_id"):
             assert item.get(key) == added.get(key), f"the {key} changed within its item"
         if item["type"] == "shell_call":
@@ -199,6 +205,40 @@ def _as_the_sdk_knows_it(told: Event) -> Event:
     if (told.get("error") or {}).get("code") != "invalid_output":
         return told
     return {**told, "error": {**told["error"], "code": "server_error"}}
+
+
+class SummaryLint:
+    """The summary of one item of reasoning: parts one after the other, each as long as its deltas."""
+
+    def __init__(self) -> None:
+        self.parts: list[Event] = []
+        self.deltas: list[str] | None = None  # of the open part
+        self.text: str | None = None  # once it is done
+
+    def feed(self, event: Event) -> None:
+        assert event["summary_index"] == len(self.parts), "summary indices are dense"
+        match event["type"].removeprefix("response.reasoning_summary_"):
+            case "part.added":
+                assert self.deltas is None, "a part is done before the next is added"
+                assert event["part"] == {"type": "summary_text", "text": ""}
+                self.deltas = []
+            case "text.delta":
+                assert self.deltas is not None
+                assert self.text is None, "a delta after the text was done"
+                assert event["delta"], "an empty delta"
+                self.deltas.append(event["delta"])
+            case "text.done":
+                assert self.deltas is not None
+                assert event["text"] == "".join(self.deltas), "the sum of the deltas is the done text"
+                self.text = event["text"]
+            case "part.done":
+                assert event["part"] == {"type": "summary_text", "text": self.text}
+                self.parts.append(event["part"])
+                self.deltas = self.text = None
+
+    def close(self) -> list[Event]:
+        assert self.deltas is None, "every part is done before its item is"
+        return self.parts
 
 
 def check_stream(events: list[Event]) -> Event:

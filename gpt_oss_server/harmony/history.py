@@ -35,17 +35,19 @@ class Segment:
         return self.role == "assistant" and self.channel == "final"
 
 
-def kept(history: Sequence[Segment]) -> list[Segment]:
+def kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list[Segment]:
     """The segments that the model is shown: reasoning that led to an answer already given is dropped.
 
     Within a tool loop (no answer since) reasoning stays. The library's own rule keeps all old reasoning when
     the conversation ends on a tool result, so the rule is applied by turn here.
     """
-    return list(compress(history, are_kept(history)))
+    return list(compress(history, are_kept(history, all_reasoning=all_reasoning)))
 
 
-def are_kept(history: Sequence[Segment]) -> list[bool]:
+def are_kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list[bool]:
     """Which segments the model is shown. The same goes for what is left when the oldest are taken away."""
+    if all_reasoning:
+        return [True] * len(history)
     last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
     return [i > last_answer or not segment.is_reasoning for i, segment in enumerate(history)]
 

@@ -190,10 +190,12 @@ class Renderer:
 
     # Prompts
 
-    def prompt(self, head: Sequence[Segment], history: Sequence[Segment]) -> list[int]:
+    def prompt(
+        self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
+    ) -> list[int]:
         """The head, what the model is shown of the history, and the start of its turn."""
         tokens: list[int] = []
-        for segment in (*head, *kept(history)):
+        for segment in (*head, *kept(history, all_reasoning=all_reasoning)):
             tokens += segment.tokens
         tokens += self._cue
         return tokens

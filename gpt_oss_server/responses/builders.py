@@ -49,7 +49,7 @@ class ToolItemBuilder(ItemBuilder, Protocol):
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]: ...
 
 
-class _TextItem(ABC):
+class TextItemBuilder(ABC):
     """What messages and reasoning share: one content part that text flows into."""
 
     delta_type: str
@@ -83,7 +83,7 @@ class _TextItem(ABC):
         return events, self.item([part], "completed" if complete else "incomplete")
 
 
-class MessageBuilder(_TextItem):
+class MessageBuilder(TextItemBuilder):
     delta_type = "response.output_text.delta"
     done_type = "response.output_text.done"
 
@@ -134,14 +134,3 @@ class MessageBuilder(_TextItem):
         due, self._due = self._due, []
         self._told += due
         return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": due}
-
-
-class ReasoningBuilder(_TextItem):
-    delta_type = "response.reasoning_text.delta"
-    done_type = "response.reasoning_text.done"
-
-    def item(self, content: list[Item], status: str) -> Item:
-        return {"id": self.id, "type": "reasoning", "summary": [], "content": content}
-
-    def part(self, text: str) -> Item:
-        return {"type": "reasoning_text", "text": text}

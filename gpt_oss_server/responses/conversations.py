@@ -20,6 +20,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.input import Conversation, prefix_of, read_input
 from gpt_oss_server.responses.past import find_conversation, no_conversation
+from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.served import LARGE_INPUT
 from gpt_oss_server.stores.base import Item, Store, StoredConversation
 
@@ -43,11 +44,19 @@ class CreateItems(Body):
 
 
 class Conversations:
-    def __init__(self, store: Store, renderer: Renderer, ids: Ids, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        renderer: Renderer,
+        ids: Ids,
+        clock: Callable[[], float],
+        sealer: Callable[[], Sealer],
+    ) -> None:
         self._store = store
         self._renderer = renderer
         self._ids = ids
         self._clock = clock
+        self._sealer = sealer
 
     async def create(self, body: object) -> dict[str, Any]:
         given = read_body(body, CreateConversation, {}, '{"metadata": {"topic": "demo"}}')
@@ -145,7 +154,13 @@ class Conversations:
         approvals: Mapping[str, tuple[str, str]],
     ) -> Conversation:
         return read_input(
-            items, self._renderer, self._ids, recipients=recipients, approvals=approvals, where="items"
+            items,
+            self._renderer,
+            self._ids,
+            recipients=recipients,
+            approvals=approvals,
+            sealer=self._sealer,
+            where="items",
         )
 
     def _extended(self, found: StoredConversation, read: Conversation) -> StoredConversation:

@@ -19,6 +19,8 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.parts import text_of
+from gpt_oss_server.responses.reasoning import unsealed_reasoning
+from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
 from gpt_oss_server.validation import json_type
 
@@ -40,6 +42,7 @@ class Conversation:
 
     renderer: Renderer
     ids: Ids
+    sealer: Callable[[], Sealer]  # made when it is first needed
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
@@ -80,9 +83,10 @@ def read_input(
     *,
     recipients: Mapping[str, str],
     approvals: Mapping[str, tuple[str, str]],
+    sealer: Callable[[], Sealer],
     where: str = "input",
 ) -> Conversation:
-    conversation = Conversation(renderer, ids, recipients=dict(recipients), approvals=dict(approvals))
+    conversation = Conversation(renderer, ids, sealer, recipients=dict(recipients), approvals=dict(approvals))
     if isinstance(given, str):
         items: list[Any] = [{"type": "message", "role": "user", "content": given}]
     elif isinstance(given, dict):
@@ -163,7 +167,13 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
-    """Reasoning in the open is replayed; where only a summary or a foreign ciphertext is left, that is."""
+    """What we have sealed is replayed to the token, else what is in the open: the text, or a summary."""
+    sealed = item.get("encrypted_content")
+    if isinstance(sealed, str) and sealed:
+        segment = unsealed_reasoning(conversation.sealer(), sealed)
+        if segment is not None:
+            conversation.add(segment)
+            return
     content = item.get("content") or item.get("summary") or []
     text = text_of(content, f"{where}.content")
     if text:

@@ -7,6 +7,7 @@ what it shows is what the model gets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, think
 from gpt_oss_server.responses.input import Approved, read_input
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
@@ -57,6 +59,7 @@ def prepare(
     renderer: Renderer,
     ids: Ids,
     date: str,
+    sealer: Callable[[], Sealer],
 ) -> Prepared:
     functions = tools.functions
     answer = answer_format(request.text.format if request.text else None)
@@ -67,6 +70,7 @@ def prepare(
         ids,
         recipients=past.recipients,
         approvals=past.approvals,
+        sealer=sealer,
     )
     history = (*past.history, *conversation.segments)
     if not history:
@@ -90,6 +94,7 @@ def prepare(
         response_formats=answer.told,
         context=info.context_length,
         truncates=request.truncation == "auto",
+        all_reasoning=request.reasoning_context == "all_turns",
         param="input",
     )
     return Prepared(

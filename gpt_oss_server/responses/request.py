@@ -30,12 +30,15 @@ from gpt_oss_server.fields import (
     check_metadata,
     read_body,
 )
+from gpt_oss_server.responses.summary import SummaryKind
 
 
 class ReasoningOptions(Body):
     effort: Effort | None = None
     max_tokens: Budget | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed", "none"] | None = None  # the old name
+    context: Literal["auto", "current_turn", "all_turns"] | None = None
 
 
 class TextOptions(Body):
@@ -100,6 +103,18 @@ class CreateResponse(Body):
     @property
     def effort(self) -> Effort | None:
         return self.reasoning.effort if self.reasoning else None
+
+    @property
+    def summary(self) -> SummaryKind | None:
+        options = self.reasoning or ReasoningOptions()
+        asked = options.summary or options.generate_summary
+        return None if asked == "none" else asked
+
+    @property
+    def reasoning_context(self) -> Literal["current_turn", "all_turns"]:
+        """Which turns' reasoning the model is shown; left to us, it is as Harmony has it."""
+        asked = self.reasoning.context if self.reasoning else None
+        return "all_turns" if asked == "all_turns" else "current_turn"
 
     @property
     def reasoning_budget(self) -> int | None:

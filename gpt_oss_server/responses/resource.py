@@ -21,7 +21,6 @@ def new_response(
     store: bool,
     background: bool = False,
 ) -> dict[str, Any]:
-    reasoning = request.reasoning
     return {
         "id": response_id,
         "object": "response",
@@ -41,7 +40,7 @@ def new_response(
         "previous_response_id": request.previous_response_id,
         "prompt_cache_key": request.prompt_cache_key,
         "prompt_cache_retention": request.prompt_cache_retention,
-        "reasoning": {"effort": effort, "summary": reasoning.summary if reasoning else None},
+        "reasoning": {"effort": effort, "summary": request.summary, "context": request.reasoning_context},
         "safety_identifier": request.safety_identifier,
         "service_tier": request.service_tier or "default",
         "store": store,

@@ -12,9 +12,10 @@ from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.responses.builders import (
     ItemBuilder,
     MessageBuilder,
-    ReasoningBuilder,
 )
 from gpt_oss_server.responses.client_builders import FunctionCallBuilder, client_builder
+from gpt_oss_server.responses.reasoning import ReasoningBuilder, Seal
+from gpt_oss_server.responses.summary import Summary, SummaryKind
 from gpt_oss_server.responses.tool_builders import (
     CodeInterpreterBuilder,
     McpApprovalBuilder,
@@ -47,6 +48,8 @@ class Detail:
     """What a request wants to be told of messages and reasoning beside their text."""
 
     speller: Speller | None = None  # of the log-probabilities of answers
+    summary: SummaryKind | None = None  # of reasoning
+    seal: Seal | None = None  # makes of a message of reasoning what only this server can read
 
 
 def item_route(
@@ -67,8 +70,12 @@ def item_route(
 
         return CitedMessageBuilder(ids("msg"), phase, cite, scores)
 
+    def reasoning() -> ItemBuilder:
+        summary = None if detail.summary is None else Summary(detail.summary)
+        return ReasoningBuilder(ids("rs"), summary, detail.seal)
+
     to_user: dict[str, Callable[[], ItemBuilder]] = {
-        "analysis": lambda: ReasoningBuilder(ids("rs")),
+        "analysis": reasoning,
         "commentary": lambda: message("commentary"),
         "final": lambda: message("final_answer"),
     }

@@ -22,9 +22,11 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.prepare import Prepared
+from gpt_oss_server.responses.reasoning import seal_reasoning
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
+from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.telling import debug_metadata, log_turn
 from gpt_oss_server.transcript import Transcript
@@ -53,6 +55,7 @@ class Run:
         clock: Callable[[], float],
         log_text: bool = False,
         generates: bool = True,
+        sealer: Sealer | None = None,
     ) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
@@ -76,13 +79,8 @@ class Run:
             prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
         )
-        self._stream = ResponseStream(
-            response,
-            item_route(
-                ids, _hosted_calls(prepared), _detail(prepared, encoding), prepared.tools.offered_clients
-            ),
-            clock,
-        )
+        route = item_route(ids, _hosted_calls(prepared), self._detail(sealer), prepared.tools.offered_clients)
+        self._stream = ResponseStream(response, route, clock)
         self._log_text = log_text
         self._generates = generates  # or only reads the prompt
         self._said: list[MessageFinished] = []
@@ -185,6 +183,18 @@ class Run:
         await self._keep()
         return closing + end
 
+    def _detail(self, sealer: Sealer | None) -> Detail:
+        def seal(message: MessageFinished) -> str:
+            assert sealer is not None
+            return seal_reasoning(sealer, self._transcript.spoken(message, self._renderer).tokens)
+
+        scored = self._prepared.sampling.logprobs is not None
+        return Detail(
+            speller=Speller(self._encoding, as_ids=False) if scored else None,
+            summary=self.request.summary,
+            seal=None if sealer is None else seal,
+        )
+
     def _metadata(self) -> dict[str, Any]:
         metadata = dict(self.response["metadata"])
         if self._prepared.request.debug:
@@ -220,11 +230,6 @@ class Run:
                 recipients,
                 stream.approvals,
             )
-
-
-def _detail(prepared: Prepared, encoding: Encoding) -> Detail:
-    scored = prepared.sampling.logprobs is not None
-    return Detail(speller=Speller(encoding, as_ids=False) if scored else None)
 
 
 def _hosted_calls(prepared: Prepared) -> HostedCalls:

@@ -64,7 +64,7 @@ class ResponsesService(Served):
             max_bytes=self.settings.store_max_bytes,
             max_age=self.settings.store_max_age,
         )
-        self.conversations = Conversations(self.store, self.renderer, ids, clock)
+        self.conversations = Conversations(self.store, self.renderer, ids, clock, lambda: self.sealer)
         self.background = BackgroundRuns[Run](
             encode,
             max_running=self.settings.background_max_runs,
@@ -110,6 +110,7 @@ class ResponsesService(Served):
             clock=self.clock,
             log_text=self.settings.log_prompts,
             generates=generates,
+            sealer=self.sealer if "reasoning.encrypted_content" in (request.include or ()) else None,
         )
 
     async def render(self, body: object) -> Rendered:
@@ -193,6 +194,7 @@ class ResponsesService(Served):
                 renderer=self.renderer,
                 ids=self.ids,
                 date=self.date(),
+                sealer=lambda: self.sealer,
             )
 
         try:

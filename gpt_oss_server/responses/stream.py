@@ -13,6 +13,7 @@ from typing import Any, Literal, assert_never, cast
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
+from gpt_oss_server.responses.reasoning import ReasoningBuilder
 from gpt_oss_server.responses.routes import ItemRoute
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from inference.engine import TokenLogprob
@@ -155,6 +156,8 @@ class ResponseStream:
                 return  # an empty analysis or preamble tells nobody anything
             self._pending = event.header
             self._begin(out)
+        if isinstance(self._open, ReasoningBuilder):
+            self._open.ended(event)
         waits_for_answer = hasattr(self._open, "answered")
         # Cut off, it is the last, and only `finish` knows how it ended.
         if event.closed_by is not ClosedBy.TRUNCATED and not waits_for_answer:
