@@ -33,6 +33,7 @@ from gpt_oss_server.chat.writers import (
     Writer,
 )
 from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import Finish
@@ -147,7 +148,7 @@ class ChoiceStream:
         if self._agreed or form.runs_here(recipient):
             self._agreed = max(self._agreed - 1, 0)
             return SilentWriter()
-        name = recipient.removeprefix("functions.") or recipient
+        name = called_name(recipient)
         if recipient in form.custom:
             return CustomCallWriter(shown, name, form.new_call_id)
         if form.old_calls:

@@ -55,3 +55,10 @@ class Recipients:
             return within
         named_so = [name for name in self.builtin if name.rpartition(".")[2] == word]
         return named_so[0] if len(named_so) == 1 else None
+
+
+def called_name(recipient: str) -> str:
+    """The name by which a client reads a call of nobody it knows: a name never says `functions.`."""
+    while recipient.startswith(_FUNCTIONS):
+        recipient = recipient.removeprefix(_FUNCTIONS)
+    return recipient or _FUNCTIONS.rstrip(".")

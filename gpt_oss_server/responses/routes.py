@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.responses.builders import (
@@ -99,8 +100,7 @@ def item_route(
         if recipient in clients:
             return client_builder(ids, clients[recipient])
         if not hosted.runs(recipient):
-            undeclared = recipient.removeprefix("functions.") or recipient
-            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, undeclared)
+            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient))
         if namespace in to_tool:
             return to_tool[namespace](function)
         return McpCallBuilder(ids("mcp"), label, name)
