@@ -6,6 +6,7 @@ does not import torch.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers_api import containers_router
 from gpt_oss_server.conversations_api import conversations_router
 from gpt_oss_server.edge import Edge
-from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.models_api import models_router
 from gpt_oss_server.responses.api import responses_router
@@ -81,8 +82,8 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     headers = {"x-should-retry": "false"} if error.status < 500 else {}
-    if error.status == 503:
-        headers["retry-after"] = "1"
+    if isinstance(error, EngineUnavailable):
+        headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:
         headers["upgrade"] = "websocket"
     return JSONResponse(error.body(), status_code=error.status, headers=headers)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from inference.engine import ContextOverflow, EngineClosed, InferenceError
+from inference.engine import ContextOverflow, EngineBusy, EngineClosed, InferenceError
 
 ErrorBody = dict[str, dict[str, str | None]]
 
@@ -153,6 +153,10 @@ class EngineUnavailable(ApiError):
     status = 503
     code = "server_is_overloaded"
 
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float = 1.0) -> None:
+        super().__init__(message, param=param)
+        self.retry_after = retry_after  # seconds
+
 
 class GenerationFailed(ApiError):
     pass
@@ -167,6 +171,12 @@ def from_inference(error: InferenceError) -> ApiError:
     match error:
         case ContextOverflow():
             return ContextLengthExceeded(str(error), param="input")
+        case EngineBusy():
+            return EngineUnavailable(
+                f"The server is at work on as many requests as it can, and {error.waiting} wait already. "
+                "Send the request again after the seconds that `retry-after` says.",
+                retry_after=error.retry_after,
+            )
         case EngineClosed():
             return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
         case _:

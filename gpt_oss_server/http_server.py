@@ -131,9 +131,10 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
     described = f" · {model.description.rstrip('.')}" if model.description else ""
+    memory = f"\n  Memory   {model.plan}" if model.plan else ""
     return f"""
   Model    {names}{described}
-  Context  {model.context_length:,} tokens
+  Context  {model.context_length:,} tokens{memory}
   API      {url}/v1   (Responses and Chat Completions; any API key)
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\

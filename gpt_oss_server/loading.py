@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 def load_engine(settings: Settings) -> Engine:
     """May take minutes, and shows its progress. Raises `InferenceError`, whose text is a sentence."""
     import inference
+    from inference.local.options import LocalOptions
 
     device = None if settings.device == "auto" else settings.device
-    return inference.load(settings.model, device=device, context=settings.context)
+    options = LocalOptions(
+        max_concurrent=settings.max_concurrent,
+        max_waiting=settings.max_waiting,
+        kv_memory=settings.kv_memory,
+        speculation=settings.speculation,
+    )
+    return inference.load(settings.model, device=device, context=settings.context, options=options)

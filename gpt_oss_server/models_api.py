@@ -43,7 +43,11 @@ def models_router(service: ResponsesService) -> APIRouter:
                 "status": "ok",
                 "version": __version__,
                 "model": service.model_names[0],
-                "counters": {**service.counters.snapshot(), "tools": service.tool_counters()},
+                "counters": {
+                    **service.counters.snapshot(),
+                    "tools": service.tool_counters(),
+                    "engine": service.engine_counters(),
+                },
             }
         )
 

@@ -14,14 +14,14 @@ from functools import cached_property
 
 from gpt_oss_server.binding import Binding, Wanted, bind, make_ready
 from gpt_oss_server.counters import Counters
-from gpt_oss_server.errors import ModelNotServed
+from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.sealing import Sealer, server_sealer
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset import Toolset, ToolsetMaker
-from inference.engine import Engine
+from inference.engine import Engine, InferenceError, Shared
 
 ANY_MODEL = "*"
 # Characters of a request as Python writes it, so that many small items and tools count too: 10,000 of them
@@ -69,6 +69,21 @@ class Served:
                 "Leave `model` out for the default, or start the server with --served-model-name.",
                 param="model",
             )
+
+    def check_room(self) -> None:
+        """Turns a request away before anything is done for it, where the engine would.
+
+        Later it could only be told inside a stream that has begun.
+        """
+        if isinstance(self.engine, Shared):
+            try:
+                self.engine.check_room()
+            except InferenceError as error:
+                raise from_inference(error) from error
+
+    def engine_counters(self) -> dict[str, float]:
+        """What the engine counts, where it does."""
+        return dict(self.engine.measures()) if isinstance(self.engine, Shared) else {}
 
     def date(self) -> str:
         """Today, as Harmony's system message has it."""

@@ -51,6 +51,30 @@ class Settings:
     context: int | None = setting(
         None, optional(whole("TOKENS", 1)), "Model", "The context length; `none` is the model's own."
     )
+    max_concurrent: int | None = setting(
+        None,
+        optional(whole("COUNT", 1)),
+        "Model",
+        "How many requests are generated for at once; `none` is 32 on a CPU, 64 on a GPU.",
+    )
+    max_waiting: int = setting(
+        1000,
+        whole("COUNT", 0),
+        "Model",
+        "How many further requests may wait for their turn; more are answered 503 with `retry-after`.",
+    )
+    kv_memory: int | None = setting(
+        None,
+        optional(size()),
+        "Model",
+        "The memory for keys and values; `none` is a quarter of what is free, on a GPU most of it.",
+    )
+    speculation: bool = setting(
+        False,
+        switch(),
+        "Model",
+        "Whether tokens that followed the same words before are guessed, and checked in one step.",
+    )
     served_model_name: tuple[str, ...] = setting(
         (),
         names(),

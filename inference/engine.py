@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inference.grammar import Grammar
 
@@ -119,6 +119,19 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Free everything. Generations under way end with `EngineClosed`."""
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """What an engine may offer beside: it bounds what it takes on, and counts what it does."""
+
+    def check_room(self) -> None:
+        """Raises `EngineBusy` where a generation that came now would be turned away."""
+        ...
+
+    def measures(self) -> Mapping[str, float]:
+        """By name: what is under way, and what was counted since the start."""
         ...
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference.engine import Engine, ModelNotFound
+from inference.local.options import LocalOptions
 
 KINDS = "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), or scripted:FILE"
 DEMONSTRATOR = "A demonstrator that knows next to nothing: "
@@ -27,16 +28,25 @@ class Request:
     device: str | None
     context: int | None
     progress: bool | None
+    options: LocalOptions | None
 
 
 def load(
-    model: str, *, device: str | None = None, context: int | None = None, progress: bool | None = None
+    model: str,
+    *,
+    device: str | None = None,
+    context: int | None = None,
+    progress: bool | None = None,
+    options: LocalOptions | None = None,
 ) -> Engine:
-    """The engine of a model; `progress` None shows a bar if stderr is a terminal."""
+    """The engine of a model; `progress` None shows a bar if stderr is a terminal.
+
+    `options` are for models that run here.
+    """
     for prefix, factory in PREFIXES.items():
         if model.startswith(prefix):
-            return factory(Request(model, model.removeprefix(prefix), device, context, progress))
-    return _local(Request(model, model, device, context, progress))
+            return factory(Request(model, model.removeprefix(prefix), device, context, progress, options))
+    return _local(Request(model, model, device, context, progress, options))
 
 
 def checkpoint_folder(model: str) -> Path:
@@ -78,6 +88,7 @@ def _local(request: Request) -> Engine:
         device=request.device,
         context=request.context,
         progress=request.progress,
+        options=request.options,
     )
 
 

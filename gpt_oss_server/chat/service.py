@@ -25,6 +25,7 @@ class ChatService:
 
     async def start(self, body: object) -> ChatRun:
         """Everything up to the first token: after this returns, only the engine can fail."""
+        self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
         return ChatRun(await self._prepare(parse_request(body)), self.served, completion_id)
 

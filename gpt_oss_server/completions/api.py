@@ -43,6 +43,7 @@ async def start(body: object, served: Served) -> CompletionRun:
     request = parse_request(body)
     if request.model is not None:
         served.check_model(request.model)
+    served.check_room()
 
     def encode() -> list[list[int]]:
         return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)

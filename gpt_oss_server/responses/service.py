@@ -82,6 +82,8 @@ class ResponsesService(Served):
         request = parse_request(body)
         if request.background:
             self.background.check_room()
+        elif generates:
+            self.check_room()
         prepared = await self._prepare(request, response_id, store or self.store)
         keep = self.settings.store_default if request.store is None else request.store
         keep = keep or bool(request.background)

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from inference.local import sequence as sequences
 from inference.local.drafts import Drafter
 from inference.local.loop import Loop
 from inference.local.memory import LayerKind, MemoryPlan, machine_memory, plan_memory
+from inference.local.options import LocalOptions
 from inference.local.outbox import Outbox
 from inference.local.prefix_cache import PrefixCache
 from inference.local.scheduler import Limits, Scheduler
@@ -42,19 +43,8 @@ if TYPE_CHECKING:
 
 # A step of the CPU costs little more for some rows than for one, and much more for very many.
 CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
-MAX_WAITING = 1000
 SHARE_OF_CARD = 0.85  # of what the weights left free; the rest is for what a step needs on the way
 DRAFTED_TOKENS = 6  # at once, where drafts are wanted: more are rarely right
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
-    """What an operator may choose of how a model runs here; None leaves it to the machine."""
-
-    max_concurrent: int | None = None
-    max_waiting: int = MAX_WAITING
-    kv_memory: int | None = None  # bytes
-    speculation: bool = False
 
 
 class LocalEngine:

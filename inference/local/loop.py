@@ -87,18 +87,23 @@ class Loop:
     # The engine's thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._take_in_news():
-            shares = self._scheduler.plan()
-            if shares:
-                self._launch(shares)
-            elif not self._flights:
+        while self.take_in_news():
+            if not self.turn():
                 self._rest()
-                continue
-            while self._flights and (len(self._flights) > self._runner.ahead or not shares):
-                self._settle()
         self._end_all()
 
-    def _take_in_news(self) -> bool:
+    def turn(self) -> bool:
+        """One step launched, and those settled that are due; false when nobody can go on."""
+        shares = self._scheduler.plan()
+        if shares:
+            self._launch(shares)
+        elif not self._flights:
+            return False
+        while self._flights and (len(self._flights) > self._runner.ahead or not shares):
+            self._settle()
+        return True
+
+    def take_in_news(self) -> bool:
         """Who came and who left; false when the engine closes."""
         with self._changed:
             if self._closing:

@@ -1,0 +1,109 @@
+"""What clients see of the engine that runs here: cached tokens in usage, a full queue, and what it counts."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.http_server import greeting
+from gpt_oss_server.settings import Settings
+from inference.local.options import LocalOptions
+from tests.inference.smallest import write_smallest
+from tests.serving import serving
+
+LONG = "The same long beginning, word for word, in each of these. " * 12
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_smallest(tmp_path_factory.mktemp("smallest"))
+
+
+@pytest.fixture
+def url(checkpoint: Path) -> Iterator[str]:
+    options = LocalOptions(max_concurrent=1, max_waiting=1)
+    engine = inference.load(str(checkpoint), device="cpu", options=options)
+    with serving(engine, Settings()) as url:
+        yield url
+
+
+def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = urllib.request.Request(
+        url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def test_both_apis_tell_what_was_cached(url: str) -> None:
+    asked = {"input": LONG, "max_output_tokens": 20}
+    first, again = (post(url, "/responses", asked)["usage"] for _ in range(2))
+    assert first["input_tokens_details"]["cached_tokens"] == 0
+    cached = again["input_tokens_details"]["cached_tokens"]
+    assert cached % 16 == 0
+    assert again["input_tokens"] - 16 <= cached < again["input_tokens"]
+    chat = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 20, "n": 2}
+    usage = post(url, "/chat/completions", chat)["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == cached  # the same prompt
+
+
+def test_a_further_turn_computes_only_what_is_new(url: str) -> None:
+    first = post(url, "/responses", {"input": LONG, "max_output_tokens": 30})
+    second = post(
+        url, "/responses", {"input": "Go on.", "previous_response_id": first["id"], "max_output_tokens": 5}
+    )
+    cached = second["usage"]["input_tokens_details"]["cached_tokens"]
+    assert cached > first["usage"]["input_tokens"] - 16
+
+
+def test_a_full_server_says_so_before_a_stream_begins(url: str) -> None:
+    endless = {"input": "x", "max_output_tokens": 1500, "stream": True}
+    streams = []
+    for _ in range(2):
+        request = urllib.request.Request(
+            url + "/responses", json.dumps(endless).encode(), {"Content-Type": "application/json"}
+        )
+        streams.append(urllib.request.urlopen(request, timeout=60))
+    try:
+        for path, body in (
+            ("/responses", endless),
+            ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True}),
+            ("/completions", {"prompt": "x", "stream": True}),
+        ):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                post(url, path, body)
+            assert caught.value.code == 503
+            assert int(caught.value.headers["retry-after"]) >= 1
+            error = json.load(caught.value)["error"]
+            assert error["code"] == "server_is_overloaded"
+            assert "wait already" in error["message"]
+            caught.value.close()
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def test_health_tells_what_the_engine_does(url: str) -> None:
+    post(url, "/responses", {"input": LONG, "max_output_tokens": 4})
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/health", timeout=10) as answer:
+        counted = json.load(answer)["counters"]["engine"]
+    assert counted["running"] == counted["waiting"] == counted["kv_blocks_used"] == 0
+    assert counted["prompt_tokens"] > 100
+    assert {"steps", "cached_tokens", "preemptions", "drafted_tokens", "accepted_tokens"} <= counted.keys()
+
+
+async def test_the_greeting_tells_the_plan_of_the_memory(checkpoint: Path) -> None:
+    engine = inference.load(str(checkpoint), device="cpu")
+    try:
+        assert "Memory   up to" in greeting(Settings(), engine.info, 1)
+        assert "32 requests at once" in greeting(Settings(), engine.info, 1)
+    finally:
+        await engine.close()
