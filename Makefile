@@ -4,6 +4,7 @@
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
+#   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make bench            measure the server's overhead beside the reference server's
 #   make wheel-test       install the wheel alone in an empty environment, serve, ask
 #   make harmony-compat   the tests with openai-harmony in place of oss-harmony
@@ -29,7 +30,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat bench clean help
+.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients bench clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -98,6 +99,20 @@ harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
 		$(BIN)/python -m pytest -n 2 --ignore=tests/inference --ignore=tests/tools --ignore=tests/meta $(TESTS)
+
+# Real clients, in folders of their own: their requirements and ours do not agree. npm may be missing; then the
+# tests of its clients are skipped.
+CLIENTS := $(VENV)/clients
+$(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clients/requirements.txt
+	@mkdir -p $(CLIENTS)
+	@cp tests/clients/package.json $(CLIENTS)/
+	@npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --loglevel error || echo "npm failed; its clients are skipped" >&2
+	@$(PYTHON) -m venv $(CLIENTS)/python
+	@$(CLIENTS)/python/bin/python -m pip --disable-pip-version-check install -qq -r tests/clients/requirements.txt
+	@touch $@
+
+clients: $(CLIENTS)/.installed
+	@$(BIN)/python -m pytest -m clients tests/clients
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

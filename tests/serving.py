@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,11 @@ def scripted(*turns: object, **options: object) -> ScriptedEngine:
 
 
 @contextmanager
-def serving(engine: Any, settings: Settings | None = None) -> Iterator[str]:
-    """Yields the base URL, e.g. http://127.0.0.1:41234/v1."""
-    app = create_app(engine, settings)
+def serving(
+    engine: Any, settings: Settings | None = None, *, wrap: Callable[[Any], Any] = lambda app: app
+) -> Iterator[str]:
+    """Yields the base URL, e.g. http://127.0.0.1:41234/v1; `wrap` puts something around the application."""
+    app = wrap(create_app(engine, settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, ws=SocketProtocol, timeout_graceful_shutdown=5)

@@ -1,0 +1,55 @@
+"""LangChain's ChatOpenAI over both APIs: tools, streams, typed answers, its own history sent back."""
+
+import json
+import os
+
+from langchain.agents import create_agent
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sunny in {city}"
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+def told_of(**options: object) -> dict[str, object]:
+    model = ChatOpenAI(
+        model="scripted", base_url=os.environ["BASE_URL"], api_key="any", max_retries=0, **options
+    )
+    agent = create_agent(model, [get_weather], system_prompt="Be brief.")
+    whole = agent.invoke({"messages": [("user", "Weather in Paris?")]})["messages"]
+    again = agent.invoke({"messages": [*whole, ("user", "And now?")]})["messages"]
+    streamed = "".join(chunk.text for chunk in model.stream("Hi"))
+    typed = model.with_structured_output(Place).invoke("A city?")
+    return {
+        "whole": [whole[-1].text, len(whole)],
+        "again": again[-1].text,
+        "streamed": streamed,
+        "typed": typed.city,
+        "usage": whole[-1].usage_metadata["total_tokens"] > 0,
+    }
+
+
+print(
+    json.dumps(
+        {
+            "responses": told_of(use_responses_api=True),
+            "stateless": told_of(
+                use_responses_api=True,
+                include=["reasoning.encrypted_content"],
+                store=False,
+                reasoning={"effort": "low", "summary": "auto"},
+            ),
+            "chat": told_of(use_responses_api=False),
+        }
+    )
+)

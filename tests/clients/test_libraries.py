@@ -1,0 +1,114 @@
+"""Libraries that people build agents with, unmodified, over both APIs: each runs a script of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.recording import Recorder, recorded
+from tests.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_script
+from tests.serving import scripted
+
+pytestmark = pytest.mark.clients
+
+
+def told_by(name: str, turns: list[str], folder: Path) -> tuple[Any, Recorder]:
+    with recorded(scripted(*turns, loop=False)) as (url, recorder):
+        told = run_script(name, folder, url)
+    recorder.check()
+    return told, recorder
+
+
+def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:
+    told, _ = told_by("openai_js.mjs", [WEATHER, SUNNY, HELLO, PLACE, WEATHER, SUNNY, HELLO], tmp_path)
+    assert told == {
+        "call": ["get_weather", {"city": "Paris"}],
+        "answer": "It is sunny in Paris.",
+        "streamed": ["Hello!", "Hello!"],
+        "parsed": {"city": "Paris"},
+        "chat": "It is sunny in Paris.",
+        "socket": "Hello!",
+    }
+
+
+def test_the_vercel_ai_sdk(tmp_path: Path) -> None:
+    told, recorder = told_by("ai_sdk.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, PLACE] * 3, tmp_path)
+    for name in ("responses", "chat", "compatible"):
+        assert told[name] == {
+            "text": "It is sunny in Paris.",
+            "steps": 2,
+            "results": ["sunny in Paris"],
+            "streamed": "It is sunny in Paris.",
+            # Responses: only summaries are shown, and only where asked for. Chat: not by this provider.
+            "reasoning": "Let me think." * 2 if name == "compatible" else "",
+            "finish": "stop",
+            "object": {"city": "Paris"},
+            "tokens": True,
+        }
+    kinds = {item.get("type") for item in recorder.of("/v1/responses")[1].body["input"]}
+    assert "item_reference" in kinds, "its own items, which it knows to be stored, are sent by id"
+
+
+def test_the_agents_sdk_for_javascript(tmp_path: Path) -> None:
+    handoff = call("transfer_to_Expert", {})
+    told, _ = told_by("agents_js.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, handoff, HELLO] * 2, tmp_path)
+    for api in ("responses", "chat"):
+        assert told[api] == {
+            "whole": "It is sunny in Paris.",
+            "streamed": "It is sunny in Paris.",
+            "handed": "Hello!",
+            "by": "Expert",
+        }
+
+
+def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
+    handoff = call("transfer_to_expert", {})
+    turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE, handoff, HELLO, HELLO, HELLO] * 2
+    told, _ = told_by("agents_python.py", turns, tmp_path)
+    for api in ("responses", "chat"):
+        assert told[api] == {
+            "whole": "It is sunny in Paris.",
+            "streamed": ["It is sunny in Paris."] * 2,
+            "typed": "Paris",
+            "handed": ["Hello!", "Expert"],
+            "session": ["Hello!", 6],
+        }
+
+
+def test_langchain(tmp_path: Path) -> None:
+    told, recorder = told_by("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
+    for way in ("responses", "stateless", "chat"):
+        assert told[way] == {
+            "whole": ["It is sunny in Paris.", 4],
+            "again": "It is sunny in Paris.",
+            "streamed": "Hello!",
+            "typed": "Paris",
+            "usage": True,
+        }
+    assert len(recorder.of("/v1/responses")) == 10
+
+
+def test_litellm(tmp_path: Path) -> None:
+    told, _ = told_by("litellm_client.py", [WEATHER, SUNNY, HELLO, HELLO, HELLO, HELLO], tmp_path)
+    assert told == {
+        "call": ["get_weather", {"city": "Paris"}],
+        "answer": "It is sunny in Paris.",
+        "streamed": "Hello!",
+        "reasoning": "Let me think.",
+        "response": "Hello!",
+        "last": "response.completed",
+    }
+
+
+def test_pydantic_ai(tmp_path: Path) -> None:
+    typed = call("final_result", {"city": "Paris"})
+    told, _ = told_by("pydantic_ai_client.py", [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed] * 2, tmp_path)
+    for api in ("responses", "chat"):
+        assert told[api] == {
+            "whole": "It is sunny in Paris.",
+            "again": "It is sunny in Paris.",
+            "streamed": "It is sunny in Paris.",
+            "typed": "Paris",
+        }
