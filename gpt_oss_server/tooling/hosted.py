@@ -107,12 +107,13 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     wanted = list(tools.hosted) if tools.offered else []
     if "container" in offered and wanted:
         wanted.append("container")
+    wanted = [name for name in wanted if name in offered or name not in tools.optional]
     for namespace in wanted:
         if namespace not in offered:
             refusal = toolset.refusals.get(namespace, f"The tool {namespace} is not offered here.")
             raise ToolNotAvailable(refusal, param="tools")
     hosted.declarations = tuple(offered[namespace] for namespace in wanted)
-    hosted.options = dict(tools.hosted)
+    hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
     if tools.servers and tools.offered:
         from gpt_oss_server.tooling.servers import add_servers
 

@@ -32,6 +32,7 @@ class RequestTools:
     clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
     spaces: dict[str, str | None] = field(default_factory=dict)  # namespace, as in recipients → description
     hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
+    optional: set[str] = field(default_factory=set)  # namespaces that are offered only where they are on
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
     offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
@@ -131,6 +132,8 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
 def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
     check(tool, where, "filters", dict, "an object")
     check(tool, where, "user_location", dict, "an object")
+    if "external_web_access" in tool:  # Codex declares it to every server, and none but OpenAI's need have it
+        read.optional.add("browser")
     if tool.get("external_web_access") is not False:  # then it is just not offered
         options = ("filters", "user_location", "search_context_size")
         read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}

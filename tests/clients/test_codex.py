@@ -1,0 +1,210 @@
+"""The Codex CLI, unmodified, with scripted turns: its tools run here, and what it sends back is answered."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.settings import Settings
+from tests.clients.recording import Recorder, recorded
+from tests.clients.running import HELLO, ROOT, THINK, call, command, run
+from tests.serving import scripted, serving
+
+pytestmark = pytest.mark.clients
+
+CONFIG = """\
+model = "scripted"
+model_provider = "local"
+check_for_update_on_startup = false
+
+[model_providers.local]
+name = "local"
+base_url = "{url}"
+wire_api = "responses"
+env_key = "LOCAL_KEY"
+{provider}
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+[features]
+plugins = false
+apps = false
+"""
+PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made by a patch\n*** End Patch\n"
+MADE = f"{THINK}<|channel|>final<|message|>I made it.<|return|>"
+
+
+class Codex:
+    """Codex with a home of its own, and a folder to work in."""
+
+    def __init__(self, folder: Path, url: str, *, top: str = "", provider: str = "", more: str = "") -> None:
+        self.path = command("codex")
+        self.home = folder / "home"
+        self.project = folder / "project"
+        for made in (self.home, self.project):
+            made.mkdir(exist_ok=True)
+        config = f"{top}\n{CONFIG.format(url=url, provider=provider)}\n{more}"
+        (self.home / "config.toml").write_text(config, encoding="utf-8")
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
+
+    def arguments(self, *arguments: str) -> list[str]:
+        # Its own sandbox needs rights that a test has not; the folder is the test's.
+        flags = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        return [self.path, "exec", *flags, *arguments]
+
+    def said(self, *arguments: str) -> list[dict[str, Any]]:
+        """The items of its turns, as it tells them."""
+        done = run(self.arguments(*arguments), self.project, env=self.env)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 0, (events, done.stderr[-2000:])
+        assert events[-1]["type"] == "turn.completed"
+        return [event["item"] for event in events if event["type"] == "item.completed"]
+
+
+def messages(items: list[dict[str, Any]]) -> list[str]:
+    return [item["text"] for item in items if item["type"] == "agent_message"]
+
+
+def outputs(recorder: Recorder, kind: str) -> list[dict[str, Any]]:
+    """What Codex told of the calls that it has run, in its last request."""
+    return [item for item in recorder.of("/v1/responses")[-1].body["input"] if item["type"] == kind]
+
+
+def catalogue(folder: Path) -> str:
+    """A line of configuration with which Codex knows the model, and sends apply_patch as a custom tool."""
+    path = folder / "models.json"
+    path.write_text((ROOT / "examples" / "codex-models.json").read_text().replace("gpt-oss-20b", "scripted"))
+    return f"model_catalog_json = {json.dumps(str(path))}"
+
+
+def test_a_shell_call_makes_a_file(tmp_path: Path) -> None:
+    preamble = f"{THINK}<|channel|>commentary<|message|>I will make it.<|end|><|start|>assistant"
+    shell = call("exec_command", {"cmd": "echo made by a shell > made.txt"}).removeprefix(THINK)
+    with recorded(scripted(preamble + shell, MADE, loop=False)) as (url, recorder):
+        codex = Codex(tmp_path, url)
+        items = codex.said("Make made.txt")
+    assert (codex.project / "made.txt").read_text() == "made by a shell\n"
+    assert messages(items) == ["I will make it.", "I made it."]
+    [output] = outputs(recorder, "function_call_output")
+    assert "Process exited with code 0" in json.dumps(output)
+    recorder.check()
+
+
+def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
+    patch = f"{THINK}<|channel|>commentary to=functions.apply_patch<|message|>{PATCH}<|call|>"
+    with recorded(scripted(patch, MADE, loop=False)) as (url, recorder):
+        codex = Codex(tmp_path, url, top=catalogue(tmp_path))
+        items = codex.said("Make made.txt")
+    assert (codex.project / "made.txt").read_text() == "made by a patch\n"
+    assert "file_change" in {item["type"] for item in items}
+    kinds = {(tool["type"], tool.get("name")) for tool in recorder.of("/v1/responses")[0].body["tools"]}
+    assert ("custom", "apply_patch") in kinds
+    assert outputs(recorder, "custom_tool_call_output")
+    recorder.check()
+
+
+def test_a_patch_through_the_shell(tmp_path: Path) -> None:
+    shell = call("exec_command", {"cmd": f"apply_patch <<'EOF'\n{PATCH}EOF"})
+    with recorded(scripted(shell, MADE, loop=False)) as (url, recorder):
+        codex = Codex(tmp_path, url)
+        items = codex.said("Make made.txt")
+    assert (codex.project / "made.txt").read_text() == "made by a patch\n"
+    assert "file_change" in {item["type"] for item in items}
+    recorder.check()
+
+
+def test_an_mcp_tool(tmp_path: Path) -> None:
+    server = str(ROOT / "tests" / "tools" / "mcp" / "echo_server.py")
+    more = (
+        f"[mcp_servers.echo]\ncommand = {json.dumps(sys.executable)}\n"
+        f'args = [{json.dumps(server)}, "stdio"]\nrequired = true\n'
+    )
+    arguments = json.dumps({"text": "ahoy"})
+    said = f"{THINK}<|channel|>commentary to=mcp__echo.echo <|constrain|>json<|message|>{arguments}<|call|>"
+    with recorded(scripted(said, HELLO, loop=False)) as (url, recorder):
+        items = Codex(tmp_path, url, more=more).said("Say ahoy with the tool")
+    [used] = [item for item in items if item["type"] == "mcp_tool_call"]
+    assert (used["server"], used["tool"], used["status"]) == ("echo", "echo", "completed")
+    assert "ahoy" in json.dumps(used["result"])
+    assert messages(items) == ["Hello!"]
+    recorder.check()
+
+
+def test_a_session_is_resumed(tmp_path: Path) -> None:
+    with recorded(scripted(HELLO, MADE, loop=False)) as (url, recorder):
+        codex = Codex(tmp_path, url)
+        codex.said("Hi, my name is Ada")
+        done = run(codex.arguments("resume", "--last", "Who am I?"), codex.project, env=codex.env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.dumps(recorder.of("/v1/responses")[1].body["input"])
+    assert "my name is Ada" in told
+    assert "Hello!" in told
+    recorder.check()
+
+
+def test_an_answer_is_held_to_an_output_schema(tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
+    place = f'{THINK}<|channel|>final<|message|>{{"city":"Paris"}}<|return|>'
+    with recorded(scripted(place, loop=False)) as (url, recorder):
+        items = Codex(tmp_path, url).said("--output-schema", str(tmp_path / "schema.json"), "A city?")
+    assert [json.loads(text) for text in messages(items)] == [{"city": "Paris"}]
+    assert recorder.of("/v1/responses")[0].body["text"]["format"]["schema"] == schema
+    recorder.check()
+
+
+def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None:
+    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
+    with serving(engine) as url:
+        codex = Codex(tmp_path, url)
+        process = subprocess.Popen(
+            codex.arguments("Talk"), cwd=codex.project, env=codex.env, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _wait(lambda: engine.active == 1, "Codex asks for nothing")
+            process.send_signal(signal.SIGINT)
+            _wait(lambda: engine.active == 0, "the turn goes on without its reader")
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_a_web_socket_is_used_where_it_is_said_to_be_there(tmp_path: Path) -> None:
+    shell = call("exec_command", {"cmd": "echo made over a socket > made.txt"})
+    with recorded(scripted(shell, MADE, loop=False)) as (url, recorder):
+        codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
+        assert messages(codex.said("Make made.txt")) == ["I made it."]
+    assert (codex.project / "made.txt").read_text() == "made over a socket\n"
+    assert not recorder.of("/v1/responses"), "all of it went over the socket"
+
+
+def test_without_a_web_socket_it_goes_on_over_http_at_once(tmp_path: Path) -> None:
+    with recorded(scripted(HELLO, loop=False), Settings(websocket=False)) as (url, recorder):
+        codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
+        assert messages(codex.said("Hi")) == ["Hello!"]
+    assert len(recorder.of("/v1/responses")) == 1
+    recorder.check()
+
+
+def _wait(holds: Any, otherwise: str) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)

@@ -1,0 +1,56 @@
+"""What real clients send, as it was recorded from them (long texts cut), is understood and answered.
+
+The clients themselves run with `make clients`; this runs everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+
+from tests.clients.recording import Recorder, recorded
+from tests.clients.running import HELLO
+from tests.serving import scripted
+
+RECORDED = sorted((Path(__file__).resolve().parent / "requests").glob("*.json"))
+REQUESTS = [
+    pytest.param(each["path"], each["body"], id=f"{path.stem}-{number}")
+    for path in RECORDED
+    for number, each in enumerate(json.loads(path.read_text(encoding="utf-8")))
+]
+# The answer of every turn; a JSON object where one is asked for.
+HELLO_AS_JSON = '<|channel|>final<|message|>{"city":"Paris"}<|return|>'
+CALL = '<|channel|>commentary to=functions.final_result <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Recorder]]:
+    answers = [
+        {"when": "final_result", "text": CALL},
+        {"when": "# Response Formats", "text": HELLO_AS_JSON},
+        HELLO,
+    ]
+    with recorded(scripted(*answers)) as running:
+        yield running
+
+
+@pytest.mark.parametrize(("path", "body"), REQUESTS)
+def test_it_is_answered(path: str, body: dict[str, Any], server: tuple[str, Recorder]) -> None:
+    url, recorder = server
+    recorder.exchanges.clear()
+    answer = httpx.post(url.removesuffix("/v1") + path, json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    recorder.check()
+    [exchange] = recorder.exchanges
+    assert exchange.is_stream == bool(body.get("stream"))
+    if exchange.is_stream:
+        return
+    whole: Any = (Response if path == "/v1/responses" else ChatCompletion).model_validate(answer.json())
+    assert path != "/v1/responses" or whole.status == "completed"
