@@ -78,6 +78,7 @@ class CreateResponse(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
+    enable_response_messages: Boolean | None = None
     cache_salt: Salt | None = None
     priority: Priority | None = None
     service_tier: str | None = None
@@ -166,7 +167,6 @@ _NOT_SERVED: NotServed = {
     "prompt_logprobs": (lambda v: False, "Leave it out, or use Chat Completions."),
     "return_token_ids": (lambda v: v is False, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
-    "enable_response_messages": (lambda v: v is False, "Use metadata={'__debug': true}."),
 }
 
 

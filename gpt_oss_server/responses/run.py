@@ -17,6 +17,7 @@ from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Speller
@@ -172,6 +173,8 @@ class Run:
     async def _finish(self, status: Status, *, reason: str | None = None) -> list[Event]:
         self._ending = True
         closing = self._stream.feed(self._turn.close())  # nothing, if it ended well
+        if self.request.enable_response_messages:
+            self.response.update(self._harmony_messages())
         end = self._stream.finish(
             status,
             usage=usage_of(self._transcript),
@@ -194,6 +197,15 @@ class Run:
             summary=self.request.summary,
             seal=None if sealer is None else seal,
         )
+
+    def _harmony_messages(self) -> dict[str, Any]:
+        """What the model was shown and what it said, tools' answers included."""
+        self._transcript.end_generation(self._renderer)  # what a failure has left open
+        said = [token for segment in self._transcript.segments for token in segment.tokens]
+        return {
+            "input_messages": messages_of(self._transcript.prompt, self._encoding),
+            "output_messages": messages_of(said, self._encoding),
+        }
 
     def _metadata(self) -> dict[str, Any]:
         metadata = dict(self.response["metadata"])

@@ -1,0 +1,62 @@
+"""Harmony tokens as messages in JSON: what the model was shown and what it said, for a person to read.
+
+In go whole messages as token ids, out come objects in the form of the Harmony library's own (`to_dict`), with
+texts as the model sees them: system and developer messages are not taken apart. It judges nothing: a header
+that is none ends up in `name` and `content_type` as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpt_oss_server.harmony.encoding import CALL, END, MESSAGE, RETURN, START, Encoding
+
+_ENDS = frozenset({END, CALL, RETURN})
+_ROLES = frozenset({"system", "developer", "user", "assistant"})
+_AUTHOR = re.compile(r"\s*([^\s<]+)")
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>([^\s<]*)")
+
+
+def messages_of(tokens: Sequence[int], encoding: Encoding) -> list[dict[str, Any]]:
+    """A cue at the end, which begins a message that is not there yet, is left out."""
+    return [
+        _message(encoding.decode(span[:at]), encoding.decode(span[at + 1 :]))
+        for span in _spans(tokens)
+        if (at := span.index(MESSAGE) if MESSAGE in span else -1) >= 0
+    ]
+
+
+def _spans(tokens: Sequence[int]) -> Iterator[list[int]]:
+    """What stands between each <|start|> and the end of its message."""
+    span: list[int] | None = None
+    for token in tokens:
+        if token == START:
+            if span is not None:
+                yield span
+            span = []
+        elif span is not None and token in _ENDS:
+            yield span
+            span = None
+        elif span is not None:
+            span.append(token)
+    if span is not None:
+        yield span
+
+
+def _message(header: str, text: str) -> dict[str, Any]:
+    author = _AUTHOR.match(header)
+    named = author[1] if author else ""
+    role, _, name = named.partition(":") if named.partition(":")[0] in _ROLES else ("tool", "", named)
+    rest = header[author.end() :] if author else header
+    recipient, channel = _RECIPIENT.search(rest), _CHANNEL.search(rest)
+    words = _CHANNEL.sub(" ", _RECIPIENT.sub(" ", rest)).split()
+    found = {
+        "channel": channel[1] if channel else None,
+        "recipient": recipient[1] if recipient else None,
+        "content_type": " ".join(words) or None,
+    }
+    told = {key: value for key, value in found.items() if value}
+    return {"role": role, "name": name or None, "content": [{"type": "text", "text": text}], **told}

@@ -1,0 +1,81 @@
+"""Harmony's messages told as JSON: in the library's own form, and whole for any tokens."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import openai_harmony
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.messages import messages_of
+from gpt_oss_server.responses.service import ResponsesService
+from inference.engine import EngineFailed
+from tests.lints import check_stream
+from tests.replay import ReplayEngine
+from tests.turns import TurnsEngine
+
+START = "<|start|>"
+WHOLE = [
+    "user<|message|>2 + 2?<|end|>",
+    "user:alice<|message|>Hi <b>東京</b>\n<|end|>",
+    "assistant<|channel|>analysis<|message|>Hm.<|end|>",
+    "assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
+    " assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>".lstrip(),
+    "assistant<|channel|>analysis to=python code<|message|>print(1)<|call|>",
+    "functions.f to=assistant<|channel|>commentary<|message|>to=nobody<|end|>",
+    "assistant<|channel|>final<|message|><|return|>",
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_they_are_what_the_library_makes_of_them(encoding: Encoding, text: str) -> None:
+    tokens = encoding.encode_special(START + text)
+    [told] = messages_of(tokens, encoding)
+    library = openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
+    if text.startswith("user:"):
+        assert (told["role"], told["name"]) == ("user", "alice")
+        return
+    [known] = library.parse_messages_from_completion_tokens(tokens)
+    expected = known.to_dict()
+    if text.startswith("assistant<|channel|>analysis to=python"):
+        expected["content_type"] = "code"
+    assert told == {"name": None, **expected, "role": expected["role"].value}
+
+
+def test_any_tokens_are_told_without_a_failure(encoding: Encoding) -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        tokens = [rng.choice((200_002, 200_005, 200_006, 200_007, 200_008, 17, 36, 1)) for _ in range(30)]
+        for told in messages_of(tokens, encoding):
+            assert told["content"][0]["type"] == "text"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_response_tells_them_where_that_is_asked_for(encoding: Encoding, stream: bool) -> None:
+    answer = (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>"
+    )
+    service = ResponsesService(TurnsEngine(encoding, answer))
+    body: dict[str, Any] = {"input": "2 + 2?", "instructions": "Be brief.", "stream": stream}
+    run = await service.start({**body, "enable_response_messages": True})
+    response = check_stream([event async for batch in run.events() for event in batch])
+    roles = [message["role"] for message in response["input_messages"]]
+    assert roles == ["system", "developer", "user"]
+    assert "Be brief." in response["input_messages"][1]["content"][0]["text"]
+    assert [(m["channel"], m["content"][0]["text"]) for m in response["output_messages"]] == [
+        ("analysis", "Hm."),
+        ("final", "4."),
+    ]
+    plain = await (await service.start(body)).wait()
+    assert "input_messages" not in plain
+
+
+async def test_of_a_failure_what_was_said_is_told(encoding: Encoding) -> None:
+    tokens = encoding.encode_special("<|channel|>final<|message|>One two three")
+    service = ResponsesService(ReplayEngine(tokens, fails_after=5, error=EngineFailed("gone")))
+    response = await (await service.start({"input": "Hi", "enable_response_messages": True})).wait()
+    assert response["status"] == "failed"
+    [message] = response["output_messages"]
+    assert message["content"] == [{"type": "text", "text": "One two"}]
