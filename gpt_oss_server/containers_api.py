@@ -20,6 +20,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from gpt_oss_server.body import read_json
+from gpt_oss_server.containers import IDLE_MINUTES, PREFIX, CreateContainer, conversation_of, parse_container
 from gpt_oss_server.errors import (
     ContainerFileNotFound,
     ContainerNotFound,
@@ -27,8 +29,8 @@ from gpt_oss_server.errors import (
     InvalidRequest,
     ToolNotAvailable,
 )
+from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
-from gpt_oss_server.responses.run import container_id
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.toolset import Toolset, ToolsetMaker
 from gpt_oss_server.uploads import read_upload
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from tools.python import FileInfo, PythonSession
 
 _FOLDER = "/mnt/data/"
-_IDLE_MINUTES = 20  # after so long without a call the session ends, and its files with it
-_PREFIX = "cntr_"
 
 
 def containers_router(
@@ -48,6 +48,12 @@ def containers_router(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1/containers")
     containers = Containers(service, tools, clock)
+
+    @router.post("", openapi_extra=documented(CreateContainer))
+    async def create(request: Request) -> Response:
+        asked = parse_container(await read_json(request, service.settings.max_body_bytes))
+        made = await containers.create(service.ids("cntr"), asked.name)
+        return JSONResponse(made.shown())
 
     @router.get("/{container}")
     async def retrieve(container: str) -> Response:
@@ -95,6 +101,7 @@ class Known:
     """What is remembered of a session here: since when, and which files a client has put into it."""
 
     since: float
+    name: str | None = None
     put: set[str] = field(default_factory=set)
 
 
@@ -123,27 +130,37 @@ class Containers:
         if toolset.python is None:
             raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
         if await self._open(toolset, container) is None and await self._stored_since(
-            _conversation(container)
+            conversation_of(container)
         ):
             _open_session(toolset, container)
         return await self.find(container)
 
+    async def create(self, container: str, name: str | None) -> Container:
+        """One by itself, for requests that name it."""
+        toolset = await self._tools.ready()
+        if toolset.python is None:
+            raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
+        _open_session(toolset, container)
+        made = await self.find(container)
+        made.known.name = name
+        return made
+
     async def delete(self, container: str) -> None:
         """Ends the conversation's python, whose next call begins afresh; its other tools go on."""
         await self.find(container)
-        (await self._tools.ready()).toolbox.forget(_conversation(container), "python")
+        (await self._tools.ready()).toolbox.forget(conversation_of(container), "python")
 
     async def _open(self, toolset: Toolset, container: str) -> Container | None:
         if toolset.python is None:
             return None
         from tools.python import PythonSession
 
-        session = toolset.toolbox.session(_conversation(container), "python")
-        if not container.startswith(_PREFIX) or not isinstance(session, PythonSession):
+        session = toolset.toolbox.session(conversation_of(container), "python")
+        if not container.startswith(PREFIX) or not isinstance(session, PythonSession):
             return None  # also where python is another server's, which keeps its files
         known = self._known.get(session)
         if known is None:
-            since = await self._stored_since(_conversation(container))
+            since = await self._stored_since(conversation_of(container))
             known = Known(self._clock() if since is None else since)
             self._known[session] = known
         return Container(container, session, known, self._clock)
@@ -171,11 +188,11 @@ class Container:
         return {
             "id": self.id,
             "object": "container",
-            "name": self.id,
+            "name": self.known.name or self.id,
             "status": "running",
             "created_at": int(self.known.since),
             "last_active_at": int(max(self.clock() - unused, self.known.since)),
-            "expires_after": {"anchor": "last_active_at", "minutes": _IDLE_MINUTES},
+            "expires_after": {"anchor": "last_active_at", "minutes": IDLE_MINUTES},
         }
 
     def shown_file(self, info: FileInfo) -> dict[str, Any]:
@@ -236,20 +253,13 @@ class Container:
 
 def _open_session(toolset: Toolset, container: str) -> None:
     try:
-        toolset.toolbox.open(_conversation(container), "python")
+        toolset.toolbox.open(conversation_of(container), "python")
     except TooManySessions as error:
         raise EngineUnavailable(
             "Too many conversations use python at the moment. Try again later."
         ) from error
     except ToolUnavailable as error:
         raise EngineUnavailable(str(error)) from error
-
-
-def _conversation(container: str) -> str:
-    """The conversation whose container has this id: the way back from `container_id`."""
-    name = container.removeprefix(_PREFIX)
-    conversation = name if name.startswith("conv_") else f"resp_{name}"
-    return conversation if container_id(conversation) == container else ""
 
 
 def _plain(name: str) -> str:

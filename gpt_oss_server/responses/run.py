@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
+from gpt_oss_server.containers import container_id
 from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.encoding import Encoding
@@ -252,11 +253,6 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
         cite=hosted.cite if "browser" in hosted.namespaces else None,
-        container_id=container_id(hosted.conversation),
+        container_id=container_id(hosted.python_conversation),
         include=frozenset(prepared.request.include or ()),
     )
-
-
-def container_id(conversation: str) -> str:
-    """The name under which a conversation's python files are listed."""
-    return "cntr_" + conversation.removeprefix("resp_")

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
+from gpt_oss_server.containers import conversation_of
+from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.ids import Ids
@@ -35,6 +36,7 @@ class HostedTools:
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     conversation: str = ""
+    container: str = ""  # the conversation whose python is used, where the request names a container
     limit: int | None = None
     own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
     _calls: int = 0
@@ -59,6 +61,10 @@ class HostedTools:
     def namespaces(self) -> frozenset[str]:
         return frozenset(declaration.namespace for declaration in self.declarations)
 
+    @property
+    def python_conversation(self) -> str:
+        return self.container or self.conversation
+
     def cite(self, cursor: int, line: int | None) -> tuple[str, str] | None:
         """(url, title) of what a citation stands for, as far as the conversation's browser knows."""
         session = self.toolbox.session(self.conversation, "browser")
@@ -81,7 +87,8 @@ class HostedTools:
             )
         options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
-        return await toolbox.run(self.conversation, recipient, arguments, options)
+        conversation = self.python_conversation if namespace == "python" else self.conversation
+        return await toolbox.run(conversation, recipient, arguments, options)
 
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
@@ -114,6 +121,8 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
             raise ToolNotAvailable(refusal, param="tools")
     hosted.declarations = tuple(offered[namespace] for namespace in wanted)
     hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
+    if container := hosted.options.get("python", {}).get("container"):
+        hosted.container = _open_container(container, toolset)
     if tools.servers and tools.offered:
         from gpt_oss_server.tooling.servers import add_servers
 
@@ -128,6 +137,18 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
             f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.", param="tools"
         )
     return hosted
+
+
+def _open_container(container: str, toolset: Toolset) -> str:
+    """The conversation behind a container that a request names; it must be there."""
+    conversation = conversation_of(container)
+    if toolset.python is None or toolset.toolbox.session(conversation, "python") is None:
+        raise ContainerNotFound(
+            f"There is no container {container!r}: it was never made, or was idle for so long that it is "
+            "gone. Make one with POST /v1/containers.",
+            param="tools",
+        )
+    return conversation
 
 
 def _namespace(declaration: Declaration) -> ToolNamespace:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.binding import ClientCall
+from gpt_oss_server.containers import container_of
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.tooling.client_tools import (
@@ -141,7 +142,8 @@ def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
 
 
 def _code_interpreter(tool: Tool, where: str, read: RequestTools) -> None:
-    read.hosted["python"] = {}
+    container = container_of(tool.get("container"), f"{where}.container")
+    read.hosted["python"] = {} if container is None else {"container": container}
     read.echo.append({**tool, "container": tool.get("container") or {"type": "auto"}})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import NotFoundError, OpenAI
+from openai import BadRequestError, NotFoundError, OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.serving import scripted, serving
@@ -177,3 +177,59 @@ def test_where_python_is_off_an_upload_says_what_to_set() -> None:
         answer = httpx.post(f"{url}/containers/cntr_x/files", json={"name": "a", "content_base64": ""})
         assert answer.json()["error"]["code"] == "tool_unavailable"
         assert httpx.get(f"{url}/containers/cntr_x").status_code == 404
+
+
+def test_a_container_that_is_made_by_itself_is_used_by_any_request_that_names_it(client: OpenAI) -> None:
+    made = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
+    assert (made.object, made.name, made.status) == ("container", "data", "running")
+    assert client.containers.retrieve(made.id).name == "data"
+    client.containers.files.create(made.id, file=("in.csv", b"a,b"))
+    tools: Any = [{"type": "code_interpreter", "container": made.id}]
+    for _ in range(2):  # two conversations, one container
+        response = client.responses.create(
+            input="READ", tools=tools, include=["code_interpreter_call.outputs"], store=False
+        )
+        call = response.output[0]
+        assert call.type == "code_interpreter_call"
+        assert call.container_id == made.id
+        assert [each.logs for each in call.outputs or [] if each.type == "logs"] == ["a,b\n"]
+    chat: Any = client.chat.completions.create(
+        model="scripted", messages=[{"role": "user", "content": "READ"}], tools=tools
+    )
+    [ran] = chat.choices[0].message.executed_tools
+    assert "a,b" in ran["output"]
+    client.containers.delete(made.id)
+    with pytest.raises(NotFoundError) as gone:
+        client.responses.create(input="READ", tools=tools)
+    assert gone.value.code == "container_not_found"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"container": 3}, "tools[0].container"),
+        ({"container": "mine"}, "tools[0].container"),
+        ({"container": {"type": "auto", "file_ids": ["file-1"]}}, "tools[0].container.file_ids"),
+    ],
+    ids=str,
+)
+def test_a_container_that_cannot_be_had_is_named(client: OpenAI, body: Any, param: str) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        client.responses.create(input="READ", tools=[{"type": "code_interpreter", **body}])
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"file_ids": ["file-1"]}, "file_ids"),
+        ({"memory_limit": "64g"}, "memory_limit"),
+        ({"network_policy": {"type": "allowlist", "allowed_domains": ["x.org"]}}, "network_policy"),
+        ({"expires_after": {"anchor": "last_active_at", "minutes": 60}}, "expires_after.minutes"),
+        ({"name": 3}, "name"),
+    ],
+    ids=str,
+)
+def test_what_a_container_cannot_be_is_named(client: OpenAI, body: Any, param: str) -> None:
+    refused = httpx.post(f"{client.base_url}containers", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
