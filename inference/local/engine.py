@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # A step of the CPU costs little more for some rows than for one, and much more for very many.
 CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
 SHARE_OF_CARD = 0.85  # of what the weights left free; the rest is for what a step needs on the way
+# Prompt tokens in one step of a GPU: enough that the weights are read for many rows at once.
+CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
 DRAFTED_TOKENS = 6  # at once, where drafts are wanted: more are rarely right
 
 
@@ -147,30 +149,54 @@ def load_local(
         enforces_grammar=True,
         scores_prompts=True,
     )
-    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None)
+    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
 
 
-def engine_of(model: GptOss, info: EngineInfo, options: LocalOptions, *, may_shorten: bool) -> LocalEngine:
+def engine_of(
+    model: GptOss,
+    info: EngineInfo,
+    options: LocalOptions,
+    *,
+    may_shorten: bool,
+    progress: bool | None = None,
+) -> LocalEngine:
     """The engine of a loaded model: its memory planned, its runner made."""
-    from inference.local.torch_runner import TorchRunner
-    from inference.ops.pages import BLOCK_SIZE
-
-    on_cpu = model.device.type == "cpu"
+    on_gpu = model.device.type == "cuda"
     limits = Limits(
-        max_concurrent=options.max_concurrent or (CONCURRENT_ON_CPU if on_cpu else CONCURRENT_ON_GPU),
+        max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
         drafts=DRAFTED_TOKENS if options.speculation else 0,
     )
+    if on_gpu:
+        limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=1)
     plan = plan_memory(
         layer_kinds(model),
         options.kv_memory or _available(model.device),
         context=info.context_length,
         may_shorten=may_shorten,
         limits=limits,
-        block_size=BLOCK_SIZE,
+        block_size=_block_size(on_gpu),
     )
-    runner = TorchRunner(model, plan.blocks, plan.block_size)
+    runner = _runner(model, plan, limits, progress)
     return LocalEngine(runner, _planned(info, plan, limits), _cache(model, plan), limits)
+
+
+def _block_size(on_gpu: bool) -> int:
+    from inference.local.cuda_runner import BLOCK_SIZE as ON_GPU
+    from inference.ops.pages import BLOCK_SIZE
+
+    return ON_GPU if on_gpu else BLOCK_SIZE
+
+
+def _runner(model: GptOss, plan: MemoryPlan, limits: Limits, progress: bool | None) -> Runner:
+    from inference.local.cuda_runner import CudaRunner
+    from inference.local.torch_runner import TorchRunner
+
+    if model.device.type != "cuda":
+        return TorchRunner(model, plan.blocks, plan.block_size)
+    runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
+    runner.prepare(progress)
+    return runner
 
 
 def layer_kinds(model: GptOss) -> list[LayerKind]:

@@ -18,10 +18,15 @@ class Masks:
     def __init__(self, grammar: Grammar) -> None:
         self._state = grammar.start()
 
-    def row(self, vocab_size: int, device: torch.device) -> Tensor:
-        bits = torch.frombuffer(bytearray(self._state.mask()), dtype=torch.uint8)
-        if not bits.any():
+    def bits(self) -> bytes:
+        """One for each token, lowest first: set where it may be sampled."""
+        bits = self._state.mask()
+        if not any(bits):
             raise EngineFailed("The request's grammar allows no token here.")
+        return bits
+
+    def row(self, vocab_size: int, device: torch.device) -> Tensor:
+        bits = torch.frombuffer(bytearray(self.bits()), dtype=torch.uint8)
         return mask_row(bits.to(device), vocab_size)
 
     def accept(self, token: int) -> None:

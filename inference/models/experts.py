@@ -27,6 +27,8 @@ Packed = tuple[Tensor, Tensor]  # blocks, scales
 
 
 class Experts(ABC):
+    waits_for_device = True
+
     def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
         self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize

@@ -17,7 +17,8 @@ from inference.engine import CheckpointError
 from inference.models.config import ModelConfig, read_config
 from inference.models.kv_cache import KVCache, PagedMemory
 from inference.models.weights import Weights, find_checkpoint, load_weights
-from inference.ops import reference as ops
+from inference.ops import reference
+from inference.ops.choice import ops_for
 from inference.ops.pages import Pages
 
 
@@ -27,7 +28,8 @@ class GptOss:
         self._weights = weights
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
         self._device, self._dtype = weights.norm.device, weights.head.dtype
-        cos, sin = ops.rope_tables(config.rope, config.head_dim, config.context_length)
+        self._ops = ops_for(self._device)
+        cos, sin = reference.rope_tables(config.rope, config.head_dim, config.context_length)
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
 
     @property
@@ -38,6 +40,11 @@ class GptOss:
     def dtype(self) -> torch.dtype:
         """Of activations, keys and values."""
         return self._dtype
+
+    @property
+    def waits_for_device(self) -> bool:
+        """Whether a step reads from the device on its way: then it cannot be recorded."""
+        return any(layer.experts.waits_for_device for layer in self._weights.layers)
 
     @torch.inference_mode()
     def forward(
@@ -50,7 +57,7 @@ class GptOss:
         for layer, weights in enumerate(self._weights.layers):
             keys, values = memory.layers[layer]
             own = pages[self._kinds[layer]]
-            query = ops.qkv(
+            query = self._ops.qkv(
                 x,
                 weights.attention_norm,
                 config.norm_eps,
@@ -62,9 +69,9 @@ class GptOss:
                 values,
                 own,
             )
-            attended = ops.paged_attention(query, keys, values, weights.sinks, own)
-            x = ops.project_out(attended, weights.out, weights.out_bias, x)
-            x = ops.experts_block(
+            attended = self._ops.paged_attention(query, keys, values, weights.sinks, own)
+            x = self._ops.project_out(attended, weights.out, weights.out_bias, x)
+            x = self._ops.experts_block(
                 x,
                 weights.mlp_norm,
                 config.norm_eps,
@@ -78,7 +85,10 @@ class GptOss:
     @torch.inference_mode()
     def logits(self, x: Tensor) -> Tensor:
         """R×V, float32, of rows that `forward` gave. The head dominates a step: only rows that are needed."""
-        return ops.head_logits(x, self._weights.norm, self.config.norm_eps, self._weights.head)
+        logits: Tensor = self._ops.head_logits(
+            x, self._weights.norm, self.config.norm_eps, self._weights.head
+        )
+        return logits
 
     # One sequence alone -------------------------------------------------------------------------------
 

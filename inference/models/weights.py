@@ -7,7 +7,7 @@ become floats; everything else is converted to the compute type at load.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from torch import Tensor
 
 from inference.engine import CheckpointError
 from inference.models.config import ModelConfig
-from inference.models.experts import MXFP4_BLOCK, Experts, PackedExperts, PlainExperts, check_block_sizes
+from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
 from inference.models.tensor_files import TensorFiles
+from inference.ops.choice import runs_kernels
+from inference.ops.reference import MixtureWeights
 from inference.progress import ProgressBar
 
 HEAD_ROWS_AT_ONCE = 4096
@@ -34,7 +36,7 @@ class LayerWeights:
     mlp_norm: Tensor
     router: Tensor
     router_bias: Tensor
-    experts: Experts
+    experts: MixtureWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class _Reader:
         self, files: TensorFiles, config: ModelConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._files, self._config, self._device, self._dtype = files, config, device, dtype
+        self._repacks = runs_kernels(device)
         self._is_original = "embedding.weight" in files
         if not self._is_original and "model.embed_tokens.weight" not in files:
             raise CheckpointError(
@@ -141,7 +144,7 @@ class _Reader:
             experts=self._experts(f"model.layers.{layer}.mlp.experts.", "gate_up_proj", "down_proj", "_"),
         )
 
-    def _experts(self, prefix: str, first: str, second: str, joint: str) -> Experts:
+    def _experts(self, prefix: str, first: str, second: str, joint: str) -> MixtureWeights:
         """Packed if the layer has blocks, else plain. The original's biases are mlp1_bias and mlp2_bias."""
         config, files, device = self._config, self._files, self._device
         shapes = (
@@ -164,6 +167,8 @@ class _Reader:
                 )
                 for name, (*rows, width) in zip(names, shapes, strict=True)
             ]
+            if self._repacks:
+                return _repacked(config, packed, biases)
             return PackedExperts(config, self._dtype, packed[0], biases[0], packed[1], biases[1])
         plain = [self._plain(name, shape).to(device) for name, shape in zip(names, shapes, strict=True)]
         return PlainExperts(config, self._dtype, plain[0], biases[0], plain[1], biases[1])
@@ -201,3 +206,12 @@ class _Reader:
         """Rows of the queries, of the keys, and the hidden size."""
         config = self._config
         return config.heads * config.head_dim, config.kv_heads * config.head_dim, config.hidden
+
+
+def _repacked(config: ModelConfig, packed: Sequence[Packed], biases: Sequence[Tensor]) -> MixtureWeights:
+    """In the layout of the kernels; the stored one is let go."""
+    from inference.ops.expert_kernels import Mixture
+    from inference.ops.packing import repack
+
+    first, second = (repack(*part, paired=paired) for part, paired in zip(packed, (True, False), strict=True))
+    return Mixture(first, biases[0], second, biases[1], limit=config.swiglu_limit, alpha=config.swiglu_alpha)

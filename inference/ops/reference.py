@@ -199,6 +199,8 @@ def project_out(attended: Tensor, weight: Tensor, bias: Tensor | None, residual:
 class MixtureWeights(Protocol):
     """A layer's experts in whatever form the device wants them."""
 
+    waits_for_device: bool  # whether `forward` reads from the device: such a step cannot be recorded
+
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x T×H, chosen and shares T×k; out T×H: the sums of the chosen experts' outputs by their shares."""
         ...

@@ -1,0 +1,121 @@
+"""A step under way on a device: what it will have sampled, and how the host learns of it.
+
+In go the tokens and log-probabilities of its rows, on the device; out come outcomes, once the copies to the
+host have arrived. Here what had to wait for the token itself is made up for: grammars move on, drafts are
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from inference.engine import EngineFailed, InferenceError, TokenLogprob
+from inference.local.cuda_picker import CudaPicker
+from inference.local.step import Outcome, Part, Sampled, failure_of
+
+NOT_FINITE = (
+    "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
+    "every token."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """For some rows: the tokens', their log-probabilities, and the likeliest tokens and theirs."""
+
+    tokens: Tensor
+    own: Tensor
+    values: Tensor
+    ids: Tensor
+
+    def on_host(self) -> Scores:
+        return Scores(*(on_host(each) for each in (self.tokens, self.own, self.values, self.ids)))
+
+    def told(self, top: int) -> list[TokenLogprob]:
+        """`top`: how many of the likeliest are asked for."""
+        tokens, own = self.tokens.tolist(), self.own.tolist()
+        pairs = [
+            tuple(zip(ids[:top], values[:top], strict=True))
+            for ids, values in zip(self.ids.tolist(), self.values.tolist(), strict=True)
+        ]
+        return [TokenLogprob(*each) for each in zip(tokens, own, pairs, strict=True)]
+
+
+@dataclass(slots=True)
+class Pending:
+    """One part of a step: where among the flight's tokens its own are, and what else is known."""
+
+    part: Part
+    tokens: slice = field(default_factory=lambda: slice(0, 0))
+    logprobs: Scores | None = None  # of the tokens sampled
+    scores: Scores | None = None  # of the prompt
+    error: InferenceError | None = None  # it failed before it was launched
+
+    @property
+    def picker(self) -> CudaPicker:
+        assert isinstance(self.part.picker, CudaPicker)
+        return self.part.picker
+
+
+class CudaFlight:
+    """Implements `inference.local.step.Flight`."""
+
+    def __init__(self, pending: Sequence[Pending], tokens: Tensor) -> None:
+        """`pending` in the order in which the parts were launched, `tokens` already on their way."""
+        self._pending, self._tokens = pending, tokens
+        self._arrived: torch.cuda.Event | None = None
+        if tokens.is_pinned():
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record()
+
+    def outcomes(self) -> list[Outcome]:
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        tokens = self._tokens.tolist()
+        return [_outcome(each, tokens[each.tokens]) for each in self._pending]
+
+
+def on_host(values: Tensor) -> Tensor:
+    """A copy on its way, to be read once the stream has come so far."""
+    if values.device.type != "cuda":
+        return values
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    return host.copy_(values, non_blocking=True)
+
+
+def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
+    part, picker = pending.part, pending.picker
+    scores = (
+        () if pending.scores is None else tuple(pending.scores.told(picker.sampling.prompt_logprobs or 0))
+    )
+    if pending.error is not None:
+        return Outcome((), scores, pending.error)
+    told = None if pending.logprobs is None else pending.logprobs.told(picker.sampling.logprobs or 0)
+    sampled: list[Sampled] = []
+    try:
+        for at, token in enumerate(tokens):
+            if token < 0:
+                raise EngineFailed(NOT_FINITE)
+            if picker.masks is not None and not part.samples > 1:
+                picker.masks.accept(token)
+            sampled.append(Sampled(token, None if told is None else told[at]))
+            if not goes_on(part, picker, at, token):
+                break
+    except InferenceError as error:
+        return Outcome(tuple(sampled), scores, error)
+    except Exception as error:
+        # All there is: a grammar is code from elsewhere, and what it breaks is its own generation.
+        return Outcome(tuple(sampled), scores, failure_of(error))
+    if part.samples > 1 and picker.is_plain:
+        picker.used(len(sampled))
+    return Outcome(tuple(sampled), scores)
+
+
+def goes_on(part: Part, picker: CudaPicker, at: int, token: int) -> bool:
+    """Whether the token sampled for the row `at` is the draft that the next row builds on."""
+    drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
+    return token not in picker.sampling.stop_token_ids and at < len(drafts) and drafts[at] == token

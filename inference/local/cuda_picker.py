@@ -1,0 +1,115 @@
+"""What a generation's sampling remembers on a device, and a batch of them as one `Picking`.
+
+In go the logits of rows and the pickers of these rows, out come tokens on the device. A token is counted
+where it is sampled, before the host has seen it; only grammars wait for it there. It knows nothing of steps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inference.engine import Sampling
+from inference.local.masks import Masks
+from inference.ops.choice import sampling_for
+from inference.ops.sampling import Picking
+
+
+class CudaPicker:
+    def __init__(self, sampling: Sampling, vocab_size: int, device: torch.device) -> None:
+        self.sampling = sampling
+        self.masks = None if sampling.grammar is None else Masks(sampling.grammar)
+        self.adjustment = _biases(sampling, vocab_size, device)
+        self._seen = (
+            None if self.adjustment is None else torch.zeros(vocab_size, dtype=torch.bool, device=device)
+        )
+        self._random = random.Random(sampling.seed)
+        self._points: deque[float] = deque()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a token does not depend on the ones sampled before it, but through the model."""
+        return self.masks is None and self.adjustment is None
+
+    def points(self, count: int) -> list[float]:
+        """The next random numbers. They stay the next ones until they are used."""
+        if self.sampling.temperature <= 0:
+            return [0.0] * count
+        while len(self._points) < count:
+            self._points.append(self._random.random())
+        return [self._points[at] for at in range(count)]
+
+    def used(self, count: int) -> None:
+        for _ in range(min(count, len(self._points))):
+            self._points.popleft()
+
+    def count(self, token: Tensor) -> None:
+        """One token, still on the device, is sampled: what it costs to sample it again."""
+        if self.adjustment is None or self._seen is None:
+            return
+        at = token.clamp(min=0)  # -1: nothing could be sampled, and the generation ends
+        first = (~self._seen.index_select(0, at)).float()
+        penalty = self.sampling.frequency_penalty + self.sampling.presence_penalty * first
+        self.adjustment.index_add_(0, at, -penalty)
+        self._seen.index_fill_(0, at, True)
+
+
+def _biases(sampling: Sampling, vocab_size: int, device: torch.device) -> Tensor | None:
+    known = {token: bias for token, bias in sampling.logit_bias.items() if 0 <= token < vocab_size}
+    if not (known or sampling.presence_penalty or sampling.frequency_penalty):
+        return None
+    row = torch.zeros(vocab_size)
+    row[list(known)] = torch.tensor(list(known.values()), dtype=torch.float32)
+    return row.to(device)
+
+
+def pick_rows(
+    logits: Tensor, pickers: Sequence[CudaPicker], points: Sequence[float], masks: Sequence[bytes | None]
+) -> Tensor:
+    """A token for each row; nothing is counted yet."""
+    device = logits.device
+    settings = [
+        (each.sampling.temperature, each.sampling.top_k, each.sampling.top_p, each.sampling.min_p, point)
+        for each, point in zip(pickers, points, strict=True)
+    ]
+    numbers = to_device(torch.tensor(settings, dtype=torch.float64).t().contiguous(), device)
+    rows = [each.adjustment for each in pickers if each.adjustment is not None]
+    bits = [mask for mask in masks if mask is not None]
+    picking = Picking(
+        temperature=numbers[0].float(),
+        top_k=numbers[1].int(),
+        top_p=numbers[2].float(),
+        min_p=numbers[3].float(),
+        points=numbers[4],
+        adjustments=torch.stack(rows) if rows else None,
+        adjustment_of=_places([each.adjustment is not None for each in pickers], device) if rows else None,
+        masks=_stacked(bits, logits.shape[1], device) if bits else None,
+        mask_of=_places([mask is not None for mask in masks], device) if bits else None,
+    )
+    tokens: Tensor = sampling_for(device).sample(logits, picking)
+    return tokens.to(device)
+
+
+def _places(there: Sequence[bool], device: torch.device) -> Tensor:
+    """For each row its place among those that are there; -1 where it is not."""
+    places, count = [], 0
+    for each in there:
+        places.append(count if each else -1)
+        count += each
+    return to_device(torch.tensor(places, dtype=torch.int32), device)
+
+
+def _stacked(masks: Sequence[bytes], vocab_size: int, device: torch.device) -> Tensor:
+    """As long as the vocabulary: what is missing may not be sampled."""
+    size = -(-vocab_size // 8)
+    whole = bytearray().join(mask[:size].ljust(size, b"\0") for mask in masks)
+    return to_device(torch.frombuffer(whole, dtype=torch.uint8).view(len(masks), size), device)
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Without waiting for the device: pinned memory is kept until the copy is done."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values

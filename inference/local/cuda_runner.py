@@ -1,0 +1,246 @@
+"""Runs steps on a GPU: recorded where every sequence has one token, and one step ahead of their reading.
+
+In go parts of a step, out comes a flight whose outcomes wait for nothing but what was sampled. A token that
+is not known yet is taken from where the step before it left it on the device. Without a GPU it runs the same
+course in plain PyTorch and records nothing, which is how it is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inference.engine import EngineFailed, InferenceError, Sampling
+from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores, goes_on, on_host
+from inference.local.cuda_graphs import Graphs
+from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
+from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
+from inference.local.step import Part, failure_of
+from inference.models.gpt_oss import GptOss
+from inference.models.kv_cache import PagedMemory
+from inference.ops.sampling import log_probabilities
+
+BLOCK_SIZE = 64
+
+
+class CudaRunner:
+    """Implements `inference.local.step.Runner`."""
+
+    ahead = 1
+
+    def __init__(
+        self,
+        model: GptOss,
+        blocks: Sequence[int],
+        max_concurrent: int,
+        block_size: int = BLOCK_SIZE,
+        *,
+        graphs: bool | None = None,
+    ) -> None:
+        """`blocks`: how many for each of the model's windows, block 0 included. `graphs` None: on a GPU."""
+        self.block_size = block_size
+        self._model, self._device = model, model.device
+        self._windows = model.config.windows
+        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
+        width = -(-model.config.context_length // block_size) + 2
+        self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
+        # What each slot sampled last, and one place for nobody.
+        self._newest = torch.zeros(max_concurrent + 1, dtype=torch.int64, device=model.device)
+        records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
+        self._graphs = (
+            Graphs(self._logits_of_all, len(self._windows), max_concurrent, model.device) if records else None
+        )
+
+    def picker(self, sampling: Sampling) -> CudaPicker:
+        return CudaPicker(sampling, self._model.config.vocab_size, self._device)
+
+    def prepare(self, progress: bool | None = None) -> None:
+        """Compiles and records now what would hold up the first requests."""
+        if self._graphs is not None:
+            self._graphs.record_all(progress)
+
+    def close(self) -> None:
+        """Recorded steps hold memory outside of tensors; the rest goes with the last reference."""
+        self._graphs = None
+
+    @torch.inference_mode()
+    def launch(self, parts: Sequence[Part]) -> CudaFlight:
+        order = sorted(range(len(parts)), key=lambda at: len(parts[at].tokens) > 1)
+        pending = [Pending(parts[at]) for at in order]
+        self._tables.update(parts)
+        logits = self._logits([each.part for each in pending])
+        tokens = on_host(self._sample(pending, logits) if logits is not None else self._newest[:0])
+        back = sorted(range(len(parts)), key=lambda at: order[at])
+        return CudaFlight([pending[at] for at in back], tokens)
+
+    # The model ----------------------------------------------------------------------------------------
+
+    def _logits(self, parts: Sequence[Part]) -> Tensor | None:
+        """Of the rows that need them, in the order of the parts; None where none does."""
+        shape = shape_of(parts)
+        counts = [_wanted_rows(part) for part in parts]
+        if self._graphs is not None and (recorded := self._graphs.shape_for(shape)) is not None:
+            logits = self._graphs.replay(self._numbers(parts, recorded), recorded)
+            return self._rows(logits, [at for at, count in enumerate(counts) if count])
+        x = self._forward(to_device(self._numbers(parts, shape), self._device), shape)
+        picked: list[int] = []
+        end = 0
+        for part, count in zip(parts, counts, strict=True):
+            end += len(part.tokens)
+            picked += range(end - count, end)
+        return self._model.logits(self._rows(x, picked)) if picked else None
+
+    def _numbers(self, parts: Sequence[Part], shape: StepShape) -> Tensor:
+        kinds = len(self._windows)
+        numbers = numbers_of(parts, shape, kinds, self.block_size, self._tables.nobody)
+        return torch.tensor(numbers, dtype=torch.int64)
+
+    def _rows(self, values: Tensor, rows: list[int]) -> Tensor:
+        if rows == list(range(len(rows))):
+            return values[: len(rows)]
+        return values.index_select(0, to_device(torch.tensor(rows, dtype=torch.int64), self._device))
+
+    def _forward(self, numbers: Tensor, shape: StepShape) -> Tensor:
+        inputs = inputs_of(numbers, shape, len(self._windows))
+        pages = self._tables.pages(inputs, shape, self._windows, self.block_size)
+        newest = self._newest.index_select(0, inputs.owners[: shape.decodes])
+        told = inputs.tokens[: shape.decodes]
+        # A generation whose logits were not finite has ended, but may have a part in the step behind.
+        known = torch.where(told < 0, newest, told).clamp(min=0)
+        tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
+        return self._model.forward(tokens, inputs.positions, self._memory, pages)
+
+    @torch.inference_mode()
+    def _logits_of_all(self, numbers: Tensor, shape: StepShape) -> Tensor:
+        return self._model.logits(self._forward(numbers, shape))
+
+    # Sampling -----------------------------------------------------------------------------------------
+
+    def _sample(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
+        """All tokens that the parts sample, one after the other, still on the device."""
+        wanted = [_wanted_rows(each.part) for each in pending]
+        own = dict(zip(map(id, pending), torch.split(logits, wanted), strict=True))
+        for each in pending:
+            _score_prompt(each, own[id(each)])
+        together = [each for each in pending if each.part.samples and not _needs_each_token(each)]
+        rows = [own[id(each)][-each.part.samples :] for each in together]
+        # Most often these are the logits as they are.
+        chosen = logits if wanted == [each.part.samples for each in together] else None
+        found = (
+            [self._sample_together(together, chosen if chosen is not None else torch.cat(rows))]
+            if rows
+            else []
+        )
+        end = 0
+        for each in together:
+            each.tokens = slice(end, end + each.part.samples)
+            end += each.part.samples
+        for each in pending:
+            if each.part.samples and _needs_each_token(each):
+                tokens = self._sample_in_turn(each, own[id(each)][-each.part.samples :])
+                each.tokens = slice(end, end + len(tokens))
+                end += len(tokens)
+                found.append(tokens)
+        for each in pending:
+            if each.part.samples and each.picker.sampling.logprobs is not None:
+                tokens = torch.cat(found)[each.tokens]
+                each.logprobs = _scores(
+                    own[id(each)][-each.part.samples :][: len(tokens)], tokens, each.picker.sampling.logprobs
+                )
+        return torch.cat(found) if found else self._newest[:0]
+
+    def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
+        """One pick for all rows; masks are computed here, while the device computes the logits."""
+        pickers, points, masks = [], [], []
+        for each in pending:
+            count = each.part.samples
+            pickers += [each.picker] * count
+            points += each.picker.points(count)
+            masks += [_mask(each)] * count
+            if count == 1:
+                each.picker.used(1)
+        tokens = pick_rows(logits, pickers, points, masks)
+        alone = [at for at, each in enumerate(pending) if each.part.samples == 1]
+        if len(alone) == len(pending):
+            slots = [each.part.slot for each in pending]
+            self._newest.index_copy_(0, to_device(torch.tensor(slots), self._device), tokens)
+        else:
+            self._keep_newest(pending, tokens)
+        _count(pending, tokens)
+        return tokens
+
+    def _keep_newest(self, pending: Sequence[Pending], tokens: Tensor) -> None:
+        """With drafts among them: their rows are known to the host before anything builds on them."""
+        end = 0
+        for each in pending:
+            if each.part.samples == 1:
+                self._newest[each.part.slot] = tokens[end]
+            end += each.part.samples
+
+    def _sample_in_turn(self, pending: Pending, logits: Tensor) -> Tensor:
+        """Drafts of a generation whose next token depends on the last one by more than the model."""
+        picker, part = pending.picker, pending.part
+        found: list[int] = []
+        try:
+            for at in range(part.samples):
+                mask = None if picker.masks is None else picker.masks.bits()
+                token = pick_rows(logits[at : at + 1], [picker], picker.points(1), [mask])
+                picker.used(1)
+                picker.count(token)
+                found.append(int(token.item()))
+                if found[-1] < 0:
+                    raise EngineFailed(NOT_FINITE)
+                if picker.masks is not None:
+                    picker.masks.accept(found[-1])
+                if not goes_on(part, picker, at, found[-1]):
+                    break
+        except InferenceError as error:
+            pending.error = error
+        except Exception as error:
+            # As in a flight: a grammar is code from elsewhere.
+            pending.error = failure_of(error)
+        return torch.tensor(found, dtype=torch.int64, device=self._device)
+
+
+def _wanted_rows(part: Part) -> int:
+    """How many of a part's rows, the last ones, need logits."""
+    return len(part.tokens) if part.scored is not None else part.samples
+
+
+def _needs_each_token(pending: Pending) -> bool:
+    return pending.part.samples > 1 and not pending.picker.is_plain
+
+
+def _mask(pending: Pending) -> bytes | None:
+    if pending.picker.masks is None:
+        return None
+    try:
+        return pending.picker.masks.bits()
+    except InferenceError as error:
+        pending.error = error
+    except Exception as error:
+        # As in a flight: a grammar is code from elsewhere.
+        pending.error = failure_of(error)
+    return None
+
+
+def _count(pending: Sequence[Pending], tokens: Tensor) -> None:
+    end = 0
+    for each in pending:
+        if each.part.samples == 1:
+            each.picker.count(tokens[end : end + 1])
+        end += each.part.samples
+
+
+def _score_prompt(pending: Pending, logits: Tensor) -> None:
+    part = pending.part
+    if part.scored is not None:
+        count = min(len(part.scored), len(logits))
+        tokens = to_device(torch.tensor(part.scored[:count], dtype=torch.int64), logits.device)
+        pending.scores = _scores(logits[:count], tokens, pending.picker.sampling.prompt_logprobs or 0)
+
+
+def _scores(logits: Tensor, tokens: Tensor, top: int) -> Scores:
+    return Scores(tokens, *log_probabilities(logits, tokens.clamp(min=0), top)).on_host()

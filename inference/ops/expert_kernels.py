@@ -1,0 +1,182 @@
+"""A layer's MXFP4 experts on a GPU: which tiles of pairs there are, and the launches that multiply them.
+
+In go normalised rows, their experts and shares, out come the sums. Rows are sorted by expert, so that each
+expert's weights are read once for all its rows. Nothing here waits for the device: how many tiles there are
+at most follows from the shapes, and those that are left over end at once.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from inference.ops.kernels import experts as kernels
+from inference.ops.kernels import norm, pairs
+from inference.ops.packing import PackedRows
+
+PLAIN = os.environ.get("TRITON_INTERPRET") == "1"  # see `fused`
+SORTED_PAIRS = 1024  # up to so many pairs one program sorts
+EXACT_TOKENS = 64  # up to so many tokens the experts' results are kept in float32 until they are summed
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Pairs in the order of their experts, and tiles of up to `tokens` pairs of one expert."""
+
+    order: Tensor
+    experts: Tensor
+    starts: Tensor
+    ends: Tensor
+    tokens: int
+
+
+class Mixture:
+    """One layer's experts: `first` are W1's rows, gate and linear alternating, `second` W2's."""
+
+    waits_for_device = False
+
+    def __init__(
+        self,
+        first: PackedRows,
+        first_bias: Tensor,
+        second: PackedRows,
+        second_bias: Tensor,
+        *,
+        limit: float,
+        alpha: float,
+    ) -> None:
+        self._first, self._first_bias = first, first_bias
+        self._second, self._second_bias = second, second_bias
+        self._limit, self._alpha = limit, alpha
+
+    def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """x T×H, chosen and shares T×k; out T×H."""
+        return self.added_to(torch.zeros_like(x), x, chosen, shares)
+
+    def added_to(self, residual: Tensor, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        tokens, per_token = chosen.shape
+        hidden = self._second.rows
+        tiles = tiles_of(chosen, len(self._first_bias))
+        inner = self._gate_up(x, tiles, per_token, chosen.numel())
+        results = self._down(inner, tiles, tokens, per_token)
+        out = torch.empty_like(residual)
+        width = min(1024, triton.next_power_of_2(hidden))
+        norm.gather[(tokens, triton.cdiv(hidden, width))](
+            residual, results, shares, out, hidden, chosen.numel(),
+            CHOSEN=per_token, SPLITS=len(results), WIDTH=width, num_warps=4,
+        )  # fmt: skip
+        return out
+
+    def _gate_up(self, x: Tensor, tiles: Tiles, per_token: int, count: int) -> Tensor:
+        rows, intermediate = self._first, self._second.columns
+        inner = torch.empty(count, intermediate, dtype=x.dtype, device=x.device)
+        fragments = fragments_of(tiles.tokens)
+        kernels.gate_up[(triton.cdiv(rows.fragments, fragments), len(tiles.experts))](
+            x, inner, rows.words, rows.scales, self._first_bias,
+            tiles.order, tiles.experts, tiles.starts, tiles.ends,
+            rows.columns, rows.tiles, intermediate, rows.fragments, self._limit, self._alpha,
+            CHOSEN=per_token, **_sizes(tiles.tokens, rows.tiles),
+        )  # fmt: skip
+        return inner
+
+    def _down(self, inner: Tensor, tiles: Tiles, tokens: int, per_token: int) -> Tensor:
+        """SPLITS × pairs × H."""
+        rows = self._second
+        splits = next(n for n in (3, 2, 5, 1) if rows.tiles % n == 0) if tokens == 1 else 1
+        dtype = torch.float32 if tokens <= EXACT_TOKENS else inner.dtype
+        out = torch.empty(splits, len(inner), rows.rows, dtype=dtype, device=inner.device)
+        fragments = fragments_of(tiles.tokens)
+        kernels.down[(triton.cdiv(rows.fragments, fragments), len(tiles.experts), splits)](
+            inner, out, rows.words, rows.scales, self._second_bias,
+            tiles.order, tiles.experts, tiles.starts, tiles.ends,
+            rows.columns, rows.tiles, rows.rows, len(inner), rows.fragments,
+            SPLITS=splits, **_sizes(tiles.tokens, rows.tiles // splits),
+        )  # fmt: skip
+        return out
+
+
+def _sizes(tokens: int, tiles: int) -> dict[str, int]:
+    fragments = fragments_of(tokens)
+    return {
+        "FRAGMENTS": fragments,
+        "TOKENS": tokens,
+        "UNROLL": 1 if PLAIN or tokens > 64 else next(n for n in (3, 2, 5, 1) if tiles % n == 0),
+        "PLAIN": PLAIN,
+        "num_warps": fragments,
+        "num_stages": 3,
+    }
+
+
+def fragments_of(tokens: int) -> int:
+    """Fragments of 16 weight rows in a program: one a warp. Packed rows are a multiple of four."""
+    return 4
+
+
+def tokens_of(pairs: int, experts: int) -> int:
+    """How many pairs a tile takes: about what an expert has."""
+    mean = pairs / experts
+    return next((size for size, most in ((16, 12.0), (32, 24.0), (64, 96.0)) if mean <= most), 128)
+
+
+def tiles_of(chosen: Tensor, experts: int) -> Tiles:
+    """Of T×k experts; as many tiles as there can be at most."""
+    pairs = chosen.numel()
+    size = tokens_of(pairs, experts)
+    if len(chosen) == 1:
+        return _one_token(chosen, size)
+    count = min(pairs, experts) + pairs // size
+    return (
+        _sorted(chosen, experts, size, count)
+        if pairs <= SORTED_PAIRS
+        else _many(chosen, experts, size, count)
+    )
+
+
+_places: dict[tuple[torch.device, int], Tensor] = {}
+
+
+def _one_token(chosen: Tensor, size: int) -> Tiles:
+    """Its experts are all different: nothing is to be sorted."""
+    key = (chosen.device, chosen.numel())
+    if key not in _places:
+        _places[key] = torch.arange(chosen.numel() + 1, dtype=torch.int32, device=chosen.device)
+    places = _places[key]
+    return Tiles(places[:-1], chosen.view(-1), places[:-1], places[1:], size)
+
+
+def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
+    order, owners, starts, ends = (
+        torch.empty(length, dtype=torch.int32, device=chosen.device)
+        for length in (chosen.numel(), count, count, count)
+    )
+    width = max(16, triton.next_power_of_2(chosen.numel()))
+    pairs.sort[(1,)](
+        chosen, order, owners, starts, ends, chosen.numel(), experts, count,
+        PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=triton.next_power_of_2(count), AT_ONCE=16,
+        TOKENS=size, num_warps=16 if width > 256 else 8,
+    )  # fmt: skip
+    return Tiles(order, owners, starts, ends, size)
+
+
+def _many(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
+    """The same with the library's sort; in 32 bits, and without asking the device for a number."""
+    flat = chosen.view(-1)
+    order = flat.argsort(stable=True).int()
+    owner = torch.arange(experts, device=flat.device)
+    counts = (flat.unsqueeze(1) == owner).sum(0)
+    ends, tiles = counts.cumsum(0), (counts + size - 1) // size
+    last_tiles = tiles.cumsum(0)
+    tile = torch.arange(count, device=flat.device)
+    owners = torch.searchsorted(last_tiles, tile, right=True)
+    used = owners < experts
+    owners = owners.clamp(max=experts - 1)
+    starts = ends[owners] - counts[owners] + (tile - last_tiles[owners] + tiles[owners]) * size
+    stops = torch.minimum(starts + size, ends[owners])
+    zero = torch.zeros_like(starts)
+    return Tiles(
+        order, owners, torch.where(used, starts, zero).int(), torch.where(used, stops, zero).int(), size
+    )

@@ -1,0 +1,275 @@
+"""The ops of `reference` as kernels for a GPU: the same names, arguments and results.
+
+In go tensors, out come tensors; what is written in place is what the reference writes in place. No op waits
+for the device, and each is chosen by shapes alone, so that a step of one shape can be recorded and replayed.
+Sums are taken in a fixed order: the same rows in a batch of the same shape give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import triton
+from torch import Tensor
+from torch.nn import functional
+
+from inference.ops.expert_kernels import Mixture
+from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, vector
+from inference.ops.pages import Pages
+from inference.ops.reference import MixtureWeights
+
+# Triton's interpreter computes bf16 wrongly, so kernels compute in float32 there.
+PLAIN = os.environ.get("TRITON_INTERPRET") == "1"
+
+VECTOR_TOKENS = 2  # up to so many rows each weight row is read whole
+SKINNY_TOKENS = 16  # up to so many rows our own tiles read the weights; beyond, the library's
+ROUTED_TOKENS = 128  # up to so many rows are normalised and routed by one launch
+PROGRAMS = 256  # about what fills a large GPU twice
+
+__all__ = ["Mixture", "experts_block", "head_logits", "paged_attention", "project_out", "qkv", "rms_norm"]
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    out = torch.empty_like(x)
+    width = triton.next_power_of_2(x.shape[-1])
+    norm.rms_norm[(len(x),)](x, weight, out, x.shape[-1], eps, WIDTH=width, num_warps=warps_of(width))
+    return out
+
+
+def qkv(
+    x: Tensor,
+    norm_weight: Tensor,
+    eps: float,
+    weight: Tensor,
+    bias: Tensor | None,
+    cos: Tensor,
+    sin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    pages: Pages,
+) -> Tensor:
+    kv_heads, size = keys.shape[2:]
+    tokens, hidden = x.shape
+    heads = len(weight) // size - 2 * kv_heads
+    query = torch.empty(tokens, heads, size, dtype=x.dtype, device=x.device)
+    after = (cos, sin, query, keys, values, pages.slots)
+    if tokens > SKINNY_TOKENS:
+        projected = functional.linear(rms_norm(x, norm_weight, eps), weight, bias)
+        grid = (triton.cdiv(tokens, 16), heads + 2 * kv_heads)
+        dense.rotate_and_write[grid](
+            projected,
+            *after,
+            tokens,
+            heads,
+            kv_heads,
+            *strides_of(keys, values),
+            SIZE=size,
+            TOKENS=16,
+            num_warps=1,
+        )
+        return query
+    whole = (x, norm_weight, weight, weight if bias is None else bias, *after)
+    if tokens <= VECTOR_TOKENS:
+        width, half = triton.next_power_of_2(hidden), min(2, size // 2)
+        vector.qkv[(len(weight) // (2 * half),)](
+            *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width, num_warps=4,
+        )  # fmt: skip
+    else:
+        half = min(16, size // 2)
+        dense.qkv[(len(weight) // (2 * half),)](
+            *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16, COLUMNS=columns_of(hidden),
+            PLAIN=PLAIN, num_warps=4, num_stages=4,
+        )  # fmt: skip
+    return query
+
+
+def project_out(attended: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+    if len(attended) > SKINNY_TOKENS:
+        return functional.linear(attended, weight, bias) + residual
+    return _project(attended, weight, bias, residual, None, 0.0, residual.dtype)
+
+
+def head_logits(x: Tensor, norm_weight: Tensor, eps: float, head: Tensor) -> Tensor:
+    if len(x) > SKINNY_TOKENS:
+        return (rms_norm(x, norm_weight, eps) @ head).float()
+    if len(x) <= VECTOR_TOKENS:
+        return _project(x, head.t(), None, None, norm_weight, eps, torch.float32)
+    return _project(rms_norm(x, norm_weight, eps), head.t(), None, None, None, eps, torch.float32)
+
+
+def _project(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    norm_weight: Tensor | None,
+    eps: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Few rows; a norm only for as few as are products with whole weight rows."""
+    assert weight.is_contiguous(), "a weight's rows must lie one after the other"
+    tokens, columns = x.shape
+    rows = len(weight)
+    out = torch.empty(tokens, rows, dtype=dtype, device=x.device)
+    flags = {"HAS_BIAS": bias is not None, "HAS_RESIDUAL": residual is not None}
+    surroundings = (weight, weight if bias is None else bias, out if residual is None else residual, out)
+    if tokens <= VECTOR_TOKENS:
+        vector.project[(triton.cdiv(rows, 4),)](
+            x, weight if norm_weight is None else norm_weight, *surroundings, columns, rows, eps,
+            HAS_NORM=norm_weight is not None, **flags, TOKENS=tokens, ROWS=4,
+            WIDTH=triton.next_power_of_2(columns), num_warps=4,
+        )  # fmt: skip
+    else:
+        tile = 64 if rows > 16 * PROGRAMS * 4 else 16
+        dense.project[(triton.cdiv(rows, tile),)](
+            x, *surroundings, tokens, columns, rows,
+            **flags, TOKENS=16, ROWS=tile, COLUMNS=columns_of(columns), PLAIN=PLAIN,
+            num_warps=4 if tile > 16 else 2, num_stages=4,
+        )  # fmt: skip
+    return out
+
+
+def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages) -> Tensor:
+    tokens, heads, size = query.shape
+    out = torch.empty(tokens, heads * size, dtype=query.dtype, device=query.device)
+    if pages.decodes:
+        _decode(query, keys, values, sinks, pages, out)
+    if len(pages.lengths) > pages.decodes:
+        _prefill(query, keys, values, sinks, pages, out)
+    return out
+
+
+def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, out: Tensor) -> None:
+    heads, size = query.shape[1:]
+    kv_heads, count = keys.shape[2], pages.decodes
+    group = heads // kv_heads
+    splits = splits_of(count * kv_heads, pages.window)
+    parts = torch.empty(count, heads, splits, size + 2, dtype=torch.float32, device=query.device)
+    each = parts.numel() // (size + 2)
+    sums, peaks, weights = torch.split_with_sizes(parts.view(-1), [each * size, each, each])
+    attention_decode.decode[(count, kv_heads, splits)](
+        query, keys, values, sinks, pages.tables, pages.lengths, out, sums, peaks, weights,
+        pages.tables.stride(0), heads, *strides_of(keys, values), size**-0.5,
+        WINDOW=pages.window or 0, GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), SIZE=size,
+        BLOCK=pages.block_size, KEYS=64, SPLITS=splits, PLAIN=PLAIN, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    if splits > 1:
+        attention_decode.combine[(count, heads)](
+            sums, peaks, weights, sinks, out, heads, SIZE=size, SPLITS=splits, num_warps=2
+        )
+
+
+def strides_of(keys: Tensor, values: Tensor) -> tuple[int, int]:
+    """From one slot to the next, whichever their blocks, and from one head to the next."""
+    blocks, slots, heads, dims = keys.stride()
+    assert keys.stride() == values.stride(), "keys and values must lie alike"
+    assert (blocks, dims) == (keys.shape[1] * slots, 1), "blocks must lie one after the other"
+    return slots, heads
+
+
+def splits_of(programs: int, window: int | None) -> int:
+    """Into how many parts the keys are split: by the programs that there are without, not by the number of
+    keys, which a recorded step does not know."""
+    if window is not None and window <= 256:
+        return 1
+    splits = 1
+    while splits < 32 and programs * splits < PROGRAMS:
+        splits *= 2
+    return splits
+
+
+def _prefill(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, out: Tensor) -> None:
+    tokens, heads, size = query.shape
+    sequences = len(pages.lengths)
+    queries = 16 if PLAIN else 128 if pages.longest > 64 else 64
+    tiles = (tokens - pages.decodes) // queries + sequences - pages.decodes
+    attention_prefill.prefill[(tiles, heads)](
+        query, keys, values, sinks, pages.tables, pages.lengths, pages.starts, out,
+        pages.tables.stride(0), heads, keys.shape[2], *strides_of(keys, values), pages.decodes, sequences,
+        size**-0.5,
+        WINDOW=pages.window or 0, SIZE=size, BLOCK=pages.block_size, QUERIES=queries,
+        KEYS=16 if PLAIN else 64, SEQUENCES=triton.next_power_of_2(sequences), PLAIN=PLAIN,
+        num_warps=8 if queries == 128 else 4, num_stages=3,
+    )  # fmt: skip
+
+
+def experts_block(
+    x: Tensor,
+    norm_weight: Tensor,
+    eps: float,
+    router_weight: Tensor,
+    router_bias: Tensor,
+    experts_per_token: int,
+    experts: MixtureWeights,
+) -> Tensor:
+    normed, chosen, shares = norm_and_route(
+        x, norm_weight, eps, router_weight, router_bias, experts_per_token
+    )
+    if isinstance(experts, Mixture):
+        return experts.added_to(x, normed, chosen, shares)
+    return x + experts.forward(normed, chosen, shares.to(x.dtype))
+
+
+def norm_and_route(
+    x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor, bias: Tensor, experts_per_token: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalised rows, their experts, the best first, and these experts' shares."""
+    tokens, hidden = x.shape
+    if tokens > ROUTED_TOKENS:
+        normed = rms_norm(x, norm_weight, eps)
+        return (normed, *route(normed, weight, bias, experts_per_token))
+    experts = len(weight)
+    normed = torch.empty_like(x)
+    chosen, shares = _choices(x, experts_per_token)
+    logits = torch.empty(tokens, experts, dtype=torch.float32, device=x.device)
+    width = triton.next_power_of_2(hidden)
+    router.norm_and_route[(tokens, triton.cdiv(experts, 8))](
+        x, norm_weight, weight, bias, normed, logits, _counters(x.device), chosen, shares,
+        hidden, experts, eps,
+        **_choice_sizes(experts, experts_per_token), PART=8, WIDTH=width, COLUMNS=min(width, 1024),
+        num_warps=8 if width >= 2048 else 4,
+    )  # fmt: skip
+    return normed, chosen, shares
+
+
+def route(x: Tensor, weight: Tensor, bias: Tensor, experts_per_token: int) -> tuple[Tensor, Tensor]:
+    logits = functional.linear(x, weight, bias)
+    chosen, shares = _choices(x, experts_per_token)
+    sizes = _choice_sizes(len(weight), experts_per_token)
+    router.choose[(len(x),)](logits, chosen, shares, len(weight), **sizes, num_warps=1)
+    return chosen, shares
+
+
+def _choices(x: Tensor, experts_per_token: int) -> tuple[Tensor, Tensor]:
+    chosen = torch.empty(len(x), experts_per_token, dtype=torch.int64, device=x.device)
+    return chosen, torch.empty(len(x), experts_per_token, dtype=torch.float32, device=x.device)
+
+
+def _choice_sizes(experts: int, experts_per_token: int) -> dict[str, int]:
+    return {
+        "CHOSEN": experts_per_token,
+        "SHARES": triton.next_power_of_2(experts_per_token),
+        "EXPERTS": triton.next_power_of_2(experts),
+    }
+
+
+_zeros: dict[torch.device, Tensor] = {}
+
+
+def _counters(device: torch.device) -> Tensor:
+    """ROUTED_TOKENS zeros; kernels leave them so."""
+    if device not in _zeros:
+        _zeros[device] = torch.zeros(ROUTED_TOKENS, dtype=torch.int32, device=device)
+    return _zeros[device]
+
+
+def columns_of(columns: int) -> int:
+    """How many columns of a product are taken at a time."""
+    return min(128, int(triton.next_power_of_2(columns)))
+
+
+def warps_of(width: int) -> int:
+    return max(1, min(8, width // 256))

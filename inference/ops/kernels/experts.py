@@ -1,0 +1,82 @@
+"""The experts of a layer over pairs of token and expert that are sorted by expert: two products.
+
+A program has a tile of weight rows and up to TOKENS pairs of one expert. The first product ends in SwiGLU,
+for which a fragment holds eight gate rows above their eight linear rows, so that a lane has both of a pair.
+The second writes each pair's result, a part of the columns each, for `norm.gather` to sum in a fixed order.
+"""
+
+import triton
+import triton.language as tl
+
+from inference.ops.kernels.mxfp4 import UNSCALE, product
+
+
+@triton.jit
+def gate_up(
+    x_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
+    columns, tiles, intermediate, fragments_per_expert, limit, alpha,
+    CHOSEN: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, UNROLL: tl.constexpr,
+    PLAIN: tl.constexpr,
+):  # fmt: skip
+    """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I."""
+    start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
+    if start >= end:
+        return
+    expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
+    place = start + tl.arange(0, TOKENS)
+    present = place < end
+    token = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64) // CHOSEN
+    first = expert * fragments_per_expert + tl.program_id(0) * FRAGMENTS
+    total = product(
+        x_ptr, token * columns, present, columns,
+        words_ptr + first * tiles * 128, scales_ptr + first * tiles * 8, 0, tiles, tiles,
+        FRAGMENTS, TOKENS, UNROLL, PLAIN,
+    )  # fmt: skip
+    halves = tl.permute(tl.reshape(total, (FRAGMENTS, 2, 8, TOKENS)), (0, 2, 3, 1))
+    gate, linear = tl.split(halves)
+    gate, linear = (
+        tl.reshape(gate, (FRAGMENTS * 8, TOKENS)) * UNSCALE,
+        tl.reshape(linear, (FRAGMENTS * 8, TOKENS)) * UNSCALE,
+    )
+    row = tl.program_id(0) * FRAGMENTS * 8 + tl.arange(0, FRAGMENTS * 8)
+    inside = row < intermediate
+    bias = bias_ptr + expert * 2 * intermediate + 2 * row
+    gate += tl.load(bias, mask=inside, other=0.0).to(tl.float32)[:, None]
+    linear += tl.load(bias + 1, mask=inside, other=0.0).to(tl.float32)[:, None]
+    gate = tl.minimum(gate, limit)
+    linear = tl.minimum(tl.maximum(linear, -limit), limit)
+    inner = gate / (1.0 + tl.exp(-alpha * gate)) * (linear + 1.0)
+    at = place.to(tl.int64)[None, :] * intermediate + row[:, None]
+    tl.store(out_ptr + at, inner.to(out_ptr.dtype.element_ty), mask=present[None, :] & inside[:, None])
+
+
+@triton.jit
+def down(
+    inner_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
+    intermediate, tiles, hidden, pairs, fragments_per_expert,
+    SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, UNROLL: tl.constexpr,
+    PLAIN: tl.constexpr,
+):  # fmt: skip
+    """out[split, order[place]] = a split's columns of W2·inner[place], + b2 in the first."""
+    start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
+    if start >= end:
+        return
+    split = tl.program_id(2)
+    expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
+    place = start + tl.arange(0, TOKENS)
+    present = place < end
+    first = expert * fragments_per_expert + tl.program_id(0) * FRAGMENTS
+    per_split = tiles // SPLITS
+    total = product(
+        inner_ptr, place.to(tl.int64) * intermediate, present, intermediate,
+        words_ptr + first * tiles * 128, scales_ptr + first * tiles * 8,
+        split * per_split, split * per_split + per_split, tiles,
+        FRAGMENTS, TOKENS, UNROLL, PLAIN,
+    )  # fmt: skip
+    row = tl.program_id(0) * FRAGMENTS * 16 + tl.arange(0, FRAGMENTS * 16)
+    inside = row < hidden
+    bias = tl.load(bias_ptr + expert * hidden + row, mask=inside & (split == 0), other=0.0)
+    result = total * UNSCALE + bias.to(tl.float32)[:, None]
+    pair = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64)
+    at = (split.to(tl.int64) * pairs + pair)[None, :] * hidden + row[:, None]
+    tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=present[None, :] & inside[:, None])

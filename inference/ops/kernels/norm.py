@@ -1,0 +1,36 @@
+"""RMSNorm, and the sum that ends a layer: row by row, in float32, rounded once."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms_norm(x_ptr, norm_ptr, out_ptr, hidden, eps, WIDTH: tl.constexpr):
+    """One row a program; WIDTH is the power of two that holds it."""
+    column = tl.arange(0, WIDTH)
+    inside = column < hidden
+    at = tl.program_id(0).to(tl.int64) * hidden + column
+    x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
+    weight = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_ptr + at, (x * scale * weight).to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def gather(
+    x_ptr, results_ptr, shares_ptr, out_ptr, hidden, pairs,
+    CHOSEN: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split."""
+    token = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    inside = column < hidden
+    total = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
+    for choice in tl.static_range(CHOSEN):
+        pair = token * CHOSEN + choice
+        result = tl.zeros((WIDTH,), tl.float32)
+        for split in tl.static_range(SPLITS):
+            at = (split * pairs.to(tl.int64) + pair) * hidden + column
+            result += tl.load(results_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        total += tl.load(shares_ptr + pair).to(tl.float32) * result
+    tl.store(out_ptr + token * hidden + column, total.to(out_ptr.dtype.element_ty), mask=inside)

@@ -1,0 +1,80 @@
+"""The router: which experts a token goes to, and their shares."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _choose(logits, expert, chosen_ptr, shares_ptr, token, CHOSEN: tl.constexpr, SHARES: tl.constexpr):
+    """The best CHOSEN, the first of equals first, and their softmax; SHARES is a power of two ≥ CHOSEN."""
+    slot = tl.arange(0, SHARES)
+    best = tl.full((SHARES,), float("-inf"), tl.float32)
+    for choice in tl.static_range(CHOSEN):
+        value, at = tl.max(logits, 0, return_indices=True, return_indices_tie_break_left=True)
+        tl.store(chosen_ptr + token * CHOSEN + choice, at.to(tl.int64))
+        best = tl.where(slot == choice, value, best)
+        logits = tl.where(expert == at, float("-inf"), logits)
+    weight = tl.exp(best - tl.max(best, 0))
+    share = weight / tl.sum(weight, 0)
+    tl.store(shares_ptr + token * CHOSEN + slot, share.to(shares_ptr.dtype.element_ty), mask=slot < CHOSEN)
+
+
+@triton.jit
+def choose(
+    logits_ptr, chosen_ptr, shares_ptr, experts,
+    CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr,
+):  # fmt: skip
+    """From finished logits: one token a program."""
+    token = tl.program_id(0).to(tl.int64)
+    expert = tl.arange(0, EXPERTS)
+    logits = tl.load(logits_ptr + token * experts + expert, mask=expert < experts, other=float("-inf"))
+    _choose(logits.to(tl.float32), expert, chosen_ptr, shares_ptr, token, CHOSEN, SHARES)
+
+
+@triton.jit
+def norm_and_route(
+    x_ptr, norm_ptr, weight_ptr, bias_ptr, normed_ptr, logits_ptr, counters_ptr, chosen_ptr, shares_ptr,
+    hidden, experts, eps,
+    CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr, PART: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Normalises a row, and routes it. A program does PART experts; the last of a row to finish chooses.
+
+    `counters` are 0 before and after: one for each row.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    inside = column < hidden
+    x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
+    if tl.program_id(1) == 0:
+        normed = x * scale * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
+        tl.store(normed_ptr + token * hidden + column, normed.to(normed_ptr.dtype.element_ty), mask=inside)
+    mine = tl.program_id(1) * PART + tl.arange(0, PART)
+    there = mine < experts
+    sums = tl.zeros((PART, COLUMNS), tl.float32)
+    for first in range(0, hidden, COLUMNS):
+        part = first + tl.arange(0, COLUMNS)
+        within = part < hidden
+        piece = tl.load(x_ptr + token * hidden + part, mask=within, other=0.0).to(tl.float32)
+        piece = piece * scale * tl.load(norm_ptr + part, mask=within, other=0.0).to(tl.float32)
+        piece = piece.to(normed_ptr.dtype.element_ty).to(tl.float32)
+        weight = tl.load(
+            weight_ptr + mine.to(tl.int64)[:, None] * hidden + part[None, :],
+            mask=there[:, None] & within[None, :],
+            other=0.0,
+        )
+        sums += weight.to(tl.float32) * piece[None, :]
+    bias = tl.load(bias_ptr + mine, mask=there, other=0.0).to(tl.float32)
+    tl.store(logits_ptr + token * experts + mine, tl.sum(sums, 1) + bias, mask=there)
+    tl.debug_barrier()
+    if tl.atomic_add(counters_ptr + token, 1, sem="acq_rel") == tl.num_programs(1) - 1:
+        expert = tl.arange(0, EXPERTS)
+        logits = tl.load(
+            logits_ptr + token * experts + expert,
+            mask=expert < experts,
+            other=float("-inf"),
+            cache_modifier=".cg",
+        )
+        _choose(logits, expert, chosen_ptr, shares_ptr, token, CHOSEN, SHARES)
+        tl.store(counters_ptr + token, 0)

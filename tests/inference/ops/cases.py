@@ -1,0 +1,124 @@
+"""The ops at the sizes of the 20b and the 120b model, on tensors without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from inference.ops import expert_kernels, fused, fused_sampling
+from inference.ops.packing import PackedRows
+from inference.ops.pages import Pages
+from inference.ops.sampling import Picking
+
+META = torch.device("meta")
+HIDDEN, HEADS, KV_HEADS, SIZE, BLOCK, VOCABULARY = 2880, 64, 8, 64, 64, 201_088
+EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    run: Callable[[], object]
+
+
+def of(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device=META)
+
+
+def every_case() -> Iterator[Case]:
+    for tokens in (1, 8, 64):
+        yield Case(f"qkv {tokens}", partial(run_qkv, tokens))
+        yield Case(f"out {tokens}", partial(run_out, tokens))
+    for window in (None, 128):
+        yield Case(f"decode {window}", partial(run_attention, [1], window))
+        yield Case(f"decode {window}", partial(run_attention, [1] * 64, window))
+        yield Case(f"prefill {window}", partial(run_attention, [2048], window))
+        yield Case(f"prefill {window}", partial(run_attention, [1, 1, 40], window))
+    for experts, tokens in ((32, 1), (32, 4), (32, 64), (32, 256), (32, 2048), (128, 1), (128, 8), (128, 64)):
+        yield Case(f"experts {experts} {tokens}", partial(run_experts, tokens, experts))
+    for rows in (1, 8):
+        yield Case(f"head {rows}", partial(run_head, rows))
+        yield Case(f"sample {rows}", partial(run_sample, rows, extras=rows == 8))
+
+
+def pages_of(queries: list[int], window: int | None) -> Pages:
+    return Pages(
+        tables=of(len(queries), 2048, dtype=torch.int32),
+        lengths=of(len(queries), dtype=torch.int32),
+        starts=of(len(queries) + 1, dtype=torch.int32),
+        slots=of(sum(queries), dtype=torch.int64),
+        window=window,
+        block_size=BLOCK,
+        decodes=queries.count(1),
+        longest=max(queries),
+    )
+
+
+def memory() -> Tensor:
+    return of(KV_HEADS, 1000, BLOCK, SIZE).permute(1, 2, 0, 3)
+
+
+def run_qkv(tokens: int) -> None:
+    rows = (HEADS + 2 * KV_HEADS) * SIZE
+    cos, sin = (of(tokens, SIZE, dtype=torch.float32) for _ in range(2))
+    fused.qkv(
+        of(tokens, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, of(rows, HIDDEN), of(rows), cos, sin,
+        memory(), memory(), pages_of([1] * tokens, None),
+    )  # fmt: skip
+
+
+def run_out(tokens: int) -> None:
+    fused.project_out(of(tokens, HEADS * SIZE), of(HIDDEN, HEADS * SIZE), of(HIDDEN), of(tokens, HIDDEN))
+
+
+def run_attention(queries: list[int], window: int | None) -> None:
+    fused.paged_attention(
+        of(sum(queries), HEADS, SIZE), memory(), memory(), of(HEADS), pages_of(queries, window)
+    )
+
+
+def packed(experts: int, rows: int) -> PackedRows:
+    fragments, tiles = -(-rows // 64) * 4, HIDDEN // 64
+    words = of(experts, fragments, tiles, 32, 4, dtype=torch.int32)
+    return PackedRows(words, of(experts, fragments, tiles, 8, dtype=torch.int32), rows, HIDDEN)
+
+
+def run_experts(tokens: int, experts: int) -> None:
+    mixture = expert_kernels.Mixture(
+        packed(experts, 2 * HIDDEN), of(experts, 2 * HIDDEN), packed(experts, HIDDEN), of(experts, HIDDEN),
+        limit=7.0, alpha=1.702,
+    )  # fmt: skip
+    norm = of(HIDDEN, dtype=torch.float32)
+    fused.experts_block(of(tokens, HIDDEN), norm, EPS, of(experts, HIDDEN), of(experts), 4, mixture)
+
+
+def run_head(rows: int) -> None:
+    fused.head_logits(of(rows, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, of(VOCABULARY, HIDDEN).t())
+
+
+def run_sample(rows: int, extras: bool) -> None:
+    floats = [of(rows, dtype=torch.float32) for _ in range(3)]
+    more = (
+        (of(rows, VOCABULARY, dtype=torch.float32), of(rows, dtype=torch.int32)) if extras else (None, None)
+    )
+    masks = (
+        (of(rows, VOCABULARY // 8, dtype=torch.uint8), of(rows, dtype=torch.int32))
+        if extras
+        else (None, None)
+    )
+    fused_sampling.sample(
+        of(rows, VOCABULARY, dtype=torch.float32),
+        Picking(
+            floats[0],
+            of(rows, dtype=torch.int32),
+            floats[1],
+            floats[2],
+            of(rows, dtype=torch.float64),
+            *more,
+            *masks,
+        ),
+    )

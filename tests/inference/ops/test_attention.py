@@ -1,0 +1,98 @@
+"""Attention over paged memory against the reference: ragged lengths, windows, groups, sinks that matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.ops import reference
+from inference.ops.pages import Pages
+from tests.inference.ops.drawn import Draw, random_pages, relative_error
+
+BATCHES = [
+    [1],
+    [1, 1, 1],
+    [37],
+    [1, 1, 5, 40],
+    [3, 17, 16],
+]
+
+
+def on_cpu(pages: Pages) -> Pages:
+    moved = {name: getattr(pages, name).cpu() for name in ("tables", "lengths", "starts", "slots")}
+    return replace(pages, **moved)
+
+
+def attended(draw: Draw, pages: Pages, heads: int, kv_heads: int, size: int) -> tuple[Tensor, Tensor]:
+    """Ours and the reference's."""
+    from inference.ops import fused
+
+    tokens, blocks = int(pages.starts[-1]), int(pages.tables.max()) + 4
+    query = draw.rows(tokens, heads, size, scale=2.0)
+    # What no query may read is not a number, block 0 included.
+    keys, values = (draw.memory(blocks, pages.block_size, kv_heads, size) for _ in range(2))
+    for memory in (keys, values):
+        memory[~seen_places(pages, blocks)] = float("nan")
+    sinks = draw.rows(heads, scale=3.0)
+    found = fused.paged_attention(query, keys, values, sinks, pages)
+    wanted = reference.paged_attention(
+        query.cpu().double(), keys.cpu().double(), values.cpu().double(), sinks.cpu().double(), on_cpu(pages)
+    )
+    return found.cpu(), wanted
+
+
+def seen_places(pages: Pages, blocks: int) -> Tensor:
+    seen = torch.zeros(blocks * pages.block_size, dtype=torch.bool, device=pages.tables.device)
+    tables, lengths, starts = pages.tables.tolist(), pages.lengths.tolist(), pages.starts.tolist()
+    for at, length in enumerate(lengths):
+        queries = starts[at + 1] - starts[at]
+        first = 0 if pages.window is None else max(0, length - queries - pages.window + 1)
+        for position in range(first, length):
+            seen[
+                tables[at][position // pages.block_size] * pages.block_size + position % pages.block_size
+            ] = True
+    return seen.view(blocks, pages.block_size)
+
+
+@pytest.mark.parametrize("window", [None, 16, 23])
+@pytest.mark.parametrize("queries", BATCHES, ids=str)
+def test_attention_is_that_of_the_reference(
+    device: torch.device, queries: list[int], window: int | None
+) -> None:
+    draw = Draw(sum(queries) + (window or 0), device)
+    found, wanted = attended(draw, random_pages(draw, queries, window, 16), 4, 2, 16)
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(8, 1, 32), (3, 3, 16), (40, 2, 16)])
+def test_groups_of_every_size_are_those_of_the_reference(
+    device: torch.device, heads: int, kv_heads: int, size: int
+) -> None:
+    draw = Draw(heads, device)
+    found, wanted = attended(draw, random_pages(draw, [1, 1, 9], None, 32), heads, kv_heads, size)
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize("window", [None, 300])
+def test_a_long_past_in_parts_is_that_of_the_reference(device: torch.device, window: int | None) -> None:
+    draw = Draw(7, device)
+    found, wanted = attended(draw, random_pages(draw, [1, 1, 1], window, 16, past=400), 4, 2, 16)
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+def test_rows_that_fill_up_a_batch_harm_nobody(device: torch.device) -> None:
+    from inference.ops import fused
+
+    draw = Draw(3, device)
+    pages = random_pages(draw, [1, 1, 1], 16, 16)
+    lengths = pages.lengths.clone()
+    lengths[2] = 0
+    keys, values = (draw.memory(int(pages.tables.max()) + 4, 16, 2, 16) for _ in range(2))
+    query, sinks = draw.rows(3, 4, 16), draw.rows(4)
+    whole = fused.paged_attention(query, keys, values, sinks, pages)
+    filled = fused.paged_attention(query, keys, values, sinks, replace(pages, lengths=lengths))
+    assert torch.equal(whole[:2], filled[:2])
+    assert torch.isfinite(filled).all()

@@ -1,0 +1,115 @@
+"""Norm, projections, rotation, writes to paged memory and logits, against the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from inference.models.config import RopeConfig
+from inference.ops import reference
+from tests.inference.ops.drawn import Draw, random_pages, relative_error
+
+EPS = 1e-5
+
+
+@pytest.mark.parametrize(("tokens", "hidden"), [(1, 64), (3, 96), (20, 160)])
+def test_norms_are_those_of_the_reference(device: torch.device, tokens: int, hidden: int) -> None:
+    from inference.ops import fused
+
+    draw = Draw(tokens, device)
+    x, weight = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
+    wanted = reference.rms_norm(x.double(), weight, EPS)
+    assert relative_error(fused.rms_norm(x, weight, EPS), wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 9, 21])
+@pytest.mark.parametrize(("heads", "kv_heads", "size", "bias"), [(4, 2, 16, True), (8, 1, 32, False)])
+def test_queries_keys_and_values_are_those_of_the_reference(
+    device: torch.device, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
+) -> None:
+    from inference.ops import fused
+
+    draw, hidden = Draw(tokens + size, device), 96
+    pages = random_pages(draw, [1] * tokens if tokens < 9 else [1, 1, tokens - 2], None, 16)
+    x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
+    weight = draw.rows((heads + 2 * kv_heads) * size, hidden, scale=hidden**-0.5)
+    biases = draw.rows((heads + 2 * kv_heads) * size) if bias else None
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    blocks = int(pages.tables.max()) + 1
+    keys, values = (draw.memory(blocks, 16, kv_heads, size) for _ in range(2))
+    kept = keys.clone(), values.clone()
+    wanted_keys, wanted_values = keys.double(), values.double()
+    found = fused.qkv(x, norm, EPS, weight, biases, cos, sin, keys, values, pages)
+    wanted = reference.qkv(
+        x.double(), norm, EPS, weight.double(), None if biases is None else biases.double(),
+        cos.double(), sin.double(), wanted_keys, wanted_values, pages,
+    )  # fmt: skip
+    assert relative_error(found, wanted) < draw.tolerance
+    assert relative_error(keys, wanted_keys) < draw.tolerance
+    assert relative_error(values, wanted_values) < draw.tolerance
+    written = torch.zeros(blocks * 16, dtype=torch.bool, device=device).index_fill_(0, pages.slots, True)
+    for before, after in zip(kept, (keys, values), strict=True):
+        untouched = ~written.view(blocks, 16)
+        assert torch.equal(before[untouched], after[untouched])
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 6, 18])
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_attention_saw_is_projected_and_added(device: torch.device, tokens: int, bias: bool) -> None:
+    from inference.ops import fused
+
+    draw = Draw(tokens, device)
+    attended, weight, residual = draw.rows(tokens, 160), draw.rows(72, 160, scale=0.1), draw.rows(tokens, 72)
+    biases = draw.rows(72) if bias else None
+    found = fused.project_out(attended, weight, biases, residual)
+    wanted = reference.project_out(
+        attended.double(), weight.double(), None if biases is None else biases.double(), residual.double()
+    )
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize("rows", [1, 2, 11, 17])
+def test_logits_are_those_of_the_reference(device: torch.device, rows: int) -> None:
+    from inference.ops import fused
+
+    draw = Draw(rows, device)
+    x, norm, head = draw.rows(rows, 96), draw.rows(96).float() + 1, draw.rows(301, 96, scale=0.1).t()
+    found = fused.head_logits(x, norm, EPS, head)
+    assert found.dtype == torch.float32
+    wanted = reference.head_logits(x.double(), norm, EPS, head.double())
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize(("tokens", "experts", "per_token"), [(1, 4, 2), (5, 6, 3), (9, 32, 4), (130, 5, 1)])
+def test_routes_are_those_of_the_reference(
+    device: torch.device, tokens: int, experts: int, per_token: int
+) -> None:
+    from inference.ops import fused
+
+    draw = Draw(tokens, device)
+    x, norm = draw.rows(tokens, 96), draw.rows(96).float() + 1
+    weight, bias = draw.rows(experts, 96, scale=0.3), draw.rows(experts)
+    for _ in range(2):  # the counters are left as they were found
+        normed, chosen, shares = fused.norm_and_route(x, norm, EPS, weight, bias, per_token)
+        wanted = reference.rms_norm(x.double(), norm, EPS)
+        assert relative_error(normed, wanted) < draw.tolerance
+        logits = torch.nn.functional.linear(normed.double(), weight.double(), bias.double())
+        best = logits.topk(per_token)
+        # Where two experts are as good as each other to the last bit, either may be chosen.
+        assert torch.allclose(
+            logits.gather(1, chosen), best.values, rtol=0, atol=1e-5 if device.type == "cpu" else 0.03
+        )
+        assert all(len(set(row)) == per_token for row in chosen.tolist())
+        assert relative_error(shares, torch.softmax(logits.gather(1, chosen), 1)) < draw.tolerance
+
+
+def test_of_equal_experts_the_first_is_chosen(device: torch.device) -> None:
+    from inference.ops import fused
+
+    draw = Draw(1, device)
+    weight = draw.rows(1, 64).expand(6, 64).contiguous()
+    _, chosen, shares = fused.norm_and_route(
+        draw.rows(2, 64), torch.ones(64, device=device), EPS, weight, torch.ones(6, device=device), 3
+    )
+    assert chosen.tolist() == [[0, 1, 2]] * 2
+    assert torch.allclose(shares.float(), torch.full((2, 3), 1 / 3, device=device))

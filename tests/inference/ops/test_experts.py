@@ -1,0 +1,45 @@
+"""The experts' kernels against experts that are unpacked first."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from inference.ops import reference
+from tests.inference.ops.drawn import Draw, relative_error
+
+SHAPES = [  # tokens, experts, per token, hidden, intermediate
+    (1, 4, 2, 64, 64),
+    (1, 8, 4, 192, 96),
+    (2, 5, 3, 96, 64),
+    (7, 6, 3, 64, 96),
+    (40, 3, 2, 64, 32),
+    (260, 4, 4, 32, 32),
+]
+
+
+@pytest.mark.parametrize(("tokens", "experts", "per_token", "hidden", "intermediate"), SHAPES)
+def test_experts_are_those_of_the_reference(
+    device: torch.device, tokens: int, experts: int, per_token: int, hidden: int, intermediate: int
+) -> None:
+    from inference.ops.expert_kernels import Mixture
+    from inference.ops.packing import repack
+
+    draw = Draw(tokens + hidden, device)
+    first, second = (draw.mxfp4(experts, 2 * intermediate, hidden), draw.mxfp4(experts, hidden, intermediate))
+    x = draw.rows(tokens, hidden)
+    chosen, shares = draw.choices(tokens, experts, per_token)
+    mixture = Mixture(
+        repack(*first[:2], paired=True),
+        first[2],
+        repack(*second[:2], paired=False),
+        second[2],
+        limit=2.0,
+        alpha=1.702,
+    )
+    found = mixture.forward(x, chosen, shares)
+    wanted = reference.mxfp4_experts(
+        x.double(), chosen, shares.double(), (first[0], first[1], first[2].double()),
+        (second[0], second[1], second[2].double()), 2.0, 1.702,
+    )  # fmt: skip
+    assert relative_error(found, wanted) < draw.tolerance

@@ -1,0 +1,134 @@
+"""Picking on the device against the plain ops: the same tokens may be picked, as often."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.ops import sampling as plain
+from tests.inference.ops.drawn import Draw
+
+VOCABULARY = 301
+
+
+def picking(device: torch.device, rows: int, **fields: float | Tensor) -> plain.Picking:
+    """The neutral value of whatever is not given; one number is for all rows."""
+    defaults: dict[str, tuple[float, torch.dtype]] = {
+        "temperature": (1.0, torch.float32),
+        "top_k": (0, torch.int32),
+        "top_p": (1.0, torch.float32),
+        "min_p": (0.0, torch.float32),
+        "points": (0.5, torch.float64),
+    }
+    found = {
+        name: torch.as_tensor(fields.pop(name, value)).to(device, dtype).expand(rows).contiguous()
+        for name, (value, dtype) in defaults.items()
+    }
+    return plain.Picking(**found, **fields)  # type: ignore[arg-type]
+
+
+def sample(logits: Tensor, how: plain.Picking) -> list[int]:
+    from inference.ops import fused_sampling
+
+    return fused_sampling.sample(logits, how).tolist()
+
+
+def test_without_temperature_the_first_of_the_best_is_picked(device: torch.device) -> None:
+    logits = Draw(1, device).rows(3, VOCABULARY).float()
+    logits[1, 40] = logits[1, 200] = 9.0
+    assert sample(logits, picking(device, 3, temperature=0.0)) == logits.argmax(1).tolist()
+    assert sample(logits, picking(device, 3, temperature=0.0))[1] == 40
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter's numpy
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
+def test_a_row_that_is_not_finite_picks_nothing(device: torch.device, broken: float) -> None:
+    logits = Draw(2, device).rows(2, VOCABULARY).float()
+    if broken == float("-inf"):
+        logits[0] = broken
+    else:
+        logits[0, 77] = broken
+    assert sample(logits, picking(device, 2))[0] == -1
+    assert sample(logits, picking(device, 2, temperature=0.0))[0] == -1
+    assert sample(logits, picking(device, 2))[1] >= 0
+
+
+FIELDS = [
+    {},
+    {"temperature": 0.6},
+    {"top_k": 5},
+    {"top_p": 0.7},
+    {"min_p": 0.1},
+    {"top_k": 20, "top_p": 0.8},
+    {"min_p": 0.02, "top_p": 0.9, "temperature": 1.5},
+    {"min_p": 0.05, "top_k": 7},
+    {"top_p": 1e-6},
+    {"top_k": 1},
+]
+
+
+@pytest.mark.parametrize("fields", FIELDS, ids=str)
+def test_tokens_are_picked_as_often_as_by_the_plain_ops(
+    device: torch.device, fields: dict[str, float]
+) -> None:
+    """Points spread evenly: what falls to each token is its probability, whatever the order of tokens."""
+    rows = 24
+    logits = (Draw(3, device).rows(1, 24, scale=2.0).float()).expand(rows, 24).contiguous()
+    points = (torch.arange(rows, device=device) + 0.5) / rows
+    found = sample(logits, picking(device, rows, points=points, **fields))
+    weights = kept_weights(logits[0].double().cpu(), **fields)
+    counts = torch.bincount(torch.tensor(found), minlength=24) / rows
+    assert set(found) <= set(weights.nonzero().flatten().tolist())
+    assert float((counts - weights).abs().max()) <= 1.01 / rows + 1e-6
+
+
+def kept_weights(
+    logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> Tensor:
+    """The distribution, by sorting."""
+    weights = torch.softmax(logits / temperature, 0)
+    weights = torch.where(weights >= min_p * weights.max(), weights, 0.0)
+    order = weights.argsort(descending=True)
+    if top_k:
+        weights[order[top_k:]] = 0.0
+    weights = weights / weights.sum()
+    if top_p < 1:
+        before = weights[order].cumsum(0) - weights[order]
+        weights[order[before >= top_p]] = 0.0
+    return weights / weights.sum()
+
+
+def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device) -> None:
+    logits = Draw(5, device).rows(1, 9000).float()
+    weights = torch.softmax(logits[0].double(), 0).cumsum(0)
+    for point in (0.0, 0.1, 0.43, 0.77, 0.999):
+        token = sample(logits, picking(device, 1, points=point))[0]
+        before = float(weights[token - 1]) if token else 0.0
+        assert before - 1e-5 <= point <= float(weights[token]) + 1e-5
+
+
+def test_masks_and_adjustments_are_for_their_rows_alone(device: torch.device) -> None:
+    logits = Draw(6, device).rows(4, VOCABULARY).float()
+    best = logits.argmax(1).tolist()
+    masks = torch.zeros(2, -(-VOCABULARY // 8), dtype=torch.uint8)
+    masks[1, 10 // 8] = 1 << 10 % 8  # mask 0 forbids all
+    adjustments = torch.zeros(1, VOCABULARY)
+    adjustments[0, 123] = 50.0
+    found = sample(
+        logits,
+        picking(
+            device, 4, temperature=0.0,
+            masks=masks.to(device), mask_of=torch.tensor([-1, 1, 0, -1], dtype=torch.int32, device=device),
+            adjustments=adjustments.to(device),
+            adjustment_of=torch.tensor([-1, -1, -1, 0], dtype=torch.int32, device=device),
+        ),
+    )  # fmt: skip
+    assert found == [best[0], 10, -1, 123]
+
+
+def test_tokens_past_the_end_of_a_mask_are_forbidden(device: torch.device) -> None:
+    logits = torch.arange(40, dtype=torch.float32, device=device).view(1, 40)
+    masks = torch.tensor([[255, 1]], dtype=torch.uint8, device=device)
+    of = torch.zeros(1, dtype=torch.int32, device=device)
+    assert sample(logits, picking(device, 1, temperature=0.0, masks=masks, mask_of=of)) == [8]
