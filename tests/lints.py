@@ -32,6 +32,7 @@ _CALLS = {
     "mcp_list_tools": None,
     "mcp_approval_request": None,
     "web_search_call": None,
+    "compaction": None,
 }
 _sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 

@@ -25,6 +25,8 @@ class Segment:
     channel: Channel | None = None
     recipient: str | None = None
     text: str | None = None  # developer messages: their instructions, so that leading ones can be merged
+    # The last segment of a compaction: so many, with itself, stand for all that came before them.
+    stands_for: int = 0
 
     @property
     def is_reasoning(self) -> bool:
@@ -50,6 +52,21 @@ def are_kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list
         return [True] * len(history)
     last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
     return [i > last_answer or not segment.is_reasoning for i, segment in enumerate(history)]
+
+
+def since_compaction(history: Sequence[Segment]) -> tuple[Segment, ...]:
+    """What a conversation goes on from: the newest compaction stands for all before it but instructions.
+
+    Instructions that are still there are not repeated.
+    """
+    last = max((place for place, segment in enumerate(history) if segment.stands_for), default=None)
+    if last is None:
+        return tuple(history)
+    first = max(last + 1 - history[last].stands_for, 0)
+    instructions = [segment for segment in history[:first] if segment.role == "developer"]
+    known = {segment.text for segment in instructions}
+    compacted = [s for s in history[first : last + 1] if s.role != "developer" or s.text not in known]
+    return (*instructions, *compacted, *history[last + 1 :])
 
 
 def split_leading_instructions(history: Sequence[Segment]) -> tuple[list[str], list[Segment]]:

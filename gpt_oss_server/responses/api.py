@@ -53,6 +53,17 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def delete(response_id: str) -> Response:
         return JSONResponse(await service.delete(response_id))
 
+    @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
+    async def input_tokens(request: Request) -> Response:
+        found = await service.count(await read_json(request, service.settings.max_body_bytes))
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": found})
+
+    @router.post("/v1/responses/compact", openapi_extra=documented(CreateResponse))
+    async def compact(request: Request) -> Response:
+        body = await read_json(request, service.settings.max_body_bytes)
+        compacted = await unless_gone(request.receive, service.compact(body))
+        return Response(status_code=499) if compacted is None else JSONResponse(compacted)
+
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: str) -> Response:
         return JSONResponse(await service.cancel(response_id))

@@ -25,6 +25,7 @@ from gpt_oss_server.served import LARGE_INPUT
 from gpt_oss_server.stores.base import Item, Store, StoredConversation
 
 _NOT_ON_THEIR_OWN = {
+    "compaction_trigger": "It asks for a response: send it as a response's input.",
     "mcp_approval_response": "It makes a call, which only a response can: send it as a response's input.",
     "item_reference": "Send the item itself.",
 }

@@ -19,6 +19,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.parts import text_of
+from gpt_oss_server.responses.compaction import unsealed
 from gpt_oss_server.responses.reasoning import unsealed_reasoning
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
@@ -48,6 +49,7 @@ class Conversation:
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
     approved: list[Approved] = field(default_factory=list)
+    compacts: bool = False  # a compaction is asked for, of all that came before
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -94,6 +96,11 @@ def read_input(
     else:
         items = given or []
     for index, item in enumerate(items):
+        if conversation.compacts:
+            raise InvalidRequest(
+                f"`{where}[{index - 1}]`: a compaction_trigger must be the last item.",
+                param=f"{where}[{index - 1}]",
+            )
         _read_item(item, f"{where}[{index}]", conversation)
     return conversation
 
@@ -124,6 +131,8 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
             param=f"{where}.type",
         )
     handler(item, where, conversation)
+    if conversation.compacts:
+        return  # asked for once, and no part of what was said
     listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
     if kind.endswith(("_call", "_call_output")):
         listed["status"] = item.get("status") or "completed"
@@ -280,6 +289,21 @@ def _approval_response(item: Item, where: str, conversation: Conversation) -> No
     conversation.add(conversation.renderer.tool_result(recipient, refusal))
 
 
+def _compaction(item: Item, where: str, conversation: Conversation) -> None:
+    compacted = unsealed(conversation.sealer(), _text(item, "encrypted_content", where))
+    if compacted is None:
+        raise InvalidRequest(
+            f"`{where}.encrypted_content`: this compaction was not made by this server, or with another key "
+            "(--sealing-key-file), or was changed. Send what it stands for, the items before it.",
+            param=f"{where}.encrypted_content",
+        )
+    conversation.segments += compacted.segments(conversation.renderer)
+
+
+def _compaction_trigger(item: Item, where: str, conversation: Conversation) -> None:
+    conversation.compacts = True
+
+
 def _nothing(item: Item, where: str, conversation: Conversation) -> None:
     """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
 
@@ -310,6 +334,9 @@ _HANDLERS: dict[str, Callable[[Item, str, Conversation], None]] = {
     "mcp_list_tools": _nothing,
     "mcp_approval_request": _approval_request,
     "mcp_approval_response": _approval_response,
+    "compaction": _compaction,
+    "compaction_summary": _compaction,  # its name in older clients
+    "compaction_trigger": _compaction_trigger,
 }
 
 _ID_PREFIXES = {
@@ -330,5 +357,6 @@ _ID_PREFIXES = {
     "mcp_list_tools": "mcpl",
     "mcp_approval_request": "mcpr",
     "mcp_approval_response": "mcpa",
+    "compaction": "cmp",
     "web_search_call": "ws",
 }

@@ -6,14 +6,14 @@ request with each reference replaced by the item that it names; or an error that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.errors import ConversationNotFound, ItemNotFound, PreviousResponseNotFound
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.stores.base import Store, StoredConversation
+from gpt_oss_server.stores.base import Item, Store, StoredConversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +84,31 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> M
             param=where,
         )
     return item
+
+
+async def said_so_far(request: CreateResponse, store: Store) -> list[Item]:
+    """The user's messages in what a request goes on from, as far as they are stored and not compacted yet."""
+    if request.conversation_id is not None:
+        return _said_since_compaction((await find_conversation(store, request.conversation_id)).items)
+    items: list[Item] = []
+    response_id = request.previous_response_id
+    while response_id is not None and (stored := await store.get(response_id)) is not None:
+        items[:0] = stored.items
+        if any(map(_is_compaction, stored.items)):
+            break
+        response_id = stored.response["previous_response_id"]
+    return _said_since_compaction(items)
+
+
+def _said_since_compaction(items: Sequence[Item]) -> list[Item]:
+    last = max((place for place, item in enumerate(items) if _is_compaction(item)), default=-1)
+    return [item for item in items[last + 1 :] if is_said(item)]
+
+
+def is_said(item: Item) -> bool:
+    """Whether it is a message of the user's."""
+    return item.get("type") == "message" and item.get("role") == "user"
+
+
+def _is_compaction(item: Item) -> bool:
+    return item.get("type") in ("compaction", "compaction_summary")

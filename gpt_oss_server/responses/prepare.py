@@ -1,24 +1,34 @@
 """A request, made ready to run: the exact prompt, how to sample, and what the response will echo.
 
 In: a validated request, what it continues (if anything), the engine's facts and the settings. Out: a
-frozen `Prepared`, or an error before anything is generated. Rendering for `POST /render` ends here too, so
+frozen `Prepared`, or an error before anything is generated. Where the conversation is to be compacted first,
+that is what is prepared, with the way to go on from it. Rendering for `POST /render` ends here too, so
 what it shows is what the model gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
-from gpt_oss_server.responses.input import Approved, read_input
+from gpt_oss_server.responses.compaction import (
+    SHARE,
+    Compaction,
+    asking,
+    instructions_in,
+    room_for_summary,
+    said_in,
+)
+from gpt_oss_server.responses.input import Approved, Conversation, read_input
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.sealing import Sealer
@@ -46,6 +56,20 @@ class Prepared:
     approved: tuple[Approved, ...]  # calls that the client has just approved
     wanted: Wanted  # of the form of the turn
     binding: Binding = field(default_factory=Binding)  # what that comes to
+    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that asks for it
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every request is prepared with."""
+
+    info: EngineInfo
+    settings: Settings
+    encoding: Encoding
+    renderer: Renderer
+    ids: Ids
+    date: str
+    sealer: Callable[[], Sealer]
 
 
 def prepare(
@@ -53,70 +77,161 @@ def prepare(
     past: Past,
     tools: RequestTools,
     hosted: HostedTools,
+    around: Surroundings,
     *,
-    info: EngineInfo,
-    settings: Settings,
-    renderer: Renderer,
-    ids: Ids,
-    date: str,
-    sealer: Callable[[], Sealer],
+    compacts: bool = False,
 ) -> Prepared:
-    functions = tools.functions
-    answer = answer_format(request.text.format if request.text else None)
-    wanted = wanted_of(request.tool_choice, answer, tools, hosted, parallel=request.allows_parallel_calls)
+    """With `compacts` the conversation is compacted and nothing else, as by a compaction_trigger."""
     conversation = read_input(
         request.input,
-        renderer,
-        ids,
+        around.renderer,
+        around.ids,
         recipients=past.recipients,
         approvals=past.approvals,
-        sealer=sealer,
+        sealer=around.sealer,
     )
-    history = (*past.history, *conversation.segments)
+    history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
-    effort = request.effort or settings.default_reasoning_effort
-    thinking = thinking_of(effort, request.reasoning_budget, settings)
-    head = renderer.system(
-        effort=thinking.effort,
-        date=date,
-        identity=settings.identity,
-        builtin_tools=hosted.in_system_message,
-        function_tools=bool(functions),
-    )
-    prompt, history = fitted_prompt(
-        renderer,
-        head,
-        history,
-        instructions=with_verbosity(request.instructions, request.verbosity),
-        tools=functions,
-        namespaces=(*tools.namespaces, *hosted.in_developer_message),
-        response_formats=answer.told,
-        context=info.context_length,
-        truncates=request.truncation == "auto",
-        all_reasoning=request.reasoning_context == "all_turns",
-        param="input",
-    )
-    return Prepared(
-        request=request,
-        prompt=prompt,
-        sampling=sampling_of(
-            request,
-            info,
-            settings,
-            prompt=len(prompt),
-            limit=request.max_output_tokens,
-            logprobs=request.scores,
-        ),
-        recipients=known_recipients(tools, hosted),
-        tools=tools,
-        effort=effort,
-        thinking=thinking,
-        history=history,
-        own=tuple(conversation.segments),
-        items=tuple(conversation.items),
-        call_recipients=conversation.recipients,
-        hosted=hosted,
-        approved=tuple(conversation.approved),
-        wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
-    )
+    preparing = _Preparing(request, tools, hosted, around, conversation)
+    alone = compacts or conversation.compacts
+    if alone or preparing.is_over_threshold(history):
+        return preparing.compacting(history, alone=alone)
+    return preparing.ready(history, tuple(conversation.segments))
+
+
+class _Preparing:
+    """A request whose input has been read."""
+
+    def __init__(
+        self,
+        request: CreateResponse,
+        tools: RequestTools,
+        hosted: HostedTools,
+        around: Surroundings,
+        conversation: Conversation,
+    ) -> None:
+        self._request = request
+        self._tools = tools
+        self._hosted = hosted
+        self._around = around
+        self._conversation = conversation
+        self._answer = answer_format(request.text.format if request.text else None)
+        self._effort = request.effort or around.settings.default_reasoning_effort
+        self._thinking = thinking_of(self._effort, request.reasoning_budget, around.settings)
+
+    @property
+    def _context(self) -> int:
+        return self._around.info.context_length
+
+    def is_over_threshold(self, history: tuple[Segment, ...]) -> bool:
+        threshold = self._threshold
+        return threshold is not None and self._length(history) >= threshold
+
+    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...]) -> Prepared:
+        """Own are the segments of the history that are not in the conversation yet."""
+        request = self._request
+        prompt, history = fitted_prompt(
+            self._around.renderer,
+            self._system,
+            history,
+            **self._told,
+            context=self._context,
+            truncates=request.truncation == "auto",
+            all_reasoning=request.reasoning_context == "all_turns",
+            param="input",
+        )
+        return self._prepared(prompt, history, own, request.max_output_tokens)
+
+    def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
+        around = self._around
+        prompt = asking(history, self._opened, around.renderer, self._context)
+        own = tuple(self._conversation.segments)
+        prepared = self._prepared(prompt, history, own, room_for_summary(self._context))
+
+        def go_on(compacted: tuple[Segment, ...]) -> Prepared:
+            return self.ready(since_compaction((*history, *compacted)), (*own, *compacted))
+
+        compaction = Compaction(
+            prompt=prompt,
+            # As the request asks, but for what is asked of its answer.
+            sampling=replace(
+                prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
+            ),
+            instructions=instructions_in(history),
+            said=said_in(history, around.encoding, min(self._context, self._threshold or self._context)),
+            alone=alone,
+            go_on=go_on,
+        )
+        return replace(prepared, compaction=compaction)
+
+    def _prepared(
+        self,
+        prompt: tuple[int, ...],
+        history: tuple[Segment, ...],
+        own: tuple[Segment, ...],
+        limit: int | None,
+    ) -> Prepared:
+        request, tools, hosted = self._request, self._tools, self._hosted
+        read = self._conversation
+        parallel = request.allows_parallel_calls
+        wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
+        return Prepared(
+            request=request,
+            prompt=prompt,
+            sampling=sampling_of(
+                request,
+                self._around.info,
+                self._around.settings,
+                prompt=len(prompt),
+                limit=limit,
+                logprobs=request.scores,
+            ),
+            recipients=known_recipients(tools, hosted),
+            tools=tools,
+            effort=self._effort,
+            thinking=self._thinking,
+            history=history,
+            own=own,
+            items=tuple(read.items),
+            call_recipients=read.recipients,
+            hosted=hosted,
+            approved=tuple(read.approved),
+            wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
+        )
+
+    @property
+    def _threshold(self) -> int | None:
+        """From how many tokens on the conversation is compacted, if it is: in time, whatever is asked."""
+        latest = self._context - self._context // SHARE
+        asked = [each.compact_threshold or latest for each in self._request.context_management or ()]
+        return min([latest, *asked]) if asked else None
+
+    def _length(self, history: tuple[Segment, ...]) -> int:
+        all_reasoning = self._request.reasoning_context == "all_turns"
+        return len(self._around.renderer.prompt(*self._opened(history), all_reasoning=all_reasoning))
+
+    def _opened(self, history: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
+        return self._around.renderer.opening(self._system, history, **self._told)
+
+    @property
+    def _system(self) -> Segment:
+        around = self._around
+        return around.renderer.system(
+            effort=self._thinking.effort,
+            date=around.date,
+            identity=around.settings.identity,
+            builtin_tools=self._hosted.in_system_message,
+            function_tools=bool(self._tools.functions),
+        )
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What the developer message is made of, beside the instructions in the history."""
+        request = self._request
+        return {
+            "instructions": with_verbosity(request.instructions, request.verbosity),
+            "tools": self._tools.functions,
+            "namespaces": (*self._tools.namespaces, *self._hosted.in_developer_message),
+            "response_formats": self._answer.told,
+        }

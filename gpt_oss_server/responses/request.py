@@ -46,6 +46,11 @@ class TextOptions(Body):
     verbosity: Verbosity | None = None
 
 
+class ContextManagement(Body):
+    type: Literal["compaction"]
+    compact_threshold: Annotated[Integer, Field(ge=1000)] | None = None
+
+
 class CreateResponse(Body):
     """A request for a response. Every field may be left out except `input` (or `previous_response_id`)."""
 
@@ -63,6 +68,7 @@ class CreateResponse(Body):
     include: list[str] | None = None
     top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[ContextManagement] | None = None
     metadata: dict[str, Any] | None = None
     store: Boolean | None = None
     stream: Boolean | None = None
@@ -150,7 +156,6 @@ INCLUDABLE = frozenset(
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
-    "context_management": (lambda v: not v, "Leave it out, or use truncation='auto'."),
     "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
     "moderation": (lambda v: False, "Leave it out."),
     "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
@@ -175,6 +180,11 @@ def parse_request(body: object) -> CreateResponse:
     request = read_body(body, CreateResponse, _NOT_SERVED, '{"input": "Hello"}')
     _check_whole(request)
     return request
+
+
+def without_compaction(request: CreateResponse) -> CreateResponse:
+    """The same, as it is."""
+    return request.model_copy(update={"context_management": None})
 
 
 def _check_whole(request: CreateResponse) -> None:

@@ -67,12 +67,15 @@ def _text(request: CreateResponse) -> dict[str, Any]:
     return text
 
 
-def usage_of(transcript: Transcript) -> dict[str, Any]:
-    given, made = len(transcript.prompt) + transcript.given, transcript.sampled
+def usage_of(*transcripts: Transcript) -> dict[str, Any]:
+    given = sum(len(each.prompt) + each.given for each in transcripts)
+    made = sum(each.sampled for each in transcripts)
+    cached = sum(each.cached_tokens for each in transcripts)
+    thought = sum(each.reasoning_tokens for each in transcripts)
     return {
         "input_tokens": given,
-        "input_tokens_details": {"cached_tokens": transcript.cached_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": made,
-        "output_tokens_details": {"reasoning_tokens": transcript.reasoning_tokens},
+        "output_tokens_details": {"reasoning_tokens": thought},
         "total_tokens": given + made,
     }

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.containers import container_id
@@ -22,6 +23,7 @@ from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.logprobs import Speller
+from gpt_oss_server.responses.compaction import Compaction, compaction_item
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.reasoning import seal_reasoning
@@ -32,7 +34,7 @@ from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.telling import debug_metadata, log_turn
 from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import Turn, TurnFinished
+from gpt_oss_server.turn import Turn, TurnEvent, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
 _ADDED_TO_CONVERSATION = ("completed", "incomplete")  # others are tried again, with the same input
@@ -55,23 +57,38 @@ class Run:
         counters: Counters,
         ids: Ids,
         clock: Callable[[], float],
+        sealer: Callable[[], Sealer],
         log_text: bool = False,
         generates: bool = True,
-        sealer: Sealer | None = None,
     ) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
         self._prepared = prepared
+        self._engine = engine
+        self._ids = ids
+        self._sealer = sealer
         self._encoding = encoding
         self._renderer = renderer
         self._store = store
         self._conversations = conversations
         self._counters = counters
+        self._used: list[Transcript] = []  # what counts as usage
+        self._begin(prepared)
+        route = item_route(ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients)
+        self._stream = ResponseStream(response, route, clock)
+        self._log_text = log_text
+        self._generates = generates  # or only reads the prompt
+        self._compaction = prepared.compaction
+        self._said: list[MessageFinished] = []
+        self._ending = False
+
+    def _begin(self, prepared: Prepared) -> None:
+        self._prepared = prepared
         self._transcript = Transcript(prepared.prompt)
         self._turn = Turn(
-            engine,
-            encoding,
-            renderer,
+            self._engine,
+            self._encoding,
+            self._renderer,
             prepared.recipients,
             self._transcript,
             prepared.sampling,
@@ -81,12 +98,6 @@ class Run:
             prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
         )
-        route = item_route(ids, _hosted_calls(prepared), self._detail(sealer), prepared.tools.offered_clients)
-        self._stream = ResponseStream(response, route, clock)
-        self._log_text = log_text
-        self._generates = generates  # or only reads the prompt
-        self._said: list[MessageFinished] = []
-        self._ending = False
 
     @property
     def id(self) -> str:
@@ -125,10 +136,11 @@ class Run:
         yield stream.start()
         for listing in self._prepared.hosted.listings:
             yield stream.add_listing(listing)
-        finish = Finish.STOP
+        finish: Finish | None = None
         try:
-            generated = self._turn.events() if self._generates else self._turn.read_prompt()
-            async with aclosing(generated) as turn:
+            if self._prepared.compaction is not None:
+                yield stream.add_compaction(await self._compact(self._prepared.compaction))
+            async with aclosing(self._generated()) as turn:
                 async for batch in turn:
                     if isinstance(batch[-1], TurnFinished):
                         finish = batch[-1].finish
@@ -137,10 +149,12 @@ class Run:
                     yield stream.feed(batch)
         except InferenceError as error:
             self.error = from_inference(error)
+        except ApiError as error:
+            self.error = error
         except Exception:
             _log.exception("The response %s failed.", self.response["id"])
             self.error = GenerationFailed("The server failed while it generated. Its log says why.")
-        if self.error is None and finish is not Finish.LENGTH and self._generates:
+        if self.error is None and finish is Finish.STOP and self._generates:
             self.error = await self._invalid_output()
         if self.error is not None:
             yield await self._finish("failed")
@@ -148,6 +162,25 @@ class Run:
             yield await self._finish("incomplete", reason="max_output_tokens")
         else:
             yield await self._finish("completed")
+
+    async def _generated(self) -> AsyncGenerator[list[TurnEvent], None]:
+        if self._compaction is not None and self._compaction.alone:
+            return
+        self._used.append(self._transcript)
+        events = self._turn.events() if self._generates else self._turn.read_prompt()
+        async with aclosing(events):
+            async for batch in events:
+                yield batch
+
+    async def _compact(self, compaction: Compaction) -> dict[str, str]:
+        """The item; what is generated from here on goes on from it."""
+        asking = Transcript(compaction.prompt)
+        self._used.append(asking)
+        compacted = await compaction.make(asking, self._engine, self._encoding, self._renderer)
+        self._begin(
+            replace(compaction.go_on(compacted.segments(self._renderer)), binding=self._prepared.binding)
+        )
+        return compaction_item(self._ids, compacted, self._sealer())
 
     async def stopped(self) -> list[Event]:
         """After `events` was cancelled: what ends the response."""
@@ -178,7 +211,7 @@ class Run:
             self.response.update(self._harmony_messages())
         end = self._stream.finish(
             status,
-            usage=usage_of(self._transcript),
+            usage=usage_of(*self._used),
             reason=reason,
             error=self.error,
             metadata=self._metadata(),
@@ -187,16 +220,16 @@ class Run:
         await self._keep()
         return closing + end
 
-    def _detail(self, sealer: Sealer | None) -> Detail:
+    def _detail(self) -> Detail:
         def seal(message: MessageFinished) -> str:
-            assert sealer is not None
-            return seal_reasoning(sealer, self._transcript.spoken(message, self._renderer).tokens)
+            return seal_reasoning(self._sealer(), self._transcript.spoken(message, self._renderer).tokens)
 
+        sealed = "reasoning.encrypted_content" in (self.request.include or ())
         scored = self._prepared.sampling.logprobs is not None
         return Detail(
             speller=Speller(self._encoding, as_ids=False) if scored else None,
             summary=self.request.summary,
-            seal=None if sealer is None else seal,
+            seal=seal if sealed else None,
         )
 
     def _harmony_messages(self) -> dict[str, Any]:

@@ -12,18 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpt_oss_server.binding import Wanted
 from gpt_oss_server.errors import (
     EventsForgotten,
     InvalidRequest,
     ResponseNotFound,
+    from_inference,
 )
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.responses.compaction import compaction_item
 from gpt_oss_server.responses.conversations import Conversations
-from gpt_oss_server.responses.past import Past, past_of, with_references
-from gpt_oss_server.responses.prepare import Prepared, prepare
-from gpt_oss_server.responses.request import CreateResponse, parse_request
-from gpt_oss_server.responses.resource import new_response
+from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
+from gpt_oss_server.responses.prepare import Prepared, Surroundings, prepare
+from gpt_oss_server.responses.request import CreateResponse, parse_request, without_compaction
+from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.runs import BackgroundRuns, EventLog
 from gpt_oss_server.served import LARGE_INPUT, Served
@@ -34,7 +37,10 @@ from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.tooling.hosted import bind_tools
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.toolset import ToolsetMaker
-from inference.engine import Engine
+from gpt_oss_server.transcript import Transcript
+from inference.engine import Engine, EngineInfo, InferenceError
+
+_ANY_LENGTH = 2**40  # a context that everything fits into, for counting
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ class ResponsesService(Served):
             self.background.check_room()
         elif generates:
             self.check_room()
+        if not generates:
+            request = without_compaction(request)
         prepared = await self._prepare(request, response_id, store or self.store)
         keep = self.settings.store_default if request.store is None else request.store
         keep = keep or bool(request.background)
@@ -112,7 +120,7 @@ class ResponsesService(Served):
             clock=self.clock,
             log_text=self.settings.log_prompts,
             generates=generates,
-            sealer=self.sealer if "reasoning.encrypted_content" in (request.include or ()) else None,
+            sealer=lambda: self.sealer,
         )
 
     async def render(self, body: object) -> Rendered:
@@ -120,6 +128,40 @@ class ResponsesService(Served):
         prepared = await self._prepare(parse_request(body), "", self.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.encoding.decode(prepared.prompt))
+
+    async def count(self, body: object) -> int:
+        """How many tokens this request's prompt has, be it longer than the context or not."""
+        request = without_compaction(parse_request(body))
+        fits = request.truncation == "auto"
+        info = self.engine.info if fits else replace(self.engine.info, context_length=_ANY_LENGTH)
+        prepared = await self._prepare(request, "", self.store, info=info)
+        await prepared.hosted.close(keeps_conversation=True)
+        return len(prepared.prompt)
+
+    async def compact(self, body: object) -> dict[str, Any]:
+        """The user's messages and the conversation's compaction: what can be sent in its place."""
+        request = parse_request(body)
+        self.check_room()
+        said = await said_so_far(request, self.store)
+        prepared = await self._prepare(request, "", self.store, compacts=True)
+        said += [item for item in prepared.items if is_said(item)]
+        compaction = prepared.compaction
+        assert compaction is not None
+        transcript = Transcript(compaction.prompt)
+        try:
+            compacted = await compaction.make(transcript, self.engine, self.encoding, self.renderer)
+        except InferenceError as error:
+            raise from_inference(error) from error
+        finally:
+            await prepared.hosted.close(keeps_conversation=True)
+        item = compaction_item(self.ids, compacted, self.sealer)
+        return {
+            "id": self.ids("resp"),
+            "object": "response.compaction",
+            "created_at": int(self.clock()),
+            "output": [*said, item],
+            "usage": usage_of(transcript),
+        }
 
     async def retrieve(self, response_id: str) -> StoredResponse:
         running = self.background.running(response_id)
@@ -175,7 +217,15 @@ class ResponsesService(Served):
         await self.background.close()
         await self.store.close()
 
-    async def _prepare(self, request: CreateResponse, response_id: str, store: Store) -> Prepared:
+    async def _prepare(
+        self,
+        request: CreateResponse,
+        response_id: str,
+        store: Store,
+        *,
+        info: EngineInfo | None = None,
+        compacts: bool = False,
+    ) -> Prepared:
         if request.model is not None:
             self.check_model(request.model)
         past = await self._past(request, store)
@@ -185,23 +235,26 @@ class ResponsesService(Served):
         hosted.conversation = past.session or response_id
         hosted.limit = request.max_tool_calls
 
+        around = Surroundings(
+            info or self.engine.info,
+            self.settings,
+            self.encoding,
+            self.renderer,
+            self.ids,
+            self.date(),
+            lambda: self.sealer,
+        )
+
         def work() -> Prepared:
-            return prepare(
-                request,
-                past,
-                tools,
-                hosted,
-                info=self.engine.info,
-                settings=self.settings,
-                renderer=self.renderer,
-                ids=self.ids,
-                date=self.date(),
-                sealer=lambda: self.sealer,
-            )
+            return prepare(request, past, tools, hosted, around, compacts=compacts)
 
         try:
             prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
-            return replace(prepared, binding=await self.bound(prepared.wanted))
+            prepared = replace(prepared, binding=await self.bound(prepared.wanted))
+            if prepared.compaction is None:
+                return prepared
+            compaction = replace(prepared.compaction, binding=await self.bound(Wanted()))
+            return replace(prepared, compaction=compaction)
         except BaseException:
             await hosted.close(keeps_conversation=True)
             raise

@@ -67,6 +67,14 @@ class ResponseStream:
         self.response["output"].append(item)
         return out
 
+    def add_compaction(self, item: dict[str, Any]) -> list[Event]:
+        """Told when it is made: one that fails, or that nobody waits for, is no item."""
+        added = self._stamp({"type": "response.output_item.added", "item": {**item, "encrypted_content": ""}})
+        compacting = self._stamp({"type": "response.compaction.compacting", "item_id": item["id"]})
+        done = self._stamp({"type": "response.output_item.done", "item": item})
+        self.response["output"].append(item)
+        return [added, compacting, done]
+
     def feed(self, events: Sequence[TurnEvent]) -> list[Event]:
         out: list[Event] = []
         for event in events:

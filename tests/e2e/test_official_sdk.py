@@ -282,3 +282,22 @@ def test_conversations_and_their_items() -> None:
         assert client.conversations.delete(made.id).deleted is True
         with pytest.raises(openai.NotFoundError):
             client.conversations.retrieve(made.id)
+
+
+def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
+    summary = "<|channel|>final<|message|>They greeted each other.<|return|>"
+    with client_of(HELLO, summary, HELLO, loop=False) as client:
+        counted = client.responses.input_tokens.count(model="scripted", input="Hi", tools=[TOOL])
+        response = client.responses.create(model="scripted", input="Hi", tools=[TOOL])
+        assert response.usage is not None
+        assert counted.input_tokens == response.usage.input_tokens
+        compacted = client.responses.compact(model="scripted", previous_response_id=response.id)
+        assert compacted.object == "response.compaction"
+        assert compacted.output[-1].type == "compaction"
+        assert compacted.usage.output_tokens > 0
+        # The SDK's type of output knows no message of a user, which the API's schema has there.
+        window = [item.to_dict(warnings=False) for item in compacted.output]
+        followed = client.responses.create(
+            model="scripted", input=[*window, {"role": "user", "content": "Again"}]
+        )
+        assert followed.output_text == "Hello!"

@@ -30,7 +30,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-    ({"context_management": [{"type": "compaction"}]}, "context_management"),
     ({"messages": []}, "messages"),
     ({"stop": "x"}, "stop"),
     ({"repetition_penalty": 1.1}, "repetition_penalty"),

@@ -1,0 +1,184 @@
+"""Compaction: what came before, replaced by a summary that the model writes itself.
+
+In: a conversation's segments, and the room there is. Out: the prompt that asks for the summary; from what the
+model then says a `Compacted`, which becomes the segments that stand for all that came before, and the item
+that a client keeps: sealed, so that only this server reads it, and whole, so that the client may leave out
+all items before it. The user's newest messages and the instructions are kept beside the summary, in their
+very words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.binding import Binding
+from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
+from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
+from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.harmony.history import Segment, kept
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.sealing import Sealer
+from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.turn import Turn
+from inference.engine import Engine, Sampling
+
+if TYPE_CHECKING:
+    from gpt_oss_server.responses.prepare import Prepared
+
+_PURPOSE = "compaction"
+_ASK = """\
+This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
+from the summary alone, with your instructions and the user's latest messages beside it. Write down:
+- what the user wants, in their own words where these matter, and what they have ruled out;
+- what was decided, and why;
+- what was done and found: names of files, commands, results, numbers and errors that are still needed;
+- what remains to be done, and the very next step.
+Do not call tools and do not answer the user. Write the summary, and nothing else."""
+_TOLD = """\
+What came before this was left out, as the conversation had grown too long. This is your own summary of it; \
+go on from here.
+
+"""
+_CUT = " […]"  # where the rest of a long message was left out
+SHARE = 8  # the summary, and the user's messages beside it, each take an eighth of the room at most
+_MOST_SAID, _MOST_SUMMARY = 16_384, 8_192  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What is left of a conversation."""
+
+    instructions: tuple[str, ...]  # developer messages
+    said: tuple[str, ...]  # the user's newest messages
+    summary: str
+
+    def segments(self, renderer: Renderer) -> tuple[Segment, ...]:
+        """What stands for all that came before."""
+        told = [
+            *map(renderer.developer_message, self.instructions),
+            *map(renderer.user, self.said),
+            renderer.user(_TOLD + self.summary),
+        ]
+        return (*told[:-1], replace(told[-1], stands_for=len(told)))
+
+    def sealed(self, sealer: Sealer) -> str:
+        content = {"instructions": self.instructions, "said": self.said, "summary": self.summary}
+        return sealer.seal(_PURPOSE, json.dumps(content, ensure_ascii=False).encode())
+
+
+def unsealed(sealer: Sealer, sealed: str) -> Compacted | None:
+    """None where it was not sealed by us, as a compaction."""
+    content = sealer.open(_PURPOSE, sealed)
+    if content is None:
+        return None
+    read = json.loads(content)  # ours: nobody else could have sealed it
+    return Compacted(tuple(read["instructions"]), tuple(read["said"]), read["summary"])
+
+
+def compaction_item(ids: Ids, compacted: Compacted, sealer: Sealer) -> dict[str, str]:
+    return {"id": ids("cmp"), "type": "compaction", "encrypted_content": compacted.sealed(sealer)}
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """One that is to be made before the response, or in its place."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    instructions: tuple[str, ...]
+    said: tuple[str, ...]
+    alone: bool  # nothing is generated after it
+    go_on: Callable[[tuple[Segment, ...]], Prepared]  # from the segments that stand for what came before
+    binding: Binding = field(default_factory=Binding)
+
+    async def make(
+        self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
+    ) -> Compacted:
+        """`transcript` is of the prompt, and has what was sampled even where this fails."""
+        turn = Turn(
+            engine,
+            encoding,
+            renderer,
+            Recipients(frozenset(), frozenset()),
+            transcript,
+            self.sampling,
+            binding=self.binding,
+        )
+        said: list[MessageFinished] = []
+        async with aclosing(turn.events()) as events:
+            async for batch in events:
+                said += [event for event in batch if isinstance(event, MessageFinished)]
+        summary = _summary_in(said)
+        if not summary:
+            raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
+        return Compacted(self.instructions, self.said, summary)
+
+
+def _summary_in(said: Sequence[MessageFinished]) -> str:
+    """The answer; of a model that gave none whatever it wrote instead."""
+    words = [message for message in said if message.header.recipient is None]
+    for channel in ("final", "commentary", "analysis"):
+        texts = [message.text.strip() for message in words if message.header.channel == channel]
+        if found := "\n\n".join(text for text in texts if text):
+            return found
+    return ""
+
+
+def room_for_summary(context: int) -> int:
+    return max(min(context // SHARE, _MOST_SUMMARY), 1)
+
+
+def asking(
+    history: Sequence[Segment],
+    opened: Callable[[Sequence[Segment]], tuple[list[Segment], list[Segment]]],
+    renderer: Renderer,
+    context: int,
+) -> tuple[int, ...]:
+    """The prompt that asks for the summary. It begins as the conversation's own, for the cache's sake.
+
+    Where not all fits, as much of the newest as does; a message that is too long by itself is left out.
+    """
+    ask = renderer.user(_ASK)
+    shown = kept(history)
+    room = context - room_for_summary(context)
+    needed = [each for each in shown if each.role == "developer" or each.stands_for]
+    left = room - len(renderer.prompt(*opened([*needed, ask])))
+    if left < 0:
+        raise ContextLengthExceeded(
+            "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
+            param="input",
+        )
+    chosen: set[int] = {id(each) for each in needed}
+    for segment in reversed(shown):
+        if id(segment) not in chosen and len(segment.tokens) <= left:
+            chosen.add(id(segment))
+            left -= len(segment.tokens)
+    fitting = [segment for segment in shown if id(segment) in chosen]
+    return tuple(renderer.prompt(*opened([*fitting, ask])))
+
+
+def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:
+    return tuple(each.text for each in history if each.role == "developer" and each.text is not None)
+
+
+def said_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
+    """The user's newest messages, as many as fit; of the newest at least its beginning."""
+    left = min(room // SHARE, _MOST_SAID)
+    said: list[str] = []
+    for segment in reversed(history):
+        if segment.role != "user" or segment.stands_for:
+            continue
+        body = segment.tokens[segment.tokens.index(MESSAGE) + 1 : -1]
+        if len(body) > left:
+            if not said:
+                said.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
+            break
+        said.append(encoding.decode(body))
+        left -= len(body)
+    return tuple(reversed(said))

@@ -1,0 +1,377 @@
+"""Compaction: the model's own summary stands for what came before, wherever the client keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+import pytest
+from openai.types.responses import CompactedResponse
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.sealing import Sealer
+from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step
+from tests.lints import check_stream
+from tests.replay import ReplayEngine
+from tests.responses.api_client import Api
+
+Make = Callable[..., Api]
+SUMMARY = (
+    "<|channel|>analysis<|message|>What matters?<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>{}<|return|>"
+)
+ANSWER = "<|channel|>final<|message|>{}<|return|>"
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
+TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+MANAGED = [{"type": "compaction", "compact_threshold": 1_000}]
+LONG = "filler " * 1_500
+
+
+class Summariser:
+    """Summarises where it is asked to, and else gives its answers in order; remembers the prompts as text."""
+
+    def __init__(
+        self, encoding: Encoding, *answers: str, context: int = 131_072, summary: str = "They grow roses."
+    ) -> None:
+        self._encoding = encoding
+        self._answers = list(answers or (ANSWER.format("Fine."),))
+        self._summary = summary
+        self.info = EngineInfo(name="summariser", context_length=context)
+        self.prompts: list[str] = []
+        self.asked: list[str] = []  # the prompts for summaries
+        self.tokens: list[Sequence[int]] = []
+        self.samplings: list[Sampling] = []
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        prompt = self._encoding.decode(tokens)
+        if "Write the summary, and nothing else." in prompt.rpartition("<|start|>user")[2]:
+            self.asked.append(prompt)
+            text = SUMMARY.format(self._summary)
+        else:
+            self.prompts.append(prompt)
+            text = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        self.tokens.append(tokens)
+        self.samplings.append(sampling)
+        made = self._encoding.encode_special(text)
+        yield Step(tuple(made[: sampling.max_tokens]), Finish.STOP)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_trigger_gives_the_compaction_and_nothing_else(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    items = [{"role": "user", "content": "I grow roses."}, {"type": "compaction_trigger"}]
+    events = await here.streamed(input=items, tools=[TOOL])
+    response = check_stream(events)
+    [item] = response["output"]
+    assert item["type"] == "compaction"
+    assert "roses" not in json.dumps(events[-1]["response"]["output"])
+    kinds = [event["type"] for event in events[2:-1]]
+    assert kinds == [
+        "response.output_item.added",
+        "response.compaction.compacting",
+        "response.output_item.done",
+    ]
+    assert engine.prompts == []
+    usage = response["usage"]
+    assert usage["input_tokens"] == len(engine.tokens[0])
+    assert usage["output_tokens"] == len(encoding.encode_special(SUMMARY.format("They grow roses.")))
+    assert usage["output_tokens_details"]["reasoning_tokens"] > 0
+    listed = (await here.get(f"/responses/{response['id']}/input_items"))["data"]
+    assert [each["type"] for each in listed] == ["message"]
+
+
+async def test_its_item_goes_on_from_the_summary_the_instructions_and_the_users_words(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    items = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "I grow roses. Grüße!"},
+        {"role": "assistant", "content": "Lovely, roses it is."},
+        {"type": "compaction_trigger"},
+    ]
+    [compaction] = (await here.create(input=items, store=False))["output"]
+    question = {"role": "user", "content": "What do I grow?"}
+    for before in ([], items[:-1], items[1:2]):  # what is left out, or sent again, makes no difference
+        await here.create(input=[*before, compaction, question])
+    for prompt in engine.prompts:
+        assert prompt == engine.prompts[0]
+    prompt = engine.prompts[0]
+    assert prompt.count("Be kind.") == 1
+    assert prompt.count("I grow roses. Grüße!") == 1
+    assert "Lovely" not in prompt
+    order = [prompt.index(text) for text in ("Be kind.", "Grüße", "They grow roses.", "What do I grow?")]
+    assert order == sorted(order)
+
+
+async def test_instructions_that_changed_since_stand_before_those_in_the_item(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    old = {"role": "developer", "content": "The old rule."}
+    asked = [old, {"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    [compaction] = (await here.create(input=asked))["output"]
+    await here.create(
+        input=[
+            {"role": "developer", "content": "The new rule."},
+            compaction,
+            {"role": "user", "content": "?"},
+        ]
+    )
+    assert engine.prompts[0].index("The new rule.") < engine.prompts[0].index("The old rule.")
+
+
+async def test_over_the_threshold_a_response_compacts_first_and_then_answers(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    short = await here.create(input="Hi", context_management=MANAGED)
+    assert [item["type"] for item in short["output"]] == ["message"]
+    items = [{"role": "assistant", "content": LONG}, {"role": "user", "content": "My question?"}]
+    events = await here.streamed(input=items, context_management=MANAGED)
+    response = check_stream(events)
+    assert [item["type"] for item in response["output"]] == ["compaction", "message"]
+    assert "filler" in engine.asked[0]
+    assert "filler" not in engine.prompts[-1]
+    assert engine.prompts[-1].index("My question?") < engine.prompts[-1].index("They grow roses.")
+    assert response["usage"]["input_tokens"] == sum(map(len, engine.tokens[1:]))
+    # Going on by the id and by the items give the model the same prompt, to the token.
+    follow = {"role": "user", "content": "And?"}
+    await here.create(input=[follow], previous_response_id=response["id"], context_management=MANAGED)
+    await here.create(input=[*items, *response["output"], follow], context_management=MANAGED)
+    assert list(engine.tokens[-1]) == list(engine.tokens[-2])
+    assert len(engine.asked) == 1
+
+
+async def test_in_the_middle_of_a_tool_loop_it_goes_on_with_the_call(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding, CALL, ANSWER.format("It is 1."))
+    here = api(engine)
+    first = await here.create(input="Look.", tools=[TOOL])
+    result = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": LONG}
+    second = await here.create(
+        input=[result], tools=[TOOL], previous_response_id=first["id"], context_management=MANAGED
+    )
+    assert [item["type"] for item in second["output"]] == ["compaction", "message"]
+    assert "Look." in engine.prompts[-1]
+    assert "filler" not in engine.prompts[-1]
+
+
+async def test_what_is_too_long_for_the_context_is_compacted_in_time(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding, context=4_000)
+    here = api(engine)
+    turns = [
+        {"role": ("user", "assistant")[n % 2], "content": f"turn {n} " + "word " * 400} for n in range(30)
+    ]
+    whole = [*turns, {"role": "user", "content": "Now?"}]
+    error = await here.refused("/responses", input=whole)
+    assert error["code"] == "context_length_exceeded"
+    managed = [{"type": "compaction", "compact_threshold": 1_000_000}]
+    response = await here.create(input=whole, context_management=managed)
+    assert response["status"] == "completed"
+    assert "turn 29" in engine.asked[0]  # as much of the newest as fits
+    assert "turn 0 " not in engine.asked[0]
+    assert "Now?" in engine.prompts[0]
+    assert all(len(tokens) < 4_000 for tokens in engine.tokens)
+
+
+async def test_a_message_that_is_too_long_by_itself_is_left_out_and_the_users_is_cut(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding, context=4_000)
+    here = api(engine)
+    items = [
+        {"role": "assistant", "content": "An early remark."},
+        {"role": "assistant", "content": "word " * 5_000},
+        {"role": "user", "content": "Begins. " + "question " * 2_000},
+        {"type": "compaction_trigger"},
+    ]
+    [compaction] = (await here.create(input=items))["output"]
+    assert "An early remark." in engine.asked[0]
+    assert "word word" not in engine.asked[0]
+    await here.create(input=[compaction, {"role": "user", "content": "?"}])
+    assert "Begins." in engine.prompts[0]
+    assert "[…]" in engine.prompts[0]
+
+
+async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    items: list[Any] = [{"role": "user", "content": "The first wish."}, {"type": "compaction_trigger"}]
+    for _ in range(3):
+        [compaction] = (await here.create(input=items))["output"]
+        items = [compaction, {"role": "user", "content": "A further wish."}, {"type": "compaction_trigger"}]
+    await here.create(input=[compaction, {"role": "user", "content": "Now?"}])
+    assert engine.prompts[0].count("They grow roses.") == 1
+    assert engine.prompts[0].count("The first wish.") == 1
+    assert engine.asked[-1].count("They grow roses.") == 1
+
+
+async def test_the_endpoint_gives_the_users_messages_and_the_compaction(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    first = await here.create(input="The first wish.")
+    compacted = await here.post(
+        "/responses/compact", input="The second wish.", previous_response_id=first["id"], model="summariser"
+    )
+    CompactedResponse.model_construct(**compacted)
+    assert compacted["object"] == "response.compaction"
+    assert [item["type"] for item in compacted["output"]] == ["message", "message", "compaction"]
+    said = [item["content"][0]["text"] for item in compacted["output"][:2]]
+    assert said == ["The first wish.", "The second wish."]
+    assert compacted["usage"]["output_tokens"] > 0
+    await here.create(input=[*compacted["output"], {"role": "user", "content": "Now?"}])
+    assert engine.prompts[-1].count("The first wish.") == 1
+    assert "They grow roses." in engine.prompts[-1]
+
+
+async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    made = await here.post("/conversations", items=[{"role": "assistant", "content": LONG}])
+    for _ in range(2):
+        await here.create(conversation=made["id"], context_management=MANAGED)
+    listed = (await here.get(f"/conversations/{made['id']}/items", order="asc"))["data"]
+    kinds = ["message", "message", "compaction", "message", "message", "message"]
+    assert [item["type"] for item in listed] == kinds
+    assert len(engine.asked) == 1
+    assert "filler" not in engine.prompts[-1]
+    compacted = await here.post("/responses/compact", conversation=made["id"])
+    assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
+    assert await here.delete(f"/conversations/{made['id']}/items/{listed[-1]['id']}") == made
+
+
+async def test_no_call_is_made_while_it_summarises(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding, summary="Done.")
+    here = api(engine)
+    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    bias = {"logit_bias": {"5": -100}, "tool_choice": "required", "presence_penalty": 1.0}
+    await here.create(input=asked, tools=[TOOL], text={"format": {"type": "json_object"}}, **bias)
+    sampling = engine.samplings[0]
+    assert (sampling.logit_bias, sampling.presence_penalty) == ({}, 0.0)
+
+
+@pytest.mark.parametrize("text", ["", "<|channel|>analysis<|message|><|end|>", CALL])
+async def test_a_model_that_writes_no_summary_fails_the_response(
+    api: Make, encoding: Encoding, text: str
+) -> None:
+    here = api(ReplayEngine(encoding.encode_special(text)))
+    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = check_stream(await here.streamed(input=asked))
+    assert response["status"] == "failed"
+    assert response["output"] == []
+    error = await here.refused("/responses/compact", input="Hi")
+    assert (error["status"], error["code"]) == (500, "server_error")
+    assert "no summary" in error["message"]
+
+
+async def test_a_failure_of_the_engine_is_told(api: Make) -> None:
+    here = api(ReplayEngine([1, 2], fails_after=0, error=EngineFailed("out of memory")))
+    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = check_stream(await here.streamed(input=asked))
+    assert (response["status"], response["output"]) == ("failed", [])
+    assert (await here.refused("/responses/compact", input="Hi"))["status"] == 500
+
+
+async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, encoding: Encoding) -> None:
+    class Stuck(Summariser):
+        async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+            yield Step(tuple(self._encoding.encode_special("<|channel|>final<|message|>The half")))
+            await asyncio.sleep(3600)
+
+    here = api(Stuck(encoding))
+    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = await here.create(input=asked, background=True)
+    await asyncio.sleep(0.01)
+    cancelled = await here.post(f"/responses/{response['id']}/cancel")
+    assert (cancelled["status"], cancelled["output"]) == ("cancelled", [])
+    assert cancelled["usage"]["output_tokens"] > 0
+    assert check_stream(await here.replayed(response["id"])) == cancelled
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ({"type": "compaction"}, "input[0].encrypted_content"),
+        ({"type": "compaction", "encrypted_content": ""}, "input[0].encrypted_content"),
+        ({"type": "compaction", "encrypted_content": "gAAAAABforeign"}, "input[0].encrypted_content"),
+        ({"type": "compaction", "encrypted_content": 5}, "input[0].encrypted_content"),
+        ({"type": "compaction_trigger"}, "input[0]"),
+    ],
+)
+async def test_what_is_not_ours_or_out_of_place_is_refused(
+    api: Make, encoding: Encoding, item: dict[str, Any], param: str
+) -> None:
+    error = await api(Summariser(encoding)).refused(
+        "/responses", input=[item, {"role": "user", "content": "?"}]
+    )
+    assert (error["status"], error["param"]) == (400, param)
+
+
+async def test_another_servers_compaction_is_refused_and_so_is_one_that_was_changed(
+    api: Make, encoding: Encoding
+) -> None:
+    here, there = api(Summariser(encoding)), api(Summariser(encoding))
+    there.service.sealer = Sealer(b"another key, as another server has")
+    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    [compaction] = (await here.create(input=asked))["output"]
+    question = {"role": "user", "content": "?"}
+    assert (await there.refused("/responses", input=[compaction, question]))["status"] == 400
+    sealed = compaction["encrypted_content"]
+    changed = {
+        **compaction,
+        "encrypted_content": sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:],
+    }
+    assert (await here.refused("/responses", input=[changed, question]))["status"] == 400
+
+
+@pytest.mark.parametrize(
+    "managed",
+    [
+        "compaction",
+        [{"type": "other"}],
+        [{"type": "compaction", "compact_threshold": 999}],
+        [{"type": "compaction", "compact_threshold": "many"}],
+    ],
+)
+async def test_context_management_is_checked(api: Make, encoding: Encoding, managed: Any) -> None:
+    error = await api(Summariser(encoding)).refused("/responses", input="Hi", context_management=managed)
+    assert error["status"] == 400
+    assert error["param"].startswith("context_management")
+
+
+async def test_input_tokens_are_those_of_the_prompt(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding, context=4_000)
+    here = api(engine)
+    body: dict[str, Any] = {
+        "input": "How many?",
+        "instructions": "Count.",
+        "tools": [TOOL],
+        "reasoning": {"effort": "high"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+    }
+    counted = await here.post("/responses/input_tokens", **body)
+    response = await here.create(**body)
+    assert counted == {
+        "object": "response.input_tokens",
+        "input_tokens": response["usage"]["input_tokens"],
+    }
+    after = await here.post("/responses/input_tokens", input="And?", previous_response_id=response["id"])
+    more = await here.create(input="And?", previous_response_id=response["id"])
+    assert after["input_tokens"] == more["usage"]["input_tokens"]
+    long = {
+        "input": [{"role": "user", "content": "word " * 3_000}, {"role": "user", "content": "word " * 3_000}]
+    }
+    assert (await here.post("/responses/input_tokens", **long))["input_tokens"] > 6_000
+    fitted = await here.post("/responses/input_tokens", **long, truncation="auto")
+    assert 3_000 < fitted["input_tokens"] < 4_000
+    assert (await here.refused("/responses/input_tokens", input=5))["status"] == 400
