@@ -96,7 +96,8 @@ def item_route(
             hosted.approved.remove(consent)
             return McpCallBuilder(ids("mcp"), label, name, consent[1])
         if recipient in hosted.approvals:
-            return McpApprovalBuilder(ids("mcpr"), label, name)
+            cut_off = McpCallBuilder(ids("mcp"), label, name)
+            return McpApprovalBuilder(ids("mcpr"), label, name, cut_off)
         if recipient in clients:
             return client_builder(ids, clients[recipient])
         if not hosted.runs(recipient):

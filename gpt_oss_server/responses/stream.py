@@ -15,6 +15,7 @@ from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, Mes
 from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
 from gpt_oss_server.responses.reasoning import ReasoningBuilder
 from gpt_oss_server.responses.routes import ItemRoute
+from gpt_oss_server.responses.tool_builders import McpApprovalBuilder
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from inference.engine import TokenLogprob
 
@@ -135,6 +136,10 @@ class ResponseStream:
         if builder.recipient is not None:
             call_id, recipient = builder.recipient
             self.recipients[call_id] = self.recipients[builder.id] = recipient
+        if not isinstance(builder, McpApprovalBuilder):
+            self._add(builder, out)
+
+    def _add(self, builder: ItemBuilder, out: list[Event]) -> None:
         item, events = builder.open()
         out.append(self._stamp({"type": "response.output_item.added", "item": item}))
         self._emit(events, out)
@@ -184,6 +189,10 @@ class ResponseStream:
     def _close(self, text: str, *, complete: bool, out: list[Event]) -> None:
         builder = self._open
         assert builder is not None
+        if isinstance(builder, McpApprovalBuilder):
+            builder = self._open = builder if complete else builder.cut_off
+            self._add(builder, out)
+            self._emit(builder.delta(text) if text else (), out)
         events, item = builder.close(text, complete=complete)
         if item["type"] == "mcp_approval_request" and complete:
             self.approvals[item["id"]] = (self._recipient, text)

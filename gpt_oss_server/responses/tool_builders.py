@@ -163,10 +163,14 @@ def _tool_error(text: str) -> dict[str, Any]:
 
 
 class McpApprovalBuilder(_HostedCall):
-    """A call that waits for the client's consent; it ends the turn."""
+    """A call that waits for the client's consent; it ends the turn.
 
-    def __init__(self, item_id: str, server_label: str, name: str) -> None:
+    Its item is added when it ends: one that was cut off must not be consented to, and is an incomplete call.
+    """
+
+    def __init__(self, item_id: str, server_label: str, name: str, cut_off: McpCallBuilder) -> None:
         super().__init__(item_id)
+        self.cut_off = cut_off
         self._label = server_label
         self._name = name
 

@@ -162,6 +162,21 @@ async def test_a_call_waits_for_consent(
         assert kinds == ["mcp_list_tools", "message"]
 
 
+async def test_a_call_that_was_cut_off_asks_for_no_consent(encoding: Encoding, url: str) -> None:
+    made = call("echo", text="hi there, all of you")
+    begun = len(encoding.encode_special(made[: made.index("{")]))
+    for limit in range(begun, len(encoding.encode_special(made)) + 1):
+        async with Asking(encoding, made, mcp=(f"echoes={url}",)) as ask:
+            response = await ask(tools=[tool(require_approval="always")], max_output_tokens=limit)
+        kinds = [item["type"] for item in response["output"][1:]]
+        if response["status"] == "completed":
+            assert kinds == ["mcp_approval_request"]
+        else:
+            assert kinds in ([], ["mcp_call"])
+            assert all(item["status"] == "incomplete" for item in response["output"][1:])
+    assert response["status"] == "completed", "the last limit was none"
+
+
 async def test_the_model_reads_that_it_was_refused_and_why(encoding: Encoding, url: str) -> None:
     tools = [tool(require_approval="always")]
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
