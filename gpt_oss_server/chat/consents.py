@@ -7,6 +7,7 @@ after an agreement says that the call was made: it is never made twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,7 +54,9 @@ class Consents:
         approve = message["approve"]
         if not isinstance(approve, bool):
             raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
-        if not approve:
+        if approve:
+            _check_whole(call, where)
+        else:
             why = f" They said: {reason}" if reason else ""
             return f"The user did not approve this call, so it was not made.{why}"
         if self._is_answered(message):
@@ -78,3 +81,17 @@ class Consents:
         place = next(index for index, each in enumerate(self.messages) if each is message)
         after = self.messages[place + 1 :]
         return any(isinstance(each, dict) and each.get("role") == "assistant" for each in after)
+
+
+def _check_whole(call: PastCall, where: str) -> None:
+    """A call that was cut off is not what the model meant to do."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise InvalidRequest(
+            f"`{where}.approve`: the arguments of this call are no JSON object: it was cut off or is broken. "
+            "Ask for the answer again, with a larger max_completion_tokens.",
+            param=f"{where}.approve",
+        )

@@ -66,6 +66,8 @@ class _Choice:
         if "id" in call:
             self._calls.append({key: value for key, value in call.items() if key != "index"})
             self._arguments.append([])
+        elif "mcp_approval_request" in call:
+            self._calls[call["index"]]["mcp_approval_request"] = call["mcp_approval_request"]
         kind = self._calls[call["index"]]["type"]
         self._arguments[call["index"]].append(call[kind][_BODIES[kind]])
 

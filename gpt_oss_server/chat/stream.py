@@ -32,7 +32,7 @@ from gpt_oss_server.chat.writers import (
     SilentWriter,
     Writer,
 )
-from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.logprobs import Scores, Speller
 from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
@@ -93,7 +93,7 @@ class ChoiceStream:
                 self._writer = self._route(event.header)
                 out += self._writer.open()
             elif isinstance(event, MessageFinished):
-                out += self._close()
+                out += self._close(complete=event.closed_by is not ClosedBy.TRUNCATED)
             elif isinstance(event, TokenScored):
                 if self._writer is not None:
                     self._writer.score(event.logprob)
@@ -105,7 +105,7 @@ class ChoiceStream:
 
     def finish(self, finish: Finish) -> list[Part]:
         """What is still held back, and the choice's end."""
-        out = [self._choice(part) for part in self._close()] if not self.stopped else []
+        out = [self._choice(part) for part in self._close(complete=False)] if not self.stopped else []
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         if self._stops is not None and self.stopped:
@@ -117,9 +117,9 @@ class ChoiceStream:
         part["finish_reason"] = None
         return part
 
-    def _close(self) -> list[Part]:
+    def _close(self, *, complete: bool) -> list[Part]:
         writer, self._writer = self._writer, None
-        return writer.close() if writer is not None else []
+        return writer.close(complete=complete) if writer is not None else []
 
     def _reason(self, finish: Finish) -> FinishReason:
         if self.stopped:

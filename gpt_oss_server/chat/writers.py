@@ -38,7 +38,7 @@ class Writer(Protocol):
 
     def score(self, scored: TokenLogprob) -> None: ...
 
-    def close(self) -> list[Part]: ...
+    def close(self, *, complete: bool) -> list[Part]: ...
 
 
 class _Plain:
@@ -50,7 +50,7 @@ class _Plain:
     def score(self, scored: TokenLogprob) -> None:
         """Only the final text has scores."""
 
-    def close(self) -> list[Part]:
+    def close(self, *, complete: bool) -> list[Part]:
         return []
 
 
@@ -97,7 +97,7 @@ class ContentWriter(_Plain):
         self._fed += len(text)
         return self._pass(self._stops.feed(text) if self._stops is not None else text)
 
-    def close(self) -> list[Part]:
+    def close(self, *, complete: bool) -> list[Part]:
         parts = self._pass(self._stops.close()) if self._stops is not None else []
         if self._citations is not None:
             parts += [part for piece in self._citations.close() for part in self._piece(piece)]
@@ -142,7 +142,7 @@ class ContentWriter(_Plain):
 class CallWriter(_Plain):
     """A call that the client runs: its id and name once, then the arguments as they are sampled.
 
-    Or one that runs here once the user agrees: `asks` for which server and tool.
+    Or one that runs here once the user agrees: `asks` for which server and tool, when it is whole.
     """
 
     kind, body = "function", "arguments"
@@ -158,14 +158,18 @@ class CallWriter(_Plain):
 
     def open(self) -> list[Part]:
         called = {"name": self._name, self.body: ""}
-        call: Part = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
-        if self._asks is not None:
-            label, name = self._asks
-            call["mcp_approval_request"] = {"server_label": label, "name": name}
+        call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
     def delta(self, text: str) -> list[Part]:
         return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
+
+    def close(self, *, complete: bool) -> list[Part]:
+        if self._asks is None or not complete:
+            return []
+        asked = {"server_label": self._asks[0], "name": self._asks[1]}
+        call = {"index": self._index, self.kind: {self.body: ""}, "mcp_approval_request": asked}
+        return [{"delta": {"tool_calls": [call]}}]
 
 
 class CustomCallWriter(CallWriter):

@@ -162,3 +162,16 @@ async def test_a_server_that_never_asks_runs_at_once(url: str) -> None:
         service(CALL, ANSWER), messages=ASK, tools=tools(url, require_approval="never")
     )
     assert completion["choices"][0]["message"]["executed_tools"][0]["name"] == "echoes.echo"
+
+
+async def test_a_call_that_was_cut_off_asks_for_no_consent_and_cannot_be_agreed_to(url: str) -> None:
+    chat = service(CALL, ANSWER)
+    completion = await completion_of(chat, messages=ASK, tools=tools(url), max_tokens=16)
+    choice = completion["choices"][0]
+    assert choice["finish_reason"] == "length"
+    [call] = choice["message"]["tool_calls"]
+    assert "mcp_approval_request" not in call
+    assert call["function"]["arguments"] not in ("", '{"text":"hi"}')
+    consent = {"role": "tool", "tool_call_id": call["id"], "approve": True}
+    with pytest.raises(InvalidRequest, match="cut off"):
+        await completion_of(chat, messages=[*ASK, choice["message"], consent], tools=tools(url))
