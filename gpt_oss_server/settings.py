@@ -182,6 +182,12 @@ class Settings:
         "Tools",
         "An MCP server that requests may use by its label; a command in place of the URL; repeatable.",
     )
+    mcp_timeout: float = setting(
+        120.0,
+        duration(),
+        "Tools",
+        "How long one call of an MCP server's tool may run, the operator's or a request's.",
+    )
     tool_server: tuple[str, ...] = setting(
         (),
         names("URL"),

@@ -44,6 +44,7 @@ class Toolset:
     refusals: dict[str, str] = field(default_factory=lambda: {"browser": _NO_BROWSER, "python": _NO_PYTHON})
     python: PythonTool | None = None
     allow_private_hosts: bool = False  # for MCP servers that a request names
+    mcp_timeout: float = 120.0  # likewise
 
     async def close(self) -> None:
         await self.toolbox.close()
@@ -88,7 +89,7 @@ class ToolsetMaker:
 
     async def _make(self) -> Toolset:
         settings = self._settings
-        toolset = Toolset(allow_private_hosts=settings.allow_private_hosts)
+        toolset = Toolset(allow_private_hosts=settings.allow_private_hosts, mcp_timeout=settings.mcp_timeout)
         offers: list[Offer] = []
         if self._backend is not None:
             from tools.browser import BrowserTool
@@ -131,7 +132,9 @@ class ToolsetMaker:
         from tools.mcp.failures import McpFailure
 
         for server in self._servers:
-            tool = McpTool(server.label, server.endpoint, server.credentials)
+            tool = McpTool(
+                server.label, server.endpoint, server.credentials, timeout=self._settings.mcp_timeout
+            )
             toolset.operators[server.label] = tool
             offers.append(Offer(tool, timeout=tool.timeout + _MARGIN))
         for url in self._settings.tool_server:

@@ -44,7 +44,12 @@ def _offer(server: McpTool) -> Offer:
 
 def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:
     try:
-        return request_tool(written, toolset.operators, reach=Reach(toolset.allow_private_hosts))
+        return request_tool(
+            written,
+            toolset.operators,
+            reach=Reach(toolset.allow_private_hosts),
+            timeout=toolset.mcp_timeout,
+        )
     except McpSettingsError as error:
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
 

@@ -177,6 +177,19 @@ async def test_a_call_that_was_cut_off_asks_for_no_consent(encoding: Encoding, u
     assert response["status"] == "completed", "the last limit was none"
 
 
+@pytest.mark.parametrize("by_request", [False, True], ids=["the operator's", "the request's"])
+async def test_a_call_that_takes_too_long_is_told_to_the_model(
+    encoding: Encoding, url: str, by_request: bool
+) -> None:
+    settings: dict[str, Any] = {"allow_private_hosts": True} if by_request else {"mcp": (f"echoes={url}",)}
+    async with Asking(encoding, call("slow", seconds=30), ANSWER, mcp_timeout=0.5, **settings) as ask:
+        response = await ask(tools=[tool(url if by_request else None)])
+    made = response["output"][1]
+    assert made["status"] == "failed"
+    assert "within 0.5 seconds" in made["error"]["content"][0]["text"]
+    assert response["status"] == "completed"
+
+
 async def test_the_model_reads_that_it_was_refused_and_why(encoding: Encoding, url: str) -> None:
     tools = [tool(require_approval="always")]
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:

@@ -129,7 +129,9 @@ class McpTool:
         self._connections = {each for each in self._connections if not each.ended}
         if spare is not None and spare.usable:
             return spare
-        connection = Connection(self.label, Dialler(self._endpoint, self._credentials, self._reach))
+        connection = Connection(
+            self.label, Dialler(self._endpoint, self._credentials, self._reach, self.timeout)
+        )
         self._connections.add(connection)
         return connection
 

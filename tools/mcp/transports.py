@@ -33,7 +33,7 @@ for _talkative in ("mcp.client", "httpx2", "httpcore2"):
     if logging.getLogger(_talkative).level == logging.NOTSET:
         logging.getLogger(_talkative).setLevel(logging.WARNING)
 
-_SILENCE_SECONDS = 900.0  # an event stream may be quiet for as long as the longest call
+_SILENCE_SECONDS = 900.0  # an event stream may be quiet for so long, or for as long as a call may last
 _EVENT_BYTES = 16_000_000
 _OURSELVES = Implementation(name="gpt-oss-server", version="1")
 
@@ -58,11 +58,16 @@ class Dialler:
     endpoint: Endpoint
     credentials: Credentials
     reach: Reach
+    longest_call: float = 0.0  # seconds
     _pinned: PinnedTransport | None = field(default=None, init=False)
 
     @property
     def last_status(self) -> int | None:
         return self._pinned.last_status if self._pinned is not None else None
+
+    @property
+    def _silence(self) -> float:
+        return max(_SILENCE_SECONDS, self.longest_call)
 
     def first_way(self) -> Way:
         if isinstance(self.endpoint, StdioEndpoint):
@@ -87,7 +92,7 @@ class Dialler:
             return await stack.enter_async_context(self._client(_stdio(self.endpoint), mode))
         if kind == "sse":
             streams = sse_client(
-                self.endpoint.url, sse_read_timeout=_SILENCE_SECONDS, httpx_client_factory=self._http
+                self.endpoint.url, sse_read_timeout=self._silence, httpx_client_factory=self._http
             )
             return await stack.enter_async_context(self._client(streams, mode))
         http = await stack.enter_async_context(self._http())
@@ -110,7 +115,7 @@ class Dialler:
         self._pinned = PinnedTransport(
             allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
         )
-        return http_client(self._pinned, self.credentials.for_sending(), _SILENCE_SECONDS)
+        return http_client(self._pinned, self.credentials.for_sending(), self._silence)
 
 
 def _stdio(endpoint: StdioEndpoint) -> AbstractAsyncContextManager[Any]:
