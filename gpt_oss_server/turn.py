@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gpt_oss_server.binding import Binding
+from gpt_oss_server.harmony.between import Between
 from gpt_oss_server.harmony.decoder import Decoder, Recipients
-from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL, START, Encoding
+from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL, Encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
@@ -72,33 +73,6 @@ class TurnFinished:
 TurnEvent = (
     MessageStarted | TextDelta | MessageFinished | TokenScored | ToolStarted | ToolFinished | TurnFinished
 )
-
-
-class Between:
-    """What comes behind a call: another passage, once it is `<|start|>assistant`, however that is split."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._encoding = encoding
-        self._started = False
-        self._said = b""
-        self.led_elsewhere = False
-
-    @property
-    def led_on(self) -> bool:
-        return self._said == _ROLE
-
-    def take(self, token: int) -> None:
-        if not self._started:
-            self._started = token == START
-            self.led_elsewhere = not self._started
-        elif 0 <= token < FIRST_SPECIAL:
-            self._said += self._encoding.ordinary_bytes(token)
-            self.led_elsewhere = not _ROLE.startswith(self._said)
-        else:
-            self.led_elsewhere = True
-
-
-_ROLE = b"assistant"
 
 
 class TurnTools(Protocol):

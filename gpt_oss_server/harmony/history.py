@@ -6,10 +6,10 @@ Harmony's rule which analysis is dropped is applied to whole segments, here and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Literal
+from typing import Any, Literal
 
 from gpt_oss_server.harmony.events import Channel
 
@@ -27,6 +27,7 @@ class Segment:
     text: str | None = None  # developer messages: their instructions, so that leading ones can be merged
     # The last segment of a compaction: so many, with itself, stand for all that came before them.
     stands_for: int = 0
+    tools: tuple[Mapping[str, Any], ...] = ()  # that are there from here on, as the client wrote them
 
     @property
     def is_reasoning(self) -> bool:

@@ -134,6 +134,10 @@ class Renderer:
         body = declarations.developer_text(instructions=text)
         return Segment("developer", self._encoding.render_message("developer", body), text=text)
 
+    def tools_message(self, section: str) -> Segment:
+        """Tools that are there from here on: a `# Tools` section in a developer message of its own."""
+        return Segment("developer", self._encoding.render_message("developer", section))
+
     def answer(self, text: str) -> Segment:
         return self._assistant_message("final", text)
 

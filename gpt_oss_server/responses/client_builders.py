@@ -14,6 +14,7 @@ from typing import Any
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.builders import Event, Item, ItemBuilder
 from gpt_oss_server.tooling.client_tools import ClientTool
+from tools.tool import ToolOutput
 
 Given = dict[str, Any]
 
@@ -178,7 +179,53 @@ class ApplyPatchBuilder(_ShapedCall):
         return known and all(isinstance(given.get(key), str) for key in needed)
 
 
-def client_builder(ids: Ids, tool: ClientTool) -> ItemBuilder:
+class ToolSearchBuilder(_ShapedCall):
+    """A search for tools that the client runs."""
+
+    execution = "client"
+
+    def item(self, given: Given, status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "tool_search_call",
+            "status": status,
+            "call_id": self._call_id if self.execution == "client" else None,
+            "execution": self.execution,
+            "arguments": given,
+        }
+
+    def fits(self, given: Given) -> bool:
+        return True
+
+
+class HostedSearchBuilder(ToolSearchBuilder):
+    """A search that runs here; what it finds is an item of its own, behind this one."""
+
+    execution = "server"
+
+    def __init__(self, item_id: str, found_id: str, recipient: str) -> None:
+        super().__init__(item_id, "", recipient)
+        self.recipient = None  # no output of the client's is matched with it
+        self._found_id = found_id
+
+    def called(self, text: str) -> list[Event]:
+        return []
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        return self.close(text, complete=True)
+
+    def found(self, output: ToolOutput) -> Item:
+        return {
+            "id": self._found_id,
+            "type": "tool_search_output",
+            "status": "completed",
+            "call_id": None,
+            "execution": "server",
+            "tools": list(output.details.get("tools", ())),
+        }
+
+
+def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBuilder:
     recipient = tool.recipient
     match tool.kind:
         case "function":
@@ -191,6 +238,10 @@ def client_builder(ids: Ids, tool: ClientTool) -> ItemBuilder:
             return ShellBuilder(ids("sh"), ids("call"), recipient)
         case "apply_patch":
             return ApplyPatchBuilder(ids("apc"), ids("call"), recipient)
+        case "tool_search":
+            if here:
+                return HostedSearchBuilder(ids("tsc"), ids("tso"), recipient)
+            return ToolSearchBuilder(ids("tsc"), ids("call"), recipient)
 
 
 def _object(text: str) -> Given:

@@ -18,8 +18,9 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.paging import page
-from gpt_oss_server.responses.input import Conversation, prefix_of, read_input
+from gpt_oss_server.responses.input import prefix_of, read_input
 from gpt_oss_server.responses.past import find_conversation, no_conversation
+from gpt_oss_server.responses.reading import Conversation
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.served import LARGE_INPUT
 from gpt_oss_server.stores.base import Item, Store, StoredConversation

@@ -28,8 +28,9 @@ from gpt_oss_server.responses.compaction import (
     room_for_summary,
     said_in,
 )
-from gpt_oss_server.responses.input import Approved, Conversation, read_input
+from gpt_oss_server.responses.input import read_input
 from gpt_oss_server.responses.past import Past
+from gpt_oss_server.responses.reading import Approved, Conversation
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.settings import Settings
@@ -89,6 +90,7 @@ def prepare(
         recipients=past.recipients,
         approvals=past.approvals,
         sealer=around.sealer,
+        leads=not past.history,
     )
     history = since_compaction((*past.history, *conversation.segments))
     if not history:

@@ -99,7 +99,7 @@ def item_route(
             cut_off = McpCallBuilder(ids("mcp"), label, name)
             return McpApprovalBuilder(ids("mcpr"), label, name, cut_off)
         if recipient in clients:
-            return client_builder(ids, clients[recipient])
+            return client_builder(ids, clients[recipient], here=hosted.runs(recipient))
         if not hosted.runs(recipient):
             return FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient))
         if namespace in to_tool:

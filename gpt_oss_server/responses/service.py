@@ -23,6 +23,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.responses.compaction import compaction_item
 from gpt_oss_server.responses.conversations import Conversations
+from gpt_oss_server.responses.loaded import tools_of
 from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
 from gpt_oss_server.responses.prepare import Prepared, Surroundings, prepare
 from gpt_oss_server.responses.request import CreateResponse, parse_request, without_compaction
@@ -35,7 +36,6 @@ from gpt_oss_server.sse import encode
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.tooling.hosted import bind_tools
-from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.toolset import ToolsetMaker
 from gpt_oss_server.transcript import Transcript
 from inference.engine import Engine, EngineInfo, InferenceError
@@ -230,7 +230,8 @@ class ResponsesService(Served):
             self.check_model(request.model)
         past = await self._past(request, store)
         request = await with_references(request, store)
-        tools = parse_tools(request.tools or (), offered=request.tool_choice != "none")
+        offered = request.tool_choice != "none"
+        tools = tools_of(request.tools, past.history, request.input, offered=offered)
         hosted = await bind_tools(tools, self.toolset, self.ids)
         hosted.conversation = past.session or response_id
         hosted.limit = request.max_tool_calls

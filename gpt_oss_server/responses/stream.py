@@ -13,6 +13,7 @@ from typing import Any, Literal, assert_never, cast
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
+from gpt_oss_server.responses.client_builders import HostedSearchBuilder
 from gpt_oss_server.responses.reasoning import ReasoningBuilder
 from gpt_oss_server.responses.routes import ItemRoute
 from gpt_oss_server.responses.tool_builders import McpApprovalBuilder
@@ -183,8 +184,17 @@ class ResponseStream:
         self._emit(cast(ToolItemBuilder, self._open).called(event.arguments), out)
 
     def _answer(self, event: ToolFinished, out: list[Event]) -> None:
-        events, item = cast(ToolItemBuilder, self._open).answered("".join(self._text), event.output)
+        builder = cast(ToolItemBuilder, self._open)
+        events, item = builder.answered("".join(self._text), event.output)
         self._finish_item(events, item, out)
+        if isinstance(builder, HostedSearchBuilder):
+            self._add_whole(builder.found(event.output), out)
+
+    def _add_whole(self, item: dict[str, Any], out: list[Event]) -> None:
+        """An item that is there at once."""
+        out.append(self._stamp({"type": "response.output_item.added", "item": item}))
+        out.append(self._stamp({"type": "response.output_item.done", "item": item}))
+        self.response["output"].append(item)
 
     def _close(self, text: str, *, complete: bool, out: list[Event]) -> None:
         builder = self._open

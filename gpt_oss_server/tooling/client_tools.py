@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpt_oss_server.binding import ClientCall, Schema, TextGrammar
@@ -17,7 +17,8 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
 
 Tool = dict[str, Any]
-Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch"]
+Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
+SEARCH = "tool_search"
 ANY_OBJECT: Tool = {"type": "object"}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -32,6 +33,8 @@ class ClientTool:
     declared: FunctionTool
     form: Schema | TextGrammar | None = None  # what binds the body of a call
     namespace: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)  # as it is told back to the client
+    deferred: bool = False  # to be found by a search
 
     @property
     def call(self) -> ClientCall:
@@ -64,7 +67,7 @@ def function_tool(tool: Tool, where: str, namespace: str | None = None) -> Clien
     check(tool, where, "strict", bool, "a boolean")
     declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
     form = Schema(declared.parameters or ANY_OBJECT, f"{where}.parameters") if declared.strict else None
-    return ClientTool("function", name, recipient_of(name, namespace), declared, form, namespace)
+    return _client_tool("function", tool, namespace, declared, form)
 
 
 def custom_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
@@ -79,7 +82,30 @@ def custom_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientT
     form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format")
     told = [tool.get("description"), _RAW, _told(form)]
     declared = FunctionTool(name, "\n".join(text for text in told if text), {"type": "string"})
-    return ClientTool("custom", name, recipient_of(name, namespace), declared, form, namespace)
+    return _client_tool("custom", tool, namespace, declared, form)
+
+
+def _client_tool(
+    kind: Kind, tool: Tool, namespace: str | None, declared: FunctionTool, form: Schema | TextGrammar | None
+) -> ClientTool:
+    return ClientTool(
+        kind=kind,
+        name=declared.name,
+        recipient=recipient_of(declared.name, namespace),
+        declared=declared,
+        form=form,
+        namespace=namespace,
+        given=_echoed(tool),
+        deferred=tool.get("defer_loading") is True,
+    )
+
+
+def _echoed(tool: Tool) -> Tool:
+    if tool["type"] == "custom":
+        return {**tool, "format": tool.get("format") or {"type": "text"}}
+    given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
+    more = {"defer_loading": True} if tool.get("defer_loading") is True else {}
+    return {"type": "function", "name": tool["name"], **given, **more}
 
 
 def _text_form(given: Mapping[str, Any], where: str) -> TextGrammar | None:
@@ -127,7 +153,17 @@ def client_shape(tool: Tool, where: str) -> ClientTool:
     description, parameters = SHAPES[kind]
     declared = FunctionTool(kind, description, parameters)
     form = Schema(_ENFORCED.get(kind, parameters), where)
-    return ClientTool(kind, kind, recipient_of(kind, None), declared, form)
+    return ClientTool(kind, kind, recipient_of(kind, None), declared, form, given=tool)
+
+
+def search_tool(tool: Tool, where: str) -> ClientTool:
+    """The search for deferred tools, be it run by the client or here."""
+    check(tool, where, "description", str, "a string")
+    check(tool, where, "parameters", dict, "a JSON schema object")
+    if tool.get("execution") not in (None, "server", "client"):
+        raise InvalidRequest(f"`{where}.execution` must be 'server' or 'client'.", param=f"{where}.execution")
+    declared = FunctionTool(SEARCH, tool.get("description"), tool.get("parameters") or _SEARCHED)
+    return ClientTool("tool_search", SEARCH, recipient_of(SEARCH, None), declared, given=tool)
 
 
 def _name(tool: Tool, where: str) -> str:
@@ -158,6 +194,15 @@ def _said(kind: str, description: str) -> Tool:
     return {"type": kind, "description": description}
 
 
+_SEARCHED = _object(
+    [],
+    paths={
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Names of tools and namespaces to load.",
+    },
+    query=_said("string", "Words that say what the tool should do."),
+)
 _PATH = _said("string", "Relative to the workspace.")
 _DIFF = _said("string", "For create_file, each line of the file after a '+'. For update_file, hunks.")
 _LINES = {"type": "array", "items": {"type": "string"}, "minItems": 1}

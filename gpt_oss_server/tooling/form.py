@@ -14,7 +14,7 @@ from typing import Any
 from gpt_oss_server.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
-from gpt_oss_server.tooling.client_tools import ANY_OBJECT, ClientTool
+from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 
@@ -133,7 +133,7 @@ def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:
     return kind not in ("function", "custom") or (tool.name == name and namespace in (None, tool.namespace))
 
 
-_OF_CLIENTS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch"})
+_OF_CLIENTS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch"} | {SEARCH})
 _HOSTED = {
     "web_search": "browser",
     "web_search_2025_08_26": "browser",

@@ -17,6 +17,7 @@ from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNam
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.tooling.search import ToolSearch
 from gpt_oss_server.toolset import Toolset
 from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
@@ -37,6 +38,7 @@ class HostedTools:
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     conversation: str = ""
     container: str = ""  # the conversation whose python is used, where the request names a container
+    search: ToolSearch | None = None
     limit: int | None = None
     own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
     _calls: int = 0
@@ -72,9 +74,13 @@ class HostedTools:
         return resolve(cursor, line) if resolve is not None else None
 
     def runs(self, recipient: str) -> bool:
+        if self._searches(recipient):
+            return True
         return recipient.partition(".")[0] in self.namespaces and recipient not in self.approvals
 
     async def run(self, recipient: str, arguments: str) -> ToolOutput:
+        if self.search is not None and self._searches(recipient):
+            return self.search.run(arguments)
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call, whose item the client has written
             return ToolOutput(f"{namespace[:80]!r} is not among the tools of this request.", failed=True)
@@ -89,6 +95,9 @@ class HostedTools:
         toolbox = self.own if self.own is not None else self.toolbox
         conversation = self.python_conversation if namespace == "python" else self.conversation
         return await toolbox.run(conversation, recipient, arguments, options)
+
+    def _searches(self, recipient: str) -> bool:
+        return self.search is not None and recipient == self.search.recipient
 
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
@@ -107,10 +116,10 @@ def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
 async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], ids: Ids) -> HostedTools:
     """A request that asks for no tool of ours does not wait for the toolset to be `ready`."""
     if not tools.hosted and not tools.servers:
-        return HostedTools(Toolbox())
+        return HostedTools(Toolbox(), search=tools.search)
     toolset = await ready()
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
-    hosted = HostedTools(toolset.toolbox)
+    hosted = HostedTools(toolset.toolbox, search=tools.search)
     wanted = list(tools.hosted) if tools.offered else []
     if "container" in offered and wanted:
         wanted.append("container")

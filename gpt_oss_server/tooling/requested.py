@@ -8,7 +8,7 @@ not served is refused by name. Whether a tool of ours is there to be used is the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.binding import ClientCall
@@ -16,6 +16,7 @@ from gpt_oss_server.containers import container_of
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.tooling.client_tools import (
+    SEARCH,
     ClientTool,
     Tool,
     check,
@@ -23,7 +24,10 @@ from gpt_oss_server.tooling.client_tools import (
     custom_tool,
     function_tool,
     namespace_word,
+    recipient_of,
+    search_tool,
 )
+from gpt_oss_server.tooling.search import ToolSearch, told_of
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class RequestTools:
     optional: set[str] = field(default_factory=set)  # namespaces that are offered only where they are on
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
+    untold: set[str] = field(default_factory=set)  # recipients that the head of the prompt leaves out
     offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
 
     @property
@@ -64,9 +69,53 @@ class RequestTools:
             )
         self.clients[tool.recipient] = tool
 
+    @property
+    def search(self) -> ToolSearch | None:
+        """The search for deferred tools, where it runs here."""
+        tool = self.offered_clients.get(recipient_of(SEARCH, None))
+        if tool is None or tool.kind != SEARCH or tool.given.get("execution") == "client":
+            return None
+        return ToolSearch([each for each in self.clients.values() if each.deferred], self.spaces)
+
+    def load(self, more: RequestTools, *, told: bool) -> None:
+        """Tools that the conversation brings along: `told` where they came, or to be told at the head."""
+        self.clients |= more.clients
+        self.untold = self.untold | set(more.clients) if told else self.untold - set(more.clients)
+        self.spaces |= {word: about or self.spaces.get(word) for word, about in more.spaces.items()}
+        self.hosted |= more.hosted
+        self.servers += more.servers
+
+    def hide_deferred(self) -> None:
+        """With a search, the model is told of deferred tools when it has found them; without one, at once."""
+        recipient = recipient_of(SEARCH, None)
+        tool = self.clients.get(recipient)
+        if tool is None or tool.kind != SEARCH:
+            return
+        deferred = [each for each in self.clients.values() if each.deferred]
+        self.untold |= {each.recipient for each in deferred}
+        description = told_of(tool.declared.description, deferred, self.spaces)
+        declared = replace(tool.declared, description=description)
+        self.clients[recipient] = replace(tool, declared=declared)
+
     def _declared(self, word: str) -> list[FunctionTool]:
         found = self.offered_clients.items()
-        return [tool.declared for recipient, tool in found if recipient.partition(".")[0] == word]
+        return [
+            tool.declared
+            for recipient, tool in found
+            if recipient.partition(".")[0] == word and recipient not in self.untold
+        ]
+
+
+def loaded_tools(tools: Any, where: str) -> RequestTools:
+    """Those of an item. Kinds that are not served are left out: nobody can choose what a search finds."""
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
+        raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
+    read = RequestTools()
+    for index, tool in enumerate(tools):
+        kind = tool.get("type", "function")
+        if isinstance(kind, str) and kind in _READERS:
+            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read)
+    return read
 
 
 def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
@@ -85,26 +134,24 @@ def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
 
 
 def _function(tool: Tool, where: str, read: RequestTools) -> None:
-    read.add(function_tool(tool, where))
-    read.echo.append(_echoed(tool))
+    _add(function_tool(tool, where), read)
 
 
 def _custom(tool: Tool, where: str, read: RequestTools) -> None:
-    read.add(custom_tool(tool, where))
-    read.echo.append(_echoed(tool))
+    _add(custom_tool(tool, where), read)
 
 
-def _echoed(tool: Tool) -> Tool:
-    if tool["type"] == "custom":
-        return {**tool, "format": tool.get("format") or {"type": "text"}}
-    given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
-    more = {key: tool[key] for key in ("defer_loading",) if tool.get(key) is not None}
-    return {"type": "function", "name": tool["name"], **given, **more}
+def _add(tool: ClientTool, read: RequestTools) -> None:
+    read.add(tool)
+    read.echo.append(dict(tool.given))
 
 
 def _client_shape(tool: Tool, where: str, read: RequestTools) -> None:
-    read.add(client_shape(tool, where))
-    read.echo.append(dict(tool))
+    _add(client_shape(tool, where), read)
+
+
+def _tool_search(tool: Tool, where: str, read: RequestTools) -> None:
+    _add(search_tool(tool, where), read)
 
 
 def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
@@ -116,6 +163,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
         raise InvalidRequest(f"`{where}.tools` must be an array of tools.", param=f"{where}.tools")
     word = namespace_word(name)
     read.spaces[word] = read.spaces.get(word) or tool.get("description")
+    echoed: list[Tool] = []
     for index, member in enumerate(members):
         place = f"{where}.tools[{index}]"
         kind = member.get("type", "function") if isinstance(member, dict) else None
@@ -125,8 +173,9 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
                 f"`{place}.type`: a namespace holds tools of type 'function' and 'custom'.",
                 param=f"{place}.type",
             )
-        read.add(reader(member, place, name))
-    echoed = [_echoed({"type": "function", **member}) for member in members]
+        found = reader({**member, "type": kind}, place, name)
+        read.add(found)
+        echoed.append(dict(found.given))
     read.echo.append({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
@@ -167,6 +216,7 @@ _READERS: dict[str, Callable[[Tool, str, RequestTools], None]] = {
     "function": _function,
     "custom": _custom,
     "namespace": _namespace,
+    "tool_search": _tool_search,
     "local_shell": _client_shape,
     "shell": _client_shape,
     "apply_patch": _client_shape,

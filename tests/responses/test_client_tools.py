@@ -68,6 +68,10 @@ STREAMS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "local_shell": (call("functions.local_shell", COMMAND), [LOCAL]),
     "shell": (call("functions.shell", COMMANDS), [SHELL]),
     "apply_patch": (call("functions.apply_patch", UPDATE), [EDIT]),
+    "tool_search_client": (
+        call("functions.tool_search", '{"query":"crm"}'),
+        [{"type": "tool_search", "execution": "client", "parameters": {"type": "object"}}],
+    ),
     "apply_patch_delete": (call("functions.apply_patch", '{"type":"delete_file","path":"a"}'), [EDIT]),
 }
 

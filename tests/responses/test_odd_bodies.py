@@ -18,6 +18,7 @@ TOOLS: list[dict[str, Any]] = [
     LOCAL,
     {"type": "shell", "environment": {"type": "local"}},
     EDIT,
+    {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
 ]
 ITEMS: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "input_text", "text": "x"}]},
@@ -47,6 +48,10 @@ ITEMS: list[dict[str, Any]] = [
         "operation": {"type": "delete_file", "path": "a"},
     },
     {"type": "apply_patch_call_output", "call_id": "5", "status": "completed"},
+    {"type": "tool_search_call", "call_id": "6", "execution": "client", "arguments": {"query": "x"}},
+    {"type": "tool_search_output", "call_id": "6", "tools": [CRM]},
+    {"type": "additional_tools", "role": "developer", "tools": [LOCAL]},
+    {"role": "user", "content": [{"type": "input_file", "filename": "a", "file_data": "data:,x"}]},
 ]
 CHOICES = ({"type": "custom", "name": "dial"}, {"type": "function", "name": "find", "namespace": "crm"})
 

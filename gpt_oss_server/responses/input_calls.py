@@ -1,0 +1,179 @@
+"""Input items of calls, their outputs and the tools that come along: one handler per kind, in one table.
+
+In: an item that is known to be an object. Out: what it adds to the conversation, as the model would have
+seen it, or a 400 that names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.parts import text_of
+from gpt_oss_server.responses.reading import (
+    Approved,
+    Conversation,
+    Handler,
+    Item,
+    function_recipient,
+    text_field,
+)
+from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
+from gpt_oss_server.tooling.requested import loaded_tools
+from gpt_oss_server.tooling.search import declared_text
+
+
+def _function_call(item: Item, where: str, conversation: Conversation) -> None:
+    text_field(item, "name", where)
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        raise InvalidRequest(f"`{where}.arguments` must be a string of JSON.", param=f"{where}.arguments")
+    conversation.call(where, item, function_recipient(item), arguments, "json")
+
+
+def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
+    text_field(item, "name", where)
+    conversation.call(
+        where, item, function_recipient(item), text_of(item.get("input"), f"{where}.input"), None
+    )
+
+
+def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], None]:
+    """A call of a tool whose shape the API fixes: its action is what the model wrote, as JSON."""
+
+    def handler(item: Item, where: str, conversation: Conversation) -> None:
+        action = item.get(key)
+        if not isinstance(action, dict):
+            raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
+        written = {k: v for k, v in action.items() if v not in (None, {}) and (k, v) != ("type", "exec")}
+        conversation.call(where, item, recipient_of(name, None), to_json(written).decode(), "json")
+
+    return handler
+
+
+def _output(item: Item, where: str, conversation: Conversation) -> None:
+    conversation.result(where, item, text_of(item.get("output"), f"{where}.output"))
+
+
+def _json_output(item: Item, where: str, conversation: Conversation) -> None:
+    """Text as it is, but where it does not say that the call has failed."""
+    output, status = item.get("output"), item.get("status")
+    if output is None or status == "failed":
+        output = {"status": status, **({"output": output} if output else {})}
+    conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
+
+
+def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call that some server ran, with its result where the item carries one."""
+    renderer = conversation.renderer
+    match item["type"]:
+        case "code_interpreter_call":
+            recipient, arguments, content_type = "python", str(item.get("code") or ""), "code"
+            logs = [o.get("logs", "") for o in item.get("outputs") or [] if isinstance(o, dict)]
+            result = "".join(str(log) for log in logs)
+        case "mcp_call":
+            recipient = _mcp_recipient(item, where)
+            arguments, content_type = str(item.get("arguments") or ""), "json"
+            result = str(item.get("output") or _error_text(item.get("error")))
+        case _:
+            action = item.get("action") if isinstance(item.get("action"), dict) else {}
+            recipient, content_type = "browser.search", "json"
+            arguments, result = to_json(action).decode(), ""
+    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
+    note = result or "(The result was not kept in this conversation.)"
+    conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
+
+
+def _mcp_recipient(item: Item, where: str) -> str:
+    """The server's tool as the model knows it, by words that a recipient can carry."""
+    from tools.mcp.names import safe_names, safe_namespace
+
+    word = next(iter(safe_names([text_field(item, "name", where)]).originals))
+    return f"{safe_namespace(text_field(item, 'server_label', where))}.{word}"
+
+
+def _error_text(error: Any) -> str:
+    """An mcp_call's error is text, or an object with parts of text."""
+    if isinstance(error, dict):
+        return text_of(error.get("content"), "error") or str(error.get("message") or "")
+    return str(error or "")
+
+
+def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
+    recipient = _mcp_recipient(item, where)
+    arguments = str(item.get("arguments") or "")
+    conversation.approvals[text_field(item, "id", where)] = (recipient, arguments)
+    conversation.add(conversation.renderer.call(recipient, arguments))
+
+
+def _approval_response(item: Item, where: str, conversation: Conversation) -> None:
+    request_id = text_field(item, "approval_request_id", where)
+    if request_id not in conversation.approvals:
+        raise InvalidRequest(
+            f"`{where}.approval_request_id`: no call {request_id!r} waits for approval. Send its "
+            "mcp_approval_request item too, or the previous_response_id of the response that made it.",
+            param=f"{where}.approval_request_id",
+        )
+    recipient, arguments = conversation.approvals.pop(request_id)
+    if item.get("approve") is True:
+        conversation.approved.append(Approved(request_id, recipient, arguments))
+        return
+    reason = f" Their reason: {item['reason']}" if item.get("reason") else ""
+    refusal = f"The user did not approve this call, so it was not made.{reason}"
+    conversation.add(conversation.renderer.tool_result(recipient, refusal))
+
+
+def _search_call(item: Item, where: str, conversation: Conversation) -> None:
+    arguments = item.get("arguments")
+    written = arguments if isinstance(arguments, str) else to_json(arguments or {}).decode()
+    conversation.add(conversation.renderer.call(recipient_of(SEARCH, None), written))
+
+
+def _search_output(item: Item, where: str, conversation: Conversation) -> None:
+    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    told = declared_text(list(read.clients.values()), read.spaces)
+    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), told)
+    conversation.add(replace(segment, tools=tuple(item["tools"])))
+
+
+def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
+    """At the head they are told with the request's own tools, later in a message of their own."""
+    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    if conversation.leads:
+        segment = Segment("developer", (), text="")
+    else:
+        told = declared_text(list(read.clients.values()), read.spaces)
+        segment = conversation.renderer.tools_message(told)
+    conversation.add(replace(segment, tools=tuple(item["tools"])))
+
+
+def _nothing(item: Item, where: str, conversation: Conversation) -> None:
+    """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
+
+
+CALL_HANDLERS: dict[str, Handler] = {
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _output,
+    "local_shell_call": _client_call("local_shell", "action"),
+    "local_shell_call_output": _json_output,
+    "shell_call": _client_call("shell", "action"),
+    "shell_call_output": _json_output,
+    "apply_patch_call": _client_call("apply_patch", "operation"),
+    "apply_patch_call_output": _json_output,
+    "tool_search_call": _search_call,
+    "tool_search_output": _search_output,
+    "additional_tools": _additional_tools,
+    "code_interpreter_call": _hosted_call,
+    "mcp_call": _hosted_call,
+    "web_search_call": _hosted_call,
+    "mcp_list_tools": _nothing,
+    "mcp_approval_request": _approval_request,
+    "mcp_approval_response": _approval_response,
+}

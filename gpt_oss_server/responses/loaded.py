@@ -1,0 +1,48 @@
+"""Tools that a conversation brings along, beside those of the request: added by items, or found by a search.
+
+In: what the request goes on from, and its input. Out: the request's tools with these among them. Tools that
+lead a conversation are told at its head with the others; those that come later are told where they came, so
+that the prompt before them stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpt_oss_server.harmony.history import Segment, since_compaction
+from gpt_oss_server.tooling.client_tools import Tool
+from gpt_oss_server.tooling.requested import RequestTools, loaded_tools, parse_tools
+
+OF_ITEMS = frozenset({"additional_tools", "tool_search_output"})
+
+
+def tools_of(
+    tools: Sequence[Tool] | None, history: Sequence[Segment], given: Any, *, offered: bool
+) -> RequestTools:
+    read = parse_tools(tools or (), offered=offered)
+    shown = {id(segment) for segment in since_compaction(history)}
+    for segment in history:
+        if segment.tools:
+            told = bool(segment.tokens) and id(segment) in shown
+            read.load(loaded_tools(segment.tools, "input"), told=told)
+    for item, where, leads in _items(given, leads=not history):
+        told = item["type"] == "tool_search_output" or not leads
+        read.load(loaded_tools(item.get("tools"), f"{where}.tools"), told=told)
+    read.hide_deferred()
+    return read
+
+
+def leads_still(item: Any) -> bool:
+    """Whether behind this item a conversation's head goes on."""
+    if not isinstance(item, Mapping):
+        return False
+    return item.get("type") == "additional_tools" or item.get("role") in ("developer", "system")
+
+
+def _items(given: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+    items = given if isinstance(given, list) else [given]
+    for index, item in enumerate(items):
+        if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"] in OF_ITEMS:
+            yield item, f"input[{index}]", leads
+        leads = leads and leads_still(item)
