@@ -33,15 +33,22 @@ def closing_tokens(encoding: Encoding) -> tuple[int, ...]:
 
 
 class RandomModel:
-    def __init__(self, seed: int, likely: Sequence[int]) -> None:
+    def __init__(self, seed: int, likely: Sequence[int], share: float = SHARE) -> None:
         self._random = np.random.default_rng(seed)
         self._likely = np.array(likely)
+        self._share = share
 
     def answer(
-        self, grammar: Grammar, most: int = 400, stops: Collection[int] = STOPS
+        self,
+        grammar: Grammar,
+        most: int = 400,
+        stops: Collection[int] = STOPS,
+        begun: Sequence[int] = (),
     ) -> tuple[list[int], bool]:
-        """What it says, and whether it stopped by itself."""
-        state, tokens = grammar.start(), []
+        """What it says, after what is `begun`, and whether it stopped by itself."""
+        state, tokens = grammar.start(), list(begun)
+        for token in begun:
+            state.accept(token)
         while len(tokens) < most:
             token = self._pick(allowed(state.mask()))
             state.accept(token)
@@ -53,7 +60,7 @@ class RandomModel:
     def _pick(self, may: NDArray[np.bool_]) -> int:
         assert may.any(), "the grammar allows nothing"
         open_ends = self._likely[may[self._likely]]
-        if len(open_ends) and self._random.random() < SHARE * len(open_ends):
+        if len(open_ends) and self._random.random() < self._share * len(open_ends):
             return int(self._random.choice(open_ends))
         return int(self._random.choice(np.flatnonzero(may)))
 
