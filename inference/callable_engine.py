@@ -39,7 +39,7 @@ class CallableEngine:
     ) -> None:
         self._next = infer_next_token
         self._passes_new_request = takes_new_request(infer_next_token)
-        self._worker = Worker(f"inference {name}", one_at_a_time=True)
+        self._worker = Worker(f"inference {name}")
         self._info = EngineInfo(
             name=name,
             context_length=context_length,

@@ -6,6 +6,8 @@ be sampled and -inf for the rest. It knows neither the model nor how a token is 
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, Future
+
 import torch
 from torch import Tensor
 
@@ -15,12 +17,21 @@ from inference.ops.sampling import mask_row
 
 
 class Masks:
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, workers: Executor | None = None) -> None:
+        """`workers`: threads on which masks are computed while the step runs; None: when they are needed."""
         self._state = grammar.start()
+        self._workers = workers
+        self._coming: Future[bytes] | None = None
+
+    def prepare(self) -> None:
+        """The next row will be wanted soon. Until then nothing is accepted."""
+        if self._workers is not None and self._coming is None:
+            self._coming = self._workers.submit(self._state.mask)
 
     def bits(self) -> bytes:
         """One for each token, lowest first: set where it may be sampled."""
-        bits = self._state.mask()
+        coming, self._coming = self._coming, None
+        bits = self._state.mask() if coming is None else coming.result()
         if not any(bits):
             raise EngineFailed("The request's grammar allows no token here.")
         return bits

@@ -7,6 +7,7 @@ one generation and depends on no other. How a token is picked it leaves to the o
 from __future__ import annotations
 
 import random
+from concurrent.futures import Executor
 
 import torch
 from torch import Tensor
@@ -18,13 +19,19 @@ from inference.ops.sampling import pick
 
 
 class Sampler:
-    def __init__(self, sampling: Sampling, vocab_size: int) -> None:
+    def __init__(self, sampling: Sampling, vocab_size: int, workers: Executor | None = None) -> None:
+        """`workers`: threads that compute the grammar's masks (masks.py)."""
         self.sampling = sampling
         self._vocab_size = vocab_size
         self._random = random.Random(sampling.seed)
         self._seen: set[int] = set()
         self._adjustment = self._biases(sampling)
-        self._masks = None if sampling.grammar is None else Masks(sampling.grammar)
+        self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers)
+
+    def prepare(self) -> None:
+        """A step begins at whose end this is sampled from."""
+        if self._masks is not None:
+            self._masks.prepare()
 
     @torch.inference_mode()
     def sample(self, logits: Tensor) -> Sampled:

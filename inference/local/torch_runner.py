@@ -7,6 +7,7 @@ of requests: which tokens go where was decided by the scheduler.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,8 @@ from inference.local.step import Outcome, Part, Sampled, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.pages import BLOCK_SIZE, Pages, span
+
+MASK_WORKERS = 2  # each mask takes a fraction of a step; the products of a step leave Python free meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,21 @@ class TorchRunner:
         """`blocks`: how many for each of the model's windows, block 0 included."""
         self.block_size = block_size
         self._model = model
+        self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
 
     def picker(self, sampling: Sampling) -> Sampler:
-        return Sampler(sampling, self._model.config.vocab_size)
+        return Sampler(sampling, self._model.config.vocab_size, self._mask_workers)
 
     def close(self) -> None:
         """The memory goes with the last reference to this."""
+        self._mask_workers.shutdown(wait=False, cancel_futures=True)
 
     @torch.inference_mode()
     def launch(self, parts: Sequence[Part]) -> Landed:
+        for part in parts:
+            if part.samples and isinstance(part.picker, Sampler):
+                part.picker.prepare()
         x = self._rows(parts)
         wanted = [_wanted_rows(part) for part in parts]
         picked: list[int] = []

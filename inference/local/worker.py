@@ -1,6 +1,6 @@
-"""A thread on which generations take turns.
+"""A thread on which generations run one after the other.
 
-In go jobs, each with an outbox; round by round every job that is wanted and has room gets one turn. It does
+In go jobs, each with an outbox; the first one that is wanted gets turn after turn until it is done. It does
 not know what a turn does: a job is anything with `advance()`. An exception of a job ends that job alone.
 """
 
@@ -28,9 +28,7 @@ class Job(Protocol):
 
 
 class Worker:
-    def __init__(self, name: str, *, one_at_a_time: bool = False) -> None:
-        """`one_at_a_time`: a job keeps the turns until it is done; the others wait in the order they came."""
-        self._most = 1 if one_at_a_time else None
+    def __init__(self, name: str) -> None:
         self._changed = threading.Condition()
         self._arrived: list[Job] = []
         self._jobs: list[Job] = []
@@ -73,7 +71,7 @@ class Worker:
 
     def _round(self) -> None:
         # A method of its own: no variable keeps the last job (its cache) alive while the thread waits.
-        for job in self._jobs[: self._most]:
+        for job in self._jobs[:1]:
             # The reader may leave in the middle of a round, or the engine be closed.
             if self._closing:
                 return
@@ -87,7 +85,7 @@ class Worker:
             while not self._closing:
                 self._jobs += self._arrived
                 self._arrived.clear()
-                if any(not job.outbox.is_full for job in self._jobs[: self._most]):
+                if any(not job.outbox.is_full for job in self._jobs[:1]):
                     return True
                 if any(job.outbox.abandoned for job in self._jobs):
                     return True

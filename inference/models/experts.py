@@ -21,6 +21,8 @@ from inference.ops import reference as ops
 # would be evicted before they are used again.
 KEPT_FLOAT_BYTES = 256 << 20
 MXFP4_BLOCK = 32
+# Tokens × experts up to which kept experts are all computed for all tokens.
+DENSE_ROWS = 256
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
 Packed = tuple[Tensor, Tensor]  # blocks, scales
@@ -33,7 +35,9 @@ class Experts(ABC):
         self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
+        self._count = config.experts
         self._kept: dict[int, Rows] = {}
+        self._stacked: Rows | None = None
 
     @abstractmethod
     def _as_floats(self, expert: int) -> Rows:
@@ -49,7 +53,11 @@ class Experts(ABC):
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x T×H, chosen and shares T×k; out T×H."""
-        return self._one_token(x, chosen, shares) if len(x) == 1 else self._many(x, chosen, shares)
+        if len(x) == 1:
+            return self._one_token(x, chosen, shares)
+        if self._keeps and len(x) * self._count <= DENSE_ROWS:
+            return self._all(x, chosen, shares)
+        return self._many(x, chosen, shares)
 
     def _one_token(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         rows = [self.rows(expert) for expert in chosen[0].tolist()]
@@ -58,6 +66,23 @@ class Experts(ABC):
         )
         outs = [functional.linear(inner[at], w2, b2) for at, (_, _, w2, b2) in enumerate(rows)]
         return torch.mm(shares, torch.stack(outs))
+
+    def _all(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """Every expert on every token: for few tokens, fewer and larger products than each its own."""
+        w1, b1, w2, b2 = self._stack()
+        inner = torch.baddbmm(b1.unsqueeze(1), x.expand(self._count, -1, -1), w1.transpose(1, 2))
+        outs = torch.baddbmm(b2.unsqueeze(1), ops.swiglu(inner, self._limit, self._alpha), w2.transpose(1, 2))
+        weights = torch.zeros(len(x), self._count, dtype=x.dtype, device=x.device).scatter_(1, chosen, shares)
+        return torch.einsum("te,eth->th", weights, outs)
+
+    def _stack(self) -> Rows:
+        """All kept experts as one tensor each; each expert's own rows are then parts of these."""
+        if self._stacked is None:
+            rows = [self.rows(expert) for expert in range(self._count)]
+            w1, b1, w2, b2 = (torch.stack(parts) for parts in zip(*rows, strict=True))
+            self._stacked = (w1, b1, w2, b2)
+            self._kept = {at: (w1[at], b1[at], w2[at], b2[at]) for at in range(self._count)}
+        return self._stacked
 
     def _many(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """Tokens sorted by expert, so that each expert becomes floats once and multiplies all its tokens."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from inference.engine import CheckpointError
 from inference.models.config import ModelConfig, read_config
+from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
 from inference.models.weights import Weights, find_checkpoint, load_weights
 from inference.ops import reference
@@ -27,7 +28,7 @@ class GptOss:
         self.config = config
         self._weights = weights
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
-        self._device, self._dtype = weights.norm.device, weights.head.dtype
+        self._device, self._dtype = weights.norm.device, weights.layers[0].qkv.dtype
         self._ops = ops_for(self._device)
         cos, sin = reference.rope_tables(config.rope, config.head_dim, config.context_length)
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
@@ -85,9 +86,10 @@ class GptOss:
     @torch.inference_mode()
     def logits(self, x: Tensor) -> Tensor:
         """R×V, float32, of rows that `forward` gave. The head dominates a step: only rows that are needed."""
-        logits: Tensor = self._ops.head_logits(
-            x, self._weights.norm, self.config.norm_eps, self._weights.head
-        )
+        norm, head, eps = self._weights.norm, self._weights.head, self.config.norm_eps
+        if isinstance(head, PackedHead):
+            return head.logits(reference.rms_norm(x, norm, eps))
+        logits: Tensor = self._ops.head_logits(x, norm, eps, head)
         return logits
 
     # One sequence alone -------------------------------------------------------------------------------

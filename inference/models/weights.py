@@ -17,6 +17,7 @@ from torch import Tensor
 from inference.engine import CheckpointError
 from inference.models.config import ModelConfig
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
+from inference.models.head import PackedHead, pack_head
 from inference.models.tensor_files import TensorFiles
 from inference.ops.choice import runs_kernels
 from inference.ops.reference import MixtureWeights
@@ -44,7 +45,7 @@ class Weights:
     embedding: Tensor  # V × H as stored: a token's row is converted when it is used
     layers: tuple[LayerWeights, ...]
     norm: Tensor
-    head: Tensor  # H × V
+    head: Tensor | PackedHead  # H × V
 
 
 def find_checkpoint(folder: Path) -> Path:
@@ -92,7 +93,7 @@ class _Reader:
                 "'model.embed_tokens.weight' (the Hugging Face layout) is among its tensors."
             )
 
-    def ends(self) -> tuple[Tensor, Tensor, Tensor]:
+    def ends(self) -> tuple[Tensor, Tensor, Tensor | PackedHead]:
         """Embedding, last norm and head."""
         shape = (self._config.vocab_size, self._config.hidden)
         if self._is_original:
@@ -179,11 +180,14 @@ class _Reader:
             return self._files.take(name, shape)
         return self._files.take(name, (shape[0], shape[2], shape[1])).transpose(1, 2)
 
-    def _head(self, stored: Tensor) -> Tensor:
-        """H × V. On the CPU it is laid out so: a row-vector product then reads it at the memory's speed.
+    def _head(self, stored: Tensor) -> Tensor | PackedHead:
+        """H × V. On the CPU, where it is not packed, it is laid out so: a row then reads it at memory speed.
 
         201,088 × 128 in float32 with one thread: 3.7 ms against 13.5 ms for V × H.
         """
+        packed = pack_head(stored, self._dtype) if self._device.type == "cpu" else None
+        if packed is not None:
+            return packed
         if self._device.type != "cpu":
             return stored.to(self._device, self._dtype).t()
         head = torch.empty(stored.shape[1], stored.shape[0], dtype=self._dtype)

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 BLOCK_SIZE = 16
+# Gathering keys costs a copy, attending to sequences one by one some forty calls for each.
+LEAST_TOGETHER, GATHERED_KEYS = 2, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,15 @@ class Span:
     @property
     def queries(self) -> int:
         return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Sequences with one query each, for the CPU: few enough keys to be gathered into one tensor."""
+
+    lengths: list[int]
+    blocks: Tensor  # B·M: of each sequence those that its query sees, filled up with block 0
+    hidden: Tensor  # B × M·size: true where a key is not to be seen
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,20 @@ class Pages:
             span(starts[at], starts[at + 1], lengths[at], tables[at], self.window, self.block_size)
             for at in range(len(lengths))
         )
+
+    @cached_property
+    def together(self) -> Together | None:
+        """Those of the first sequences that are better attended to as one; made once for all layers."""
+        decodes = self.spans[: self.decodes]
+        widest = max((len(each.blocks) for each in decodes), default=0)
+        if len(decodes) < LEAST_TOGETHER or len(decodes) * widest * self.block_size > GATHERED_KEYS:
+            return None
+        blocks = [block for each in decodes for block in each.blocks + [0] * (widest - len(each.blocks))]
+        places = torch.arange(widest * self.block_size).unsqueeze(0)
+        begins = torch.tensor([[each.first % self.block_size] for each in decodes])
+        ends = torch.tensor([[each.first % self.block_size + each.length - each.first] for each in decodes])
+        hidden = (places < begins) | (places >= ends)
+        return Together([each.length for each in decodes], torch.tensor(blocks), hidden)
 
 
 def span(start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int) -> Span:

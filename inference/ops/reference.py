@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inference.models.config import RopeConfig
-from inference.ops.pages import Pages, Span
+from inference.ops.pages import Pages, Span, Together
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by their code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
@@ -109,10 +109,33 @@ def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, 
     0 to p, on layers with a window the last `window` of these. A sink is one more logit per head, in the
     denominator only. Rows of a batch's filling (of length 0) come out as anything.
     """
-    parts = [
-        _attend_span(query[span.start : span.end], keys, values, sinks, pages, span) for span in pages.spans
+    together = pages.together
+    first = 0 if together is None else len(together.lengths)
+    parts = [] if together is None else [_attend_together(query[:first], keys, values, sinks, together)]
+    parts += [
+        _attend_span(query[span.start : span.end], keys, values, sinks, pages, span)
+        for span in pages.spans[first:]
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _attend_together(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, among: Together) -> Tensor:
+    """Sequences with one query each in one product, B×N×D to B × N·D: keys gathered, padded and masked."""
+    count, heads, size = query.shape
+    kv_heads = keys.shape[2]
+    seen_keys, seen_values = (
+        by_head(blocks).index_select(1, among.blocks).view(kv_heads, count, -1, size)
+        for blocks in (keys, values)
+    )
+    # What lies in the padding is another's, and may not even be a number.
+    seen_values.masked_fill_(among.hidden.view(1, count, -1, 1), 0.0)
+    grouped = query.view(count, kv_heads, -1, size).transpose(0, 1) * size**-0.5  # K × B × N/K × D
+    scores = torch.matmul(grouped, seen_keys.transpose(2, 3))
+    scores = scores.masked_fill_(among.hidden.view(1, count, 1, -1), -math.inf)
+    sink = sinks.view(kv_heads, 1, -1, 1).to(scores.dtype).expand(-1, count, -1, -1)
+    weights = torch.softmax(torch.cat((scores, sink), -1), -1, dtype=torch.float32).to(values.dtype)
+    out = torch.matmul(weights[..., :-1], seen_values)
+    return out.transpose(0, 1).reshape(count, heads * size)
 
 
 def _attend_span(

@@ -86,11 +86,11 @@ def pick(
     logits: Tensor, *, temperature: float, top_k: int, top_p: float, min_p: float, point: float
 ) -> int | None:
     """The token of V logits, None where they are not finite. Which one falls at `point` is up to the op."""
-    best, greedy = (value.item() for value in torch.max(logits, 0))
+    best = float(logits.max())
     if not math.isfinite(best):
         return None
     if temperature <= 0:
-        return int(greedy)
+        return _place_of(logits, best)
     # Below 1e-4 float32 would overflow on the way; there the choice is as good as greedy.
     scaled = (logits - best).div_(max(temperature, 1e-4))
     if min_p > 0:
@@ -101,6 +101,17 @@ def pick(
     if top_p < 1:
         return _draw_from_nucleus(scaled, top_p, point)
     return _pick(scaled.exp_(), point)
+
+
+def _place_of(logits: Tensor, best: float) -> int:
+    """Where the largest is, the first of several. By blocks: argmax over all takes three times as long."""
+    whole = len(logits) - len(logits) % BLOCK
+    if whole:
+        largest = logits[:whole].view(-1, BLOCK).amax(1)
+        block = int(largest.argmax())
+        if float(largest[block]) == best:
+            return block * BLOCK + int(logits[block * BLOCK : (block + 1) * BLOCK].argmax())
+    return whole + int(logits[whole:].argmax())
 
 
 def _pick(weights: Tensor, point: float) -> int:

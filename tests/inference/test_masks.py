@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +54,26 @@ def test_a_mask_of_another_length_than_the_vocabulary(vocabulary: int) -> None:
     row = Masks(Recorded([{1, 9}])).row(vocabulary, CPU)
     assert len(row) == vocabulary
     assert [i for i, value in enumerate(row.tolist()) if value == 0] == [1, 9]
+
+
+def test_a_mask_is_computed_on_a_thread_while_the_step_runs() -> None:
+    threads: list[str] = []
+
+    class Told(Recorded):
+        def start(self) -> Recorded:
+            return Told(self.sets)
+
+        def mask(self) -> bytes:
+            threads.append(threading.current_thread().name)
+            return super().mask()
+
+    with ThreadPoolExecutor(1, "worker") as workers:
+        sampler = Sampler(Sampling(grammar=Told([{3}, {4}])), 64, workers)
+        for wanted in (3, 4):
+            sampler.prepare()
+            sampler.prepare()  # the step is repeated
+            assert sampler.sample(torch.zeros(64)).token == wanted
+    assert [name.split("_")[0] for name in threads] == ["worker", "worker"]
 
 
 def test_a_grammar_that_allows_nothing_is_told() -> None:

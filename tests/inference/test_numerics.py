@@ -11,6 +11,7 @@ from torch import Tensor
 
 from inference.models.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
+from inference.models.head import pack_head
 from inference.tiny.make_random import write_random_checkpoint
 
 # Past the window (16) many times and past what the rope was first made for (32).
@@ -124,3 +125,32 @@ def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
     for token in long[250:-1]:
         model.extend([token], stepwise)
     assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
+
+
+def test_all_experts_on_all_tokens_give_the_logits_of_each_its_own(
+    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
+    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
+
+
+def test_a_packed_head_gives_the_logits_of_floats() -> None:
+    stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
+    stored[0] *= 1e-6  # below what half precision holds exactly
+    packed = pack_head(stored, torch.float32)
+    if packed is None:
+        pytest.skip("this PyTorch has no FBGEMM")
+    for rows in (1, 2, 7, 40):
+        x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows))
+        wanted = x @ stored.float().t()
+        assert relative_error(packed.logits(x), wanted) < 1e-6
+        assert (packed.logits(x) - wanted).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "stored", [torch.ones(8, 4), torch.full((8, 4), 1e6).bfloat16()], ids=["float32", "large"]
+)
+def test_a_head_that_would_lose_something_is_not_packed(stored: Tensor) -> None:
+    assert pack_head(stored, torch.float32) is None
+    assert pack_head(torch.ones(8, 4).bfloat16(), torch.bfloat16) is None

@@ -87,10 +87,14 @@ class Batch:
         ops.write_kv(self.keys, self.values, new[0], new[1], self.pages)
 
 
+@pytest.mark.parametrize("gathered", [0, 4096])
 @pytest.mark.parametrize("run", [False, True], ids=["strewn", "in a run"])
 @pytest.mark.parametrize("window", [None, 1, 7, 16])
-@pytest.mark.parametrize("seed", range(6))
-def test_paged_attention_is_attention(seed: int, window: int | None, run: bool) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_paged_attention_is_attention(
+    monkeypatch: pytest.MonkeyPatch, seed: int, window: int | None, run: bool, gathered: int
+) -> None:
+    monkeypatch.setattr("inference.ops.pages.GATHERED_KEYS", gathered)
     batch = Batch(seed, window, run=run)
     batch.write()
     query, sinks = batch.normal(batch.starts[-1], HEADS, WIDTH), batch.normal(HEADS)
