@@ -115,13 +115,16 @@ class Conversations:
     ) -> None:
         """What a response took in and gave out goes to the end. Nothing, if the conversation is gone."""
 
+        answered = {item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"}
+
         def extended(found: StoredConversation) -> StoredConversation:
+            waiting = {key: call for key, call in found.approvals.items() if key not in answered}
             return replace(
                 found,
                 items=(*found.items, *self._with_own_ids(items, found)),
                 history=(*found.history, *segments),
                 recipients={**found.recipients, **recipients},
-                approvals={**found.approvals, **approvals},
+                approvals={**waiting, **approvals},
             )
 
         await self._store.change_conversation(conversation_id, extended)

@@ -149,7 +149,9 @@ class _Preparing:
         around = self._around
         prompt = asking(history, self._opened, around.renderer, self._context)
         own = tuple(self._conversation.segments)
-        prepared = self._prepared(prompt, history, own, room_for_summary(self._context))
+        room = room_for_summary(self._context)
+        asked = self._request.max_output_tokens if alone else None  # else it is the answer's
+        prepared = self._prepared(prompt, history, own, min(room, asked or room))
 
         def go_on(compacted: tuple[Segment, ...]) -> Prepared:
             return self.ready(since_compaction((*history, *compacted)), (*own, *compacted))

@@ -88,7 +88,7 @@ class ResponsesService(Served):
         request = parse_request(body)
         if request.background:
             self.background.check_room()
-        elif generates:
+        if generates:
             self.check_room()
         if not generates:
             request = without_compaction(request)

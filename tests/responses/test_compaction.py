@@ -85,6 +85,17 @@ async def test_a_trigger_gives_the_compaction_and_nothing_else(api: Make, encodi
     assert [each["type"] for each in listed] == ["message"]
 
 
+async def test_the_limit_of_the_output_is_the_summarys_where_that_is_all_there_is(
+    api: Make, encoding: Encoding
+) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    items = [{"role": "assistant", "content": LONG}, {"role": "user", "content": "?"}]
+    await here.create(input=[*items, {"type": "compaction_trigger"}], max_output_tokens=50)
+    await here.create(input=items, context_management=MANAGED, max_output_tokens=50)
+    assert [sampling.max_tokens for sampling in engine.samplings] == [50, 8_192, 50]
+
+
 async def test_its_item_goes_on_from_the_summary_the_instructions_and_the_users_words(
     api: Make, encoding: Encoding
 ) -> None:

@@ -10,7 +10,12 @@ import pytest
 from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.ids import random_ids
+from gpt_oss_server.responses.conversations import Conversations
+from gpt_oss_server.sealing import Sealer
+from gpt_oss_server.stores.memory import MemoryStore
 from tests.replay import ReplayEngine
 from tests.responses.api_client import Api
 from tests.serving import scripted
@@ -262,3 +267,18 @@ async def test_an_item_is_referred_to_by_its_id_alone(api: Make, encoding: Encod
         "function_call_output",
     ]
     assert listed[0] == asked
+
+
+async def test_an_approval_is_given_once() -> None:
+    store = MemoryStore()
+    conversations = Conversations(
+        store, Renderer(load_encoding()), random_ids, lambda: 0.0, lambda: Sealer(b"a key")
+    )
+    made = await conversations.create({})
+    call = ("server.tool", "{}")
+    await conversations.added(made["id"], [], [], {}, {"mcpr_1": call, "mcpr_2": call})
+    response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
+    await conversations.added(made["id"], [response], [], {}, {})
+    found = await store.get_conversation(made["id"])
+    assert found is not None
+    assert found.approvals == {"mcpr_2": call}

@@ -1,0 +1,91 @@
+"""Whatever the model says, every reader of a background response gets the one stream that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.ids import CountingIds
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.runs import EventLog
+from tests.lints import StreamLint
+from tests.properties.conversations import encoded, mutated
+from tests.properties.test_stream_properties import BODY
+from tests.replay import ReplayEngine
+
+
+def service_of(tokens: list[int], encoding: Encoding) -> ResponsesService:
+    return ResponsesService(
+        ReplayEngine(tokens, per_step=3), encoding=encoding, ids=CountingIds(), clock=lambda: 0.0
+    )
+
+
+def decoded(events: list[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(event.partition(b"data: ")[2]) for event in events]
+
+
+async def reconnecting(log: EventLog, rng: random.Random) -> list[bytes]:
+    """All events, by a client whose connection breaks again and again."""
+    got: list[bytes] = []
+    while True:
+        before, most = len(got), rng.randrange(1, 12)
+        stream = log.read(before - 1)
+        async for batch in stream:
+            got += batch[: before + most - len(got)]  # the connection may break in the middle of a batch
+            if len(got) == before + most:
+                break
+        await stream.aclose()
+        if len(got) == before:
+            return got
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(150))
+async def test_any_split_of_live_and_replay_is_the_stream_of_the_foreground(
+    encoding: Encoding, seed: int
+) -> None:
+    rng = random.Random(5_000 + seed)
+    tokens = mutated(encoded(encoding, rng), rng)
+    service = service_of(tokens, encoding)
+    run = await service.start({**BODY, "background": True})
+    log = service.background.start(run)
+    readers = [reconnecting(log, random.Random(rng.random())) for _ in range(3)]
+    first, *others = await asyncio.gather(*readers)
+    assert all(other == first for other in others)
+    lint = StreamLint(sdk_types=False)
+    for event in decoded(first):
+        lint.feed(event)
+    ended = lint.close()
+    assert ended == (await service.retrieve(run.id)).response
+
+    in_front = await service_of(tokens, encoding).start(BODY)
+    events = [event async for batch in in_front for event in batch]
+    background = [event for event in decoded(first) if event["type"] != "response.queued"]
+    for mine, other in zip(background, events, strict=True):
+        mine.pop("sequence_number"), other.pop("sequence_number")
+        if "response" in mine:
+            assert mine["response"]["output"] == other["response"]["output"]
+        else:
+            assert mine == other
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_cancelled_at_any_time_the_stream_ends_well(encoding: Encoding, seed: int) -> None:
+    rng = random.Random(6_000 + seed)
+    service = service_of(encoded(encoding, rng), encoding)
+    run = await service.start({**BODY, "background": True})
+    log = service.background.start(run)
+    reader = asyncio.create_task(reconnecting(log, rng))
+    for _ in range(rng.randrange(40)):
+        await asyncio.sleep(0)
+    await service.background.stop(run.id)
+    lint = StreamLint(sdk_types=False)
+    for event in decoded(await asyncio.wait_for(reader, 10)):
+        lint.feed(event)
+    assert lint.close()["status"] in ("cancelled", "completed")
+    assert service.engine.open_generations == 0  # type: ignore[attr-defined]
