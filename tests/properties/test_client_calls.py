@@ -1,0 +1,39 @@
+"""Calls of every kind of client tool, whole, cut and mutated: the stream is well-formed and loses nothing."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.properties.conversations import mutated
+from tests.replay import ReplayEngine
+from tests.responses.asking import NEXT, Asking
+from tests.responses.test_client_tools import STREAMS
+
+TOOLS: dict[str, list[dict[str, Any]]] = {name: tools for name, (_, tools) in STREAMS.items()}
+TURNS = {name: turn for name, (turn, _) in STREAMS.items()}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_cut_at_every_token(encoding: Encoding, name: str) -> None:
+    tokens = encoding.encode_special(f"<|channel|>analysis<|message|>Hm.<|end|>{NEXT}{TURNS[name]}")
+    for limit in range(1, len(tokens) + 1):
+        ask = Asking(engine=ReplayEngine(tokens, per_step=limit % 4 + 1))
+        response = await ask(tools=TOOLS[name], max_output_tokens=limit, store=False)
+        assert response["status"] == ("completed" if limit == len(tokens) else "incomplete")
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("name", STREAMS)
+async def test_mutated_by_one_to_five_tokens(encoding: Encoding, name: str, parallel: bool) -> None:
+    rng = random.Random(f"{name} {parallel}")
+    tokens = encoding.encode_special(f"{TURNS[name]}{NEXT}{TURNS[name]}")
+    for _ in range(40):
+        ask = Asking(engine=ReplayEngine(mutated(tokens, rng), per_step=8))
+        response = await ask(tools=TOOLS[name], parallel_tool_calls=parallel, store=False)
+        assert response["status"] in ("completed", "failed")
+        if response["status"] == "failed":  # what a slip has made of it does not fit
+            assert response["error"]["code"] == "invalid_output"
