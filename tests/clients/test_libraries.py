@@ -77,6 +77,20 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
         }
 
 
+def test_the_agents_sdk_with_all_that_reasoning_has(tmp_path: Path) -> None:
+    told, recorder = told_by("agents_reasoning.py", [WEATHER, SUNNY, HELLO], tmp_path)
+    assert told == {
+        "final": "It is sunny in Paris.",
+        "summary": "Let me think." * 2,
+        "scored": "It is sunny in Paris.",
+        "sealed": 2,
+        "again": "Hello!",
+    }
+    second = recorder.of("/v1/responses")[1].body
+    assert second["store"] is False
+    assert next(item["type"] for item in second["input"] if "type" in item) == "reasoning"
+
+
 def test_langchain(tmp_path: Path) -> None:
     told, recorder = told_by("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
     for way in ("responses", "stateless", "chat"):
