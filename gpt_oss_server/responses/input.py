@@ -85,9 +85,18 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
     if conversation.compacts:
         return  # asked for once, and no part of what was said
     listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
-    if kind.endswith(("_call", "_call_output")):
-        listed["status"] = item.get("status") or "completed"
-    conversation.items.append(_listed_message(listed) if kind == "message" else listed)
+    conversation.items.append(_listed_message(listed) if kind == "message" else _listed_call(listed))
+
+
+def _listed_call(item: Item) -> Item:
+    """With what the API always tells of such an item, and clients may leave out."""
+    kind = item["type"]
+    item = {**_ALWAYS_LISTED.get(kind, {}), **item}
+    if kind.endswith(("_call", "_call_output")) or kind == "tool_search_output":
+        item["status"] = item.get("status") or "completed"
+    if kind == "shell_call":
+        item["action"] = {"timeout_ms": None, "max_output_length": None, **item["action"]}
+    return item
 
 
 def _listed_message(item: Item) -> Item:
@@ -162,6 +171,15 @@ _HANDLERS: dict[str, Handler] = {
     "compaction_summary": _compaction,  # its name in older clients
     "compaction_trigger": _compaction_trigger,
     **CALL_HANDLERS,
+}
+
+_SEARCHED: Item = {"call_id": None, "execution": "client"}
+_ALWAYS_LISTED: dict[str, Item] = {
+    "tool_search_call": _SEARCHED,
+    "tool_search_output": _SEARCHED,
+    "additional_tools": {"role": "developer"},
+    "shell_call": {"environment": None},
+    "shell_call_output": {"max_output_length": None},
 }
 
 _ID_PREFIXES = {

@@ -90,7 +90,8 @@ class _Segments:
 
 
 def _size_of_segment(segment: Segment) -> int:
-    return _BYTES_PER_SEGMENT + _BYTES_PER_TOKEN * len(segment.tokens) + len(segment.text or "")
+    tools = len(to_json(segment.tools)) if segment.tools else 0
+    return _BYTES_PER_SEGMENT + _BYTES_PER_TOKEN * len(segment.tokens) + len(segment.text or "") + tools
 
 
 def _size_of_rest(kept: Kept) -> int:

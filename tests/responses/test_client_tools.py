@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
 
 from gpt_oss_server.errors import ApiError
 from tests.responses.asking import FINAL, Asking, call
@@ -341,3 +343,15 @@ async def test_tools_are_told_back_as_they_were_sent() -> None:
     assert (custom, local, shell) == (CUSTOM, LOCAL, SHELL)
     assert free == {**FREE, "format": {"type": "text"}}
     assert crm["tools"][0] == {**CRM["tools"][0], "description": None}
+
+
+async def test_items_are_listed_with_all_that_the_sdk_s_types_ask_for() -> None:
+    from tests.responses.test_odd_bodies import ITEMS  # which imports this module
+
+    ask = Asking(FINAL.format("Hello!"))
+    response = await ask(input=ITEMS, tools=[CRM, SHELL])
+    stored = await ask.service.retrieve(response["id"])
+    known: TypeAdapter[Any] = TypeAdapter(ResponseItem)
+    for item in stored.input_items:
+        assert item["id"]
+        known.validate_python(item)
