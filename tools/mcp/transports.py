@@ -8,7 +8,6 @@ the other way round). Knows nothing of tools or calls.
 from __future__ import annotations
 
 import logging
-import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,7 +16,6 @@ from urllib.parse import urlsplit
 import httpx2
 from mcp.client import Client
 from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, Implementation
@@ -26,6 +24,7 @@ from tools.addresses import Resolver, system_resolver
 from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
 from tools.mcp.failures import causes
 from tools.mcp.http import PinnedTransport, http_client
+from tools.mcp.stdio import stdio_streams
 
 # The lower levels of these loggers show whole messages, URLs with their queries and sessions: what a client
 # or a server says in confidence. Whoever wants to read that sets their levels by name.
@@ -89,7 +88,7 @@ class Dialler:
         """Raises whatever the `mcp` package and its transports raise, in groups too."""
         kind, mode = way
         if isinstance(self.endpoint, StdioEndpoint):
-            return await stack.enter_async_context(self._client(_stdio(self.endpoint), mode))
+            return await stack.enter_async_context(self._client(stdio_streams(self.endpoint), mode))
         if kind == "sse":
             streams = sse_client(
                 self.endpoint.url, sse_read_timeout=self._silence, httpx_client_factory=self._http
@@ -116,11 +115,3 @@ class Dialler:
             allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
         )
         return http_client(self._pinned, self.credentials.for_sending(), self._silence)
-
-
-def _stdio(endpoint: StdioEndpoint) -> AbstractAsyncContextManager[Any]:
-    """What the command says on its standard error goes where ours goes: it is the operator's to read."""
-    parameters = StdioServerParameters(
-        command=endpoint.command, args=list(endpoint.arguments), env=dict(endpoint.environment)
-    )
-    return stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)

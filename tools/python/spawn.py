@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from tools.python.child import Child, start
+from tools.child import Child, start
 from tools.python.inside import READY
 from tools.python.sandbox import Connection, Limits, SandboxError
 

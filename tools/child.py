@@ -22,6 +22,10 @@ class Child:
         self._process = process
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        if not hasattr(os, "pidfd_open"):  # only Linux has it; elsewhere a thread waits
+            self._waiting = self._loop.run_in_executor(None, process.wait)
+            self._waiting.add_done_callback(lambda _: self._ended.set())
+            return
         try:
             self._handle = os.pidfd_open(process.pid)
         except OSError:  # no descriptor is left: it could run, but not be waited for
@@ -60,8 +64,12 @@ async def start(
     env: Mapping[str, str],
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
+    errors: int | None = None,
+    of_its_own: bool = False,
 ) -> Child:
-    """Starts a process, its words and errors going to `output`. Raises OSError.
+    """Starts a process, its words and errors going to `output`, or these to `errors`. Raises OSError.
+
+    `of_its_own`: in a process group that has its number, which can be ended as a whole.
 
     Until it returns, even when cancelled, the descriptors are in use: closed earlier, their numbers could be
     those of other files when the process inherits them.
@@ -69,7 +77,14 @@ async def start(
 
     def popen() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            list(argv), stdin=stdin, stdout=output, stderr=output, env=env, cwd=cwd, pass_fds=pass_fds
+            list(argv),
+            stdin=stdin,
+            stdout=output,
+            stderr=output if errors is None else errors,
+            env=env,
+            cwd=cwd,
+            pass_fds=pass_fds,
+            start_new_session=of_its_own,
         )
 
     starting = asyncio.get_running_loop().run_in_executor(_starter(), popen)
@@ -90,4 +105,4 @@ async def start(
 
 @cache
 def _starter() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="python-tool-starter")
+    return ThreadPoolExecutor(1, thread_name_prefix="tool-starter")

@@ -1,0 +1,170 @@
+"""MCP over the standard input and output of a command of the operator's.
+
+In: a command. Out: the two streams of messages that a client of the `mcp` package speaks over. The package's
+own transport starts the process in the event loop's thread, which then stands still until the new process has
+become its program; here a thread starts it. It ends as the protocol has it: its input is closed, and what
+does not leave by itself is ended with all that it has started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from tools.child import Child, start
+from tools.mcp.endpoints import StdioEndpoint
+
+_FLUSH_SECONDS = 0.5
+_LEAVE_SECONDS = 2.0  # after its input is closed, and again after it was asked to
+_MOST_BYTES = 16_000_000  # of one message
+_CHUNK = 65_536
+_log = logging.getLogger(__name__)
+
+Incoming = SessionMessage | Exception
+Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def stdio_streams(endpoint: StdioEndpoint) -> AsyncGenerator[Streams, None]:
+    """Raises OSError where the command cannot be started."""
+    async with _running(endpoint) as (child, reader, writer):
+        incoming, read = anyio.create_memory_object_stream[Incoming](0)
+        write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        flushed = asyncio.Event()
+        with incoming, read, write, outgoing:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_take, reader, incoming)
+                tasks.start_soon(_send, writer, outgoing, incoming, flushed)
+                try:
+                    yield read, write
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        read.close()
+                        write.close()
+                        with anyio.move_on_after(_FLUSH_SECONDS):
+                            await flushed.wait()
+                        writer.close()
+                        await _end(child)
+                    tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _running(
+    endpoint: StdioEndpoint,
+) -> AsyncIterator[tuple[Child, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """What the command says on its standard error goes where ours goes: it is the operator's to read."""
+    child_in, our_out = os.pipe()
+    our_in, child_out = os.pipe()
+    ours = [our_in, our_out]
+    try:
+        child = await start(
+            [endpoint.command, *endpoint.arguments],
+            stdin=child_in,
+            output=child_out,
+            errors=(sys.__stderr__ or sys.stderr).fileno(),
+            env=get_default_environment() | dict(endpoint.environment),
+            of_its_own=True,
+        )
+    except BaseException:
+        _close(ours)
+        raise
+    finally:
+        _close([child_in, child_out])
+    try:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        # A pipe that is a file closes with its transport.
+        taking, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours.pop(0), "rb", 0)
+        )
+        sending, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(ours.pop(0), "wb", 0)
+        )
+        writer = asyncio.StreamWriter(sending, protocol, None, loop)
+        try:
+            yield child, reader, writer
+        finally:
+            taking.close()
+            sending.close()
+    finally:
+        _close(ours)
+        with anyio.CancelScope(shield=True):
+            await _end(child)
+
+
+async def _take(reader: asyncio.StreamReader, incoming: MemoryObjectSendStream[Incoming]) -> None:
+    async with incoming:
+        try:
+            async for line in _lines(reader):
+                await incoming.send(_message(line))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # The session is gone. A server that still writes must not wait for us before it can leave.
+            while await reader.read(_CHUNK):
+                pass
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    buffer = bytearray()
+    while chunk := await reader.read(_CHUNK):
+        place = len(buffer)
+        buffer += chunk
+        while (end := buffer.find(b"\n", place)) >= 0:
+            yield bytes(buffer[:end])
+            del buffer[: end + 1]
+            place = 0
+        if len(buffer) > _MOST_BYTES:
+            _log.error("An MCP server wrote a message of more than %d bytes; it is given up.", _MOST_BYTES)
+            return
+
+
+def _message(line: bytes) -> Incoming:
+    """Or the exception, which the session tells of."""
+    try:
+        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _send(
+    writer: asyncio.StreamWriter,
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    incoming: MemoryObjectSendStream[Incoming],
+    flushed: asyncio.Event,
+) -> None:
+    try:
+        async with outgoing:
+            async for each in outgoing:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                writer.write(text.encode("utf-8", "replace") + b"\n")
+                await writer.drain()
+    except (ConnectionError, RuntimeError):
+        await incoming.aclose()  # nobody reads us: the session is told, and no request waits for ever
+    finally:
+        flushed.set()
+
+
+async def _end(child: Child) -> None:
+    for tell in (None, signal.SIGTERM, signal.SIGKILL):
+        if tell is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, tell)
+        with anyio.move_on_after(_LEAVE_SECONDS):
+            await child.wait()
+            return
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
