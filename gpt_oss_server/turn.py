@@ -206,7 +206,10 @@ class Turn:
                 return
 
     async def _read(self, step: Step) -> AsyncGenerator[list[TurnEvent], None]:
-        self.transcript.cached_tokens += step.cached_tokens
+        if (
+            not self.transcript.sampled
+        ):  # what a later generation finds is the turn's own, and counted as input once
+            self.transcript.cached_tokens += step.cached_tokens
         at, end = 0, len(step.tokens)
         while at < end:
             if self._between is not None:

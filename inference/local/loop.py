@@ -88,9 +88,18 @@ class Loop:
 
     def _run(self) -> None:
         while self.take_in_news():
-            if not self.turn():
-                self._rest()
-        self._end_all()
+            try:
+                if not self.turn():
+                    self._rest()
+            except Exception as error:
+                # A defect of the scheduler's: nobody may wait for ever on a thread that is gone.
+                self._begin_anew(failure_of(error))
+        self._end_all(EngineClosed("The engine was closed while it generated."))
+        self._runner.close()
+
+    def _begin_anew(self, failure: InferenceError) -> None:
+        self._flights.clear()
+        self._end_all(failure)
 
     def turn(self) -> bool:
         """One step launched, and those settled that are due; false when nobody can go on."""
@@ -115,9 +124,6 @@ class Loop:
         for sequence in [*self._scheduler.running, *self._scheduler.waiting]:
             if sequence.outbox.abandoned:
                 self._remove(sequence)
-            elif sequence.limit <= 0:
-                self._remove(sequence)
-                sequence.outbox.end(Finish.LENGTH)
         return True
 
     def _rest(self) -> None:
@@ -203,6 +209,9 @@ class Loop:
                 return
         if outcome.error is not None:
             self._end(sequence, outcome.error)
+        elif sequence.limit <= 0 and sequence.computed == len(sequence.tokens):
+            self._remove(sequence)  # its prompt was to be read, and is kept
+            sequence.outbox.end(Finish.LENGTH)
 
     def _end(self, sequence: Sequence, error: InferenceError | None) -> None:
         self._remove(sequence)
@@ -215,14 +224,11 @@ class Loop:
         with self._changed:
             self._here -= 1
 
-    def _end_all(self) -> None:
-        held = [*self._scheduler.running, *self._scheduler.waiting]
-        for sequence in held:
-            self._scheduler.remove(sequence)
+    def _end_all(self, why: InferenceError) -> None:
+        held = self._scheduler.clear()
         with self._changed:
             ended = held + self._arrived
             self._arrived = []
             self._here = 0
         for sequence in ended:
-            sequence.outbox.end(EngineClosed("The engine was closed while it generated."))
-        self._runner.close()
+            sequence.outbox.end(why)

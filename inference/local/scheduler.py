@@ -82,6 +82,16 @@ class Scheduler:
         else:
             self._stop(sequence)
 
+    def clear(self) -> list[Sequence]:
+        """Nobody is here any more, and nothing is held, whatever it was; who was here."""
+        gone = [*self.running, *self.waiting]
+        for sequence in gone:
+            sequence.ended, sequence.holding, sequence.slot = True, None, NO_SLOT
+        self.running, self.waiting = [], []
+        self._slots = list(range(self.limits.max_concurrent - 1, -1, -1))
+        self.cache.reset()
+        return gone
+
     def _stop(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self.cache.release(sequence)
@@ -120,7 +130,7 @@ class Scheduler:
 
     def _may_decode(self, sequence: Sequence) -> bool:
         if sequence.in_flight == 0:
-            return sequence.remaining == 1
+            return sequence.remaining == 1 and sequence.limit > 0
         # Its token is being sampled by a step under way; a mask or a draft would need the token itself.
         return (
             sequence.remaining == 0
@@ -146,6 +156,7 @@ class Scheduler:
 
     def _begin(self) -> None:
         """Those that wait take free slots, as long as there is room."""
+        deferred = 0
         for sequence in list(self.waiting):
             if sequence.stalled:
                 continue
@@ -153,6 +164,9 @@ class Scheduler:
                 return
             hit = self.cache.look_up(sequence)
             if hit.promised:
+                deferred += 1
+                if deferred > self.limits.max_concurrent:
+                    return  # looking up each of a long queue would hold up the step
                 continue  # soon it can begin behind what is being computed now
             while self.running and not self.cache.has_room_for(sequence, hit):
                 if not self._stalled_gives_way():
@@ -202,7 +216,8 @@ class Scheduler:
         self._turns += 1
         sequence.last_turn = self._turns
         start, end = sequence.launched, sequence.launched + count
-        return self._share(sequence, sequence.tokens[start:end], samples=int(end == len(sequence.tokens)))
+        samples = int(end == len(sequence.tokens) and sequence.limit > 0)
+        return self._share(sequence, sequence.tokens[start:end], samples=samples)
 
     def _share(self, sequence: Sequence, tokens: list[int], *, samples: int) -> Share:
         assert sequence.holding is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference.engine import CheckpointError, EngineBusy, Finish, Sampling
+from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.blocks import IntegrityError
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduler import Limits
@@ -144,6 +144,18 @@ async def test_choices_of_one_prompt_compute_it_once() -> None:
         check(client)
 
 
+async def test_a_prompt_that_is_only_read_is_there_for_the_next() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
+    for prompt in ([5], list(range(40))):
+        reader = engine.ask(prompt, 0, SAMPLING)
+        engine.finish()
+        assert (reader.tokens, reader.end) == ([], Finish.LENGTH)
+    after_it = engine.ask([*range(40), 1, 2], 5, SAMPLING)
+    engine.finish()
+    assert after_it.cached == 40
+    check(after_it)
+
+
 async def test_a_salt_keeps_prompts_apart() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
     salts = [None, "a", "a", None, "b"]
@@ -237,6 +249,23 @@ async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
     counts = engine.scheduler.counts
     assert counts.drafted_tokens > 0
     assert steps[4] == steps[0] - counts.accepted_tokens
+
+
+async def test_a_defect_of_the_scheduler_ends_those_who_are_here_and_nobody_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = driven(Limits(max_concurrent=2, max_waiting=5))
+    unlucky = [engine.ask([first] * 20, 5, SAMPLING) for first in range(3)]
+    engine.turn()
+    engine.loop._begin_anew(EngineFailed("a defect"))
+    for client in unlucky:
+        client.read()
+        assert isinstance(client.end, EngineFailed)
+    assert engine.loop.active == engine.cache.used == 0
+    check_after = engine.ask([9] * 20, 5, SAMPLING)
+    engine.clients = [check_after]
+    engine.finish()
+    check(check_after)
 
 
 async def test_books_that_are_wrong_are_found() -> None:
