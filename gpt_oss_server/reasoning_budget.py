@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from gpt_oss_server.harmony.decoder import Decoder
 from gpt_oss_server.harmony.encoding import CHANNEL, END, FIRST_SPECIAL, MESSAGE, Encoding
 
+_MOST_CLOSINGS = 2  # between two calls
+
 
 class ReasoningBudget:
     """Of one turn. Headers and ends of reasoning cost nothing, nor does what is said to anyone else."""
@@ -28,16 +30,21 @@ class ReasoningBudget:
 
     def closes(self, token: int, decoder: Decoder) -> bool:
         """Whether the reasoning must end behind this token. A character that is half said is said first."""
-        if not decoder.in_reasoning:
+        if not decoder.in_reasoning or self._times_closed == _MOST_CLOSINGS:
             return False
         if token < FIRST_SPECIAL:
             self._left -= 1
         return self._left <= 0 and not decoder.in_character
 
+    def begin_again(self) -> None:
+        """A tool has answered: what was closed before is no longer the model's last word."""
+        self._times_closed = 0
+
     def closing(self) -> tuple[int, ...]:
         """The end of the reasoning and the beginning of another message.
 
-        A model that is not held to a grammar may reason again; the second time the message is an answer.
+        A model that is not held to a grammar may reason again; the second time the message is an answer. Who
+        reasons even then is let: it would never end.
         """
         self._times_closed += 1
         return self._next if self._times_closed == 1 else (*self._next, *self._answer)

@@ -113,7 +113,9 @@ class Turn:
         self._approved = approved  # (recipient, arguments) of calls that are made before anything is said
         self._binding = binding or Binding()
         # How many tokens the model may reason; None: as it likes.
-        self._budget = None if reasoning is None else ReasoningBudget(reasoning, encoding, renderer.cue)
+        self._budget: ReasoningBudget | None = None
+        if reasoning is not None and not engine.info.replays:
+            self._budget = ReasoningBudget(reasoning, encoding, renderer.cue)
         self._over = False  # the generation under way has come to the end of that budget
         self._finish = Finish.STOP
         self._has_called = False
@@ -159,6 +161,8 @@ class Turn:
         if not answers:
             return False
         self._has_called = True
+        if self._budget is not None:
+            self._budget.begin_again()
         self.transcript.give(answers, () if asked else self._renderer.cue)
         if asked:  # the client's answer must come first
             return False

@@ -100,6 +100,7 @@ class EngineInfo:
     # Whether `Sampling.prompt_logprobs` is obeyed. The scores of such an engine are a distribution's, and its
     # next token depends on the prompt alone, so that beams can be searched.
     scores_prompts: bool = False
+    replays: bool = False  # says what it has, whatever comes before: a turn cannot be broken off and resumed
     plan: str = ""  # what its memory is divided into, for who starts it
 
 

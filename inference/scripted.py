@@ -50,6 +50,7 @@ class ScriptedEngine:
             name=name,
             context_length=context,
             vocab_size=VOCAB_SIZE,
+            replays=True,
             description=f"Replays a script of {len(script.turns)} turn(s).",
         )
 

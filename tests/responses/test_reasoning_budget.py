@@ -14,11 +14,15 @@ from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset import Toolset
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from tests.chat.asking import completion_of
 from tests.harmony.sampling import RandomModel, closing_tokens
 from tests.lints import check_stream
+from tests.responses.test_tool_loop import Calculator, Ready
+from tests.serving import scripted
 from tests.turns import TurnsEngine
+from tools.toolbox import Offer, Toolbox
 
 REASONING = "First 東京, then 🧠👩‍🚀; and so on, for a while."
 THINKS = f"<|channel|>analysis<|message|>{REASONING}<|end|><|start|>assistant"
@@ -93,6 +97,31 @@ async def test_who_reasons_again_is_made_to_answer(encoding: Encoding) -> None:
     assert [kind for kind, _ in texts_of(run)] == ["reasoning", "message"]
     assert texts_of(run)[-1] == ("message", "Four.")
     assert len(engine.prompts) == 3
+
+
+async def test_who_reasons_even_then_is_let(encoding: Encoding) -> None:
+    engine = TurnsEngine(encoding, THINKS + ANSWER)
+    run = await run_of(engine, reasoning={"max_tokens": 2}, max_output_tokens=500)
+    assert run.response["status"] == "completed"
+    assert texts_of(run)[-1] == ("message", "Four.")
+    assert len(engine.prompts) == 3
+
+
+async def test_after_a_tools_answer_the_model_may_call_again(encoding: Encoding) -> None:
+    python = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
+    turns = [THINKS + python, python] * 3 + [THINKS + ANSWER, ANSWER]
+    toolset = Toolset(Toolbox([Offer(Calculator())]))
+    service = ResponsesService(TurnsEngine(encoding, *turns), tools=Ready(toolset))
+    body = {"input": "hi", "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
+    run = await service.start({**body, "reasoning": {"max_tokens": 0}})
+    response = await run.wait()
+    kinds = [item["type"] for item in response["output"]]
+    assert kinds == ["code_interpreter_call"] * 3 + ["message"]
+
+
+async def test_a_script_says_what_it_has() -> None:
+    run = await run_of(scripted(THINKS + ANSWER, "never"), reasoning={"effort": "none"})
+    assert texts_of(run) == [("reasoning", REASONING), ("message", "Four.")]
 
 
 async def test_a_call_may_follow_and_its_reasoning_is_kept_for_the_next_turn(encoding: Encoding) -> None:
