@@ -15,7 +15,7 @@ from gpt_oss_server.harmony.matcher import GrammarError, Grammars
 Syntax = Literal["lark", "regex"]
 
 LONGEST = 64_000  # characters
-_LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|[^/\\\n])+/|//[^\n]*|#[^\n]*')
+_LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|[^/\\])+/|//[^\n]*|#[^\n]*', re.DOTALL)
 _SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 
 
