@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 
 from gpt_oss_server.binding import Binding, Wanted, bind, make_ready
 from gpt_oss_server.counters import Counters
@@ -20,13 +22,21 @@ from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.sealing import Sealer, server_sealer
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.hosted import HostedTools, bind_tools
+from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.toolset import Toolset, ToolsetMaker
 from inference.engine import Engine, InferenceError, Shared
 
+T = TypeVar("T")
 ANY_MODEL = "*"
 # Characters of a request as Python writes it, so that many small items and tools count too: 10,000 of them
 # take 3 to 6 ms to render, be they one text, messages of one letter or declarations. More goes to a thread.
 LARGE_INPUT = 10_000
+
+
+async def beside_others(work: Callable[[], T], size: int) -> T:
+    """What `work` makes of a request of about `size` characters; a large one does not hold up the others."""
+    return await asyncio.to_thread(work) if size > LARGE_INPUT else work()
 
 
 class Served:
@@ -91,6 +101,19 @@ class Served:
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
+
+    @asynccontextmanager
+    async def tools_for(
+        self, tools: RequestTools, *, limit: int | None, conversation: str = ""
+    ) -> AsyncGenerator[HostedTools, None]:
+        """What a request asks for of the tools that run here; closed if it is refused after all."""
+        hosted = await bind_tools(tools, self.toolset, self.ids)
+        hosted.conversation, hosted.limit = conversation, limit
+        try:
+            yield hosted
+        except BaseException:
+            await hosted.close(keeps_conversation=True)
+            raise
 
     def tool_counters(self) -> dict[str, dict[str, float]]:
         """Calls, failures, time-outs and seconds of each tool since the start."""

@@ -6,7 +6,6 @@ is generated. Which engine, names and tools there are is `Served`'s to say.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from gpt_oss_server.chat.engines import engines_of
@@ -15,8 +14,7 @@ from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
-from gpt_oss_server.served import LARGE_INPUT, Served
-from gpt_oss_server.tooling.hosted import bind_tools
+from gpt_oss_server.served import Served, beside_others
 
 
 class ChatService:
@@ -41,30 +39,25 @@ class ChatService:
             served.check_model(request.model)
         engines = engines_of(request, served.engine)
         tools = read_tools(request)
-        hosted = await bind_tools(tools, self.served.toolset, self.served.ids)
-        hosted.limit = request.max_tool_calls
+        async with served.tools_for(tools, limit=request.max_tool_calls) as hosted:
 
-        def work() -> PreparedChat:
-            return prepare(
-                request,
-                tools,
-                hosted,
-                read_form(request, tools, hosted),
-                engines=engines,
-                settings=served.settings,
-                renderer=served.renderer,
-                date=served.date(),
-            )
+            def work() -> PreparedChat:
+                return prepare(
+                    request,
+                    tools,
+                    hosted,
+                    read_form(request, tools, hosted),
+                    engines=engines,
+                    settings=served.settings,
+                    renderer=served.renderer,
+                    date=served.date(),
+                )
 
-        try:
-            prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            prepared = await beside_others(work, _size(request))
             if prepared.prefill:  # a grammar is of whole turns, and this one has begun
                 return prepared
             by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked
             return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
-        except BaseException:
-            await hosted.close(keeps_conversation=True)
-            raise
 
 
 def _size(request: CreateChatCompletion) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
@@ -15,7 +13,7 @@ from gpt_oss_server.completions.request import CreateCompletion, parse_request, 
 from gpt_oss_server.completions.run import CompletionRun
 from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions, detokenize, tokenize
 from gpt_oss_server.fields import documented
-from gpt_oss_server.served import LARGE_INPUT, Served
+from gpt_oss_server.served import Served, beside_others
 
 
 def completions_router(served: Served, chat: ChatService) -> APIRouter:
@@ -48,6 +46,5 @@ async def start(body: object, served: Served) -> CompletionRun:
     def encode() -> list[list[int]]:
         return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)
 
-    is_large = len(str(request.prompt)) > LARGE_INPUT
-    prompts = await asyncio.to_thread(encode) if is_large else encode()
+    prompts = await beside_others(encode, len(str(request.prompt)))
     return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))

@@ -6,7 +6,6 @@ anything is generated. It owns which names are served and what is kept.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,12 +29,11 @@ from gpt_oss_server.responses.request import CreateResponse, parse_request, with
 from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.runs import BackgroundRuns, EventLog
-from gpt_oss_server.served import LARGE_INPUT, Served
+from gpt_oss_server.served import Served, beside_others
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.sse import encode
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.tooling.hosted import bind_tools
 from gpt_oss_server.toolset import ToolsetMaker
 from gpt_oss_server.transcript import Transcript
 from inference.engine import Engine, EngineInfo, InferenceError
@@ -232,10 +230,6 @@ class ResponsesService(Served):
         request = await with_references(request, store)
         offered = request.tool_choice != "none"
         tools = tools_of(request.tools, past.history, request.input, offered=offered)
-        hosted = await bind_tools(tools, self.toolset, self.ids)
-        hosted.conversation = past.session or response_id
-        hosted.limit = request.max_tool_calls
-
         around = Surroundings(
             info or self.engine.info,
             self.settings,
@@ -245,20 +239,20 @@ class ResponsesService(Served):
             self.date(),
             lambda: self.sealer,
         )
+        of_request = self.tools_for(
+            tools, limit=request.max_tool_calls, conversation=past.session or response_id
+        )
+        async with of_request as hosted:
 
-        def work() -> Prepared:
-            return prepare(request, past, tools, hosted, around, compacts=compacts)
+            def work() -> Prepared:
+                return prepare(request, past, tools, hosted, around, compacts=compacts)
 
-        try:
-            prepared = await asyncio.to_thread(work) if _size(request) > LARGE_INPUT else work()
+            prepared = await beside_others(work, _size(request))
             prepared = replace(prepared, binding=await self.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
             compaction = replace(prepared.compaction, binding=await self.bound(Wanted()))
             return replace(prepared, compaction=compaction)
-        except BaseException:
-            await hosted.close(keeps_conversation=True)
-            raise
 
     async def _past(self, request: CreateResponse, store: Store) -> Past:
         if request.previous_response_id and self.background.running(request.previous_response_id):
