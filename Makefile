@@ -8,6 +8,7 @@
 #   make bench            measure the server's overhead beside the reference server's
 #   make wheel-test       install the wheel alone in an empty environment, serve, ask
 #   make harmony-compat   the tests with openai-harmony in place of oss-harmony
+#   make gpu              on a machine with a card: its tests and the bench, with $(PYTHON) as it is
 #   make clean            remove what was set up and built
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients bench clean help
+.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -116,6 +117,10 @@ clients: $(CLIENTS)/.installed
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks
+
+# Nothing is installed: the machines that have a card have a torch that fits it.
+gpu:
+	@unset OMP_NUM_THREADS; PYTHONPATH=$(CURDIR) $(PYTHON) tests/gpu/run.py gpu.json
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -1,4 +1,4 @@
-"""Measure how fast a model runs on this machine: one stream, through the engine, without HTTP.
+"""Measure how fast a model runs on this machine, without HTTP: one stream through the engine.
 
 Prefill is the prompt's tokens over the time to the first sampled token; decode is the tokens after the first
 over the time that they took. Each figure is the median of the repeats, after one run that is not counted.
@@ -17,19 +17,22 @@ import time
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from gpt_oss_server import console
 from gpt_oss_server.cli_errors import CommandLineError
 from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
+from inference.bench.arguments import add_step_arguments
 from inference.engine import Engine, Sampling
 
 EXAMPLES = """\
 examples:
   gpt-oss-server bench
   gpt-oss-server bench --model openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
-  gpt-oss-server bench --json"""
+  gpt-oss-server bench --json
+  gpt-oss-server bench --shape 20b --random --json figures.json"""
 
 TEXT_TOKENS = 199_998  # ids below are text: random ones make a prompt that no cache has seen
 
@@ -51,11 +54,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="TOKENS", type=int, default=128, help="tokens to sample (128)")
     parser.add_argument("--repeat", metavar="TIMES", type=int, default=3, help="runs per figure (3)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="write the figures to FILE as JSON, or print them in place of the table",
+    )
+    steps = parser.add_argument_group("the steps of the model alone, by batch size and context")
+    steps.add_argument("--steps", action="store_true", help="measure these; --shape and --random imply it")
+    add_step_arguments(steps)
     add_flags(parser, only=("model", "device", "context", "log_level"))
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    if args.steps or args.random or args.shape:
+        return _run_steps(args, settings)
     prompts = _lengths(args)
     engine = load_engine(settings)
     longest = max(prompts) + args.output
@@ -70,8 +84,32 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         finally:
             runner.run(engine.close())
     report = {"model": engine.info.name, **_machine(), "rows": [asdict(row) for row in rows]}
-    console.out(json.dumps(report, indent=2) if args.json else _table(report, rows))
+    _tell(args.json, report, _table(report, rows))
     return 0
+
+
+def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
+    from inference.bench import command
+
+    args.model = settings.model
+    args.device = None if settings.device == "auto" else settings.device
+    try:
+        report = command.run(args)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from error
+    _tell(args.json, report.as_json(), report.table().rstrip())
+    return 0
+
+
+def _tell(wanted: str | None, report: dict[str, Any], table: str) -> None:
+    """JSON in place of the table, or the table and a file of JSON beside it."""
+    text = json.dumps(report, indent=2)
+    if wanted is not None and wanted != "-":
+        try:
+            Path(wanted).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CommandLineError(f"--json: {wanted} cannot be written: {error.strerror}.") from error
+    console.out(text if wanted == "-" else table)
 
 
 def _lengths(args: argparse.Namespace) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors
 import torch
@@ -27,13 +27,28 @@ DTYPES = {
 }
 
 
+class TensorSource(Protocol):
+    """What a model's tensors can be taken from, by the names of one of the layouts."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor: ...
+
+
 class TensorFiles:
     """One model's tensors. What `take` returns lies in the mapped file until it is copied or converted."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self._folder = folder
         self._file_of = _indexed(folder) if (folder / INDEX).is_file() else _scanned(folder)
         self._open: dict[Path, Any] = {}
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of

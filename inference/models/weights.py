@@ -18,7 +18,7 @@ from inference.engine import CheckpointError
 from inference.models.config import ModelConfig
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
 from inference.models.head import PackedHead, pack_head
-from inference.models.tensor_files import TensorFiles
+from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.ops.choice import runs_kernels
 from inference.ops.reference import MixtureWeights
 from inference.progress import ProgressBar
@@ -69,7 +69,18 @@ def load_weights(
     dtype: torch.dtype,
     progress: bool | None = None,
 ) -> Weights:
-    reader = _Reader(TensorFiles(folder), config, device, dtype)
+    return weights_of(TensorFiles(folder), config, device=device, dtype=dtype, progress=progress)
+
+
+def weights_of(
+    source: TensorSource,
+    config: ModelConfig,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: bool | None = None,
+) -> Weights:
+    reader = _Reader(source, config, device, dtype)
     with ProgressBar("Loading weights", config.layers + 1, show=progress) as bar:
         embedding, norm, head = reader.ends()
         bar.advance()
@@ -82,7 +93,7 @@ def load_weights(
 
 class _Reader:
     def __init__(
-        self, files: TensorFiles, config: ModelConfig, device: torch.device, dtype: torch.dtype
+        self, files: TensorSource, config: ModelConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._files, self._config, self._device, self._dtype = files, config, device, dtype
         self._repacks = runs_kernels(device)

@@ -40,7 +40,7 @@ def write_random_checkpoint(
     check_block_sizes(config)
     path.mkdir(parents=True, exist_ok=True)
     named = dict(_named(_weights(config, seed, experts), layout, config))
-    raw = _hugging_face_json(config, experts) if layout == "hf" else _original_json(config)
+    raw = hugging_face_json(config, experts) if layout == "hf" else _original_json(config)
     (path / "config.json").write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     if layout == "hf":
         generation: dict[str, Any] = {"do_sample": True}
@@ -195,7 +195,7 @@ def _original_json(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, Any]:
+def hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, Any]:
     raw = _shared_json(config) | {
         "architectures": ["GptOssForCausalLM"],
         "model_type": "gpt_oss",

@@ -1,0 +1,144 @@
+"""Steps of a runner, timed: decode over batch sizes and contexts, prefill over lengths.
+
+In go a model and what to measure, out come rows. It drives the runner as the engine's scheduler does, one
+step ahead where the runner allows that, so that the host's share of a step counts. The memory for keys and
+values holds random numbers before anything is read. It knows no requests.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from inference.bench.machine import Machine, settle
+from inference.bench.machine import seconds as median_seconds
+from inference.bench.roofline import decode_bytes, prefill_flops
+from inference.engine import Sampling
+from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
+from inference.local.cuda_runner import CudaRunner
+from inference.local.step import PENDING, Flight, Part, Runner
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import GptOss
+from inference.ops.pages import BLOCK_SIZE
+
+CHUNK = {"cuda": 4096, "cpu": 256}
+STEPS = {"cuda": 40, "cpu": 8}
+REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure: `batch` sequences of `context` tokens each."""
+
+    what: str  # decode or prefill
+    batch: int
+    context: int
+    ms: float  # of a step; of the whole prompt
+    tokens_per_s: float
+    fraction: float  # of the roofline: bytes for decode, operations for prefill
+
+
+class Workload:
+    """One model with memory for the largest of the cases."""
+
+    def __init__(self, model: GptOss, machine: Machine, batches: Sequence[int], most_tokens: int) -> None:
+        """`most_tokens`: of all sequences of one case together, what is sampled included."""
+        self._model, self._machine, self._device = model, machine, model.device
+        self._cuda = model.device.type == "cuda"
+        size = BLOCK_SIZE_ON_GPU if self._cuda else BLOCK_SIZE
+        blocks = [1 + -(-most_tokens // size) + max(batches)] * len(model.config.windows)
+        self.runner: Runner = (
+            CudaRunner(model, blocks, max(batches), size) if self._cuda else TorchRunner(model, blocks, size)
+        )
+        for layer in self.runner._memory.layers:
+            for part in layer:
+                part.normal_()
+
+    def decode(self, batch: int, context: int) -> Row:
+        """Each sequence has `context` tokens, and samples."""
+        steps = STEPS[self._device.type]
+        found = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
+        seconds = statistics.median(found)
+        needed = decode_bytes(self._model.config, batch, context + steps // 2, self._model.dtype.itemsize)
+        return Row(
+            "decode", batch, context, seconds * 1e3, batch / seconds,
+            needed / self._machine.copy_bytes_per_s / seconds,
+        )  # fmt: skip
+
+    def _decode_once(self, batch: int, context: int, steps: int) -> float:
+        """Seconds per step."""
+        pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
+        tables = self._tables(batch, context + steps + 8)
+        flights: list[Flight] = []
+        newest = [self._token() for _ in range(batch)]
+
+        def step(number: int) -> None:
+            parts = [
+                Part(at, [newest[at]], context + number, tables[at], 1, pickers[at]) for at in range(batch)
+            ]
+            flights.append(self.runner.launch(parts))
+            if len(flights) > self.runner.ahead:
+                newest[:] = [outcome.sampled[0].token for outcome in flights.pop(0).outcomes()]
+            if self.runner.ahead:
+                newest[:] = [PENDING] * batch
+
+        for number in range(4):
+            step(number)
+        settle(self._device)
+        start = time.perf_counter()
+        for number in range(4, 4 + steps):
+            step(number)
+        while flights:
+            flights.pop(0).outcomes()
+        settle(self._device)
+        return (time.perf_counter() - start) / steps
+
+    def step(self, batch: int, context: int) -> Callable[[], object]:
+        """One step of decoding, to be run again and again."""
+        pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
+        tables = self._tables(batch, context + 1)
+        parts = [Part(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
+        return lambda: self.runner.launch(parts).outcomes()
+
+    def prefill_once(self, length: int) -> None:
+        """The whole prompt, chunk by chunk."""
+        chunk = CHUNK[self._device.type]
+        picker = self.runner.picker(Sampling(temperature=0.0))
+        table = self._tables(1, length)[0]
+        tokens = [self._token() for _ in range(length)]
+        for at in range(0, length, chunk):
+            part = tokens[at : at + chunk]
+            last = at + len(part) == length
+            flight = self.runner.launch([Part(0, part, at, table, int(last), picker)])
+        flight.outcomes()
+
+    def prefill(self, length: int) -> Row:
+        seconds = median_seconds(self._device, lambda: self.prefill_once(length))
+        needed = prefill_flops(self._model.config, length)
+        return Row(
+            "prefill", 1, length, seconds * 1e3, length / seconds,
+            needed / self._machine.product_flops_per_s / seconds,
+        )  # fmt: skip
+
+    def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
+        """For each sequence its blocks, for each kind of layer: nobody shares one."""
+        each = -(-tokens // self.runner.block_size)
+        own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(batch)]
+        return [[blocks] * len(self._model.config.windows) for blocks in own]
+
+    def _token(self) -> int:
+        return random.randrange(self._model.config.vocab_size)
+
+
+def fits(model: GptOss, tokens: int) -> bool:
+    """Whether there is memory for keys and values of so many tokens, with a tenth to spare."""
+    if model.device.type != "cuda":
+        return True
+    config = model.config
+    per_token = 2 * config.layers * config.kv_heads * config.head_dim * model.dtype.itemsize
+    return tokens * per_token < 0.9 * torch.cuda.mem_get_info(model.device)[0]

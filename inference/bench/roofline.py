@@ -1,0 +1,49 @@
+"""What a step must at least read and compute: bytes and operations from a model's shape alone.
+
+In go a config, a batch and its context, out come bytes and floating-point operations. The fraction of the
+roofline is these over what the same run measured of the machine. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from inference.models.config import ModelConfig
+
+MXFP4_BYTES = 17 / 32  # of one weight, its scale included
+
+
+def expected_experts(config: ModelConfig, tokens: int) -> float:
+    """How many experts of a layer at least one of the tokens goes to, where each is as likely."""
+    missed = (1 - config.experts_per_token / config.experts) ** tokens
+    return config.experts * (1 - missed)
+
+
+def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> float:
+    """Of one step: every weight that is needed once, and every key and value. `width`: bytes of a float."""
+    heads = config.heads + 2 * config.kv_heads
+    attention = config.hidden * config.head_dim * (heads + config.heads) * width
+    router = config.hidden * config.experts * width
+    expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
+    per_key = 2 * config.kv_heads * config.head_dim * width
+    keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
+    return (
+        config.layers * (attention + router + expected_experts(config, batch) * expert)
+        + config.vocab_size * config.hidden * width
+        + batch * keys * per_key
+    )
+
+
+def prefill_flops(config: ModelConfig, tokens: int) -> float:
+    """Of a whole prompt, the head for its last token alone; a query sees half of the prompt or its window."""
+    heads = config.heads + 2 * config.kv_heads
+    projections = config.hidden * config.head_dim * (heads + config.heads)
+    experts = config.experts_per_token * 3 * config.hidden * config.intermediate
+    per_token = 2 * config.layers * (projections + experts + config.hidden * config.experts)
+    return tokens * per_token + _attention_flops(config, tokens) + 2 * config.vocab_size * config.hidden
+
+
+def _attention_flops(config: ModelConfig, tokens: int) -> float:
+    seen = 0.0
+    for layer in range(config.layers):
+        window = min(config.window_of(layer) or tokens, tokens)
+        seen += window * (window + 1) / 2 + (tokens - window) * window
+    return 4 * seen * config.heads * config.head_dim

@@ -1,0 +1,93 @@
+"""The shapes that can be measured without a checkpoint, and random weights of any shape, made on the device.
+
+In go a shape's name or a config, out comes a model. Its weights come through the loader, under the names of
+the Hugging Face layout, so that what is measured is what a checkpoint would be. They are never zeros, and of
+sizes that keep activations alike from layer to layer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from inference.models.config import ModelConfig, RopeConfig
+from inference.models.gpt_oss import GptOss
+from inference.models.weights import weights_of
+
+# A value of 4 bits has a root mean square of 2.9; times 2^-7 or 2^-8 that is 1/√2880.
+LEAST_SCALE, MOST_SCALE = 119, 121
+
+
+def _of_gpt_oss(layers: int, experts: int) -> ModelConfig:
+    return ModelConfig(
+        layers=layers,
+        hidden=2880,
+        intermediate=2880,
+        vocab_size=201_088,
+        heads=64,
+        kv_heads=8,
+        head_dim=64,
+        experts=experts,
+        experts_per_token=4,
+        sliding_window=128,
+        sliding_layers=tuple(layer % 2 == 0 for layer in range(layers)),
+        context_length=131_072,
+        rope=RopeConfig(),
+    )
+
+
+SHAPES = {
+    "20b": _of_gpt_oss(24, 32),
+    "120b": _of_gpt_oss(36, 128),
+    "tiny": ModelConfig(
+        layers=2,
+        hidden=128,
+        intermediate=128,
+        vocab_size=2_048,
+        heads=8,
+        kv_heads=2,
+        head_dim=16,
+        experts=4,
+        experts_per_token=2,
+        sliding_window=64,
+        sliding_layers=(True, False),
+        context_length=8_192,
+        rope=RopeConfig(),
+    ),
+}
+
+
+class RandomTensors:
+    """A checkpoint of the Hugging Face layout that exists nowhere: the same name gives the same tensor."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @property
+    def folder(self) -> Path:
+        return Path("random weights")
+
+    def __contains__(self, name: str) -> bool:
+        return name != "embedding.weight" and not name.endswith("gate_up_proj")
+
+    def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
+        draw = torch.Generator(self._device).manual_seed(zlib.crc32(name.encode()))
+        if bytes_only:
+            low, high = (LEAST_SCALE, MOST_SCALE) if name.endswith("scales") else (0, 256)
+            return torch.randint(
+                low, high, tuple(shape), generator=draw, device=self._device, dtype=torch.uint8
+            )
+        values = torch.randn(tuple(shape), generator=draw, device=self._device, dtype=torch.bfloat16)
+        if "norm" in name:
+            return 1 + 0.1 * values
+        return values * (shape[1] ** -0.5 if len(shape) == 2 and "bias" not in name else 0.1)
+
+
+def random_model(config: ModelConfig, device: torch.device, *, progress: bool | None = None) -> GptOss:
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    files = RandomTensors(device)
+    return GptOss(config, weights_of(files, config, device=device, dtype=dtype, progress=progress))

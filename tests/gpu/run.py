@@ -1,0 +1,61 @@
+"""`make gpu`: every test that needs a card, then the bench, in one table and one JSON file.
+
+Needs torch, triton, numpy, safetensors and pytest, and nothing of the server. Where there is no card it says
+so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = ("torch", "triton", "numpy", "safetensors", "pytest")
+SECONDS_FOR_ALL = 470
+SECONDS_FOR_TESTS = 260
+TESTS = ("tests/gpu", "tests/inference/ops")
+BENCH = ("--shape", "20b", "--random", "--compare", "reference")
+
+
+def main() -> int:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        return said(f"{sys.executable} has no {', '.join(missing)}: what is measured here needs them.")
+    import torch
+
+    if not torch.cuda.is_available():
+        return said(
+            f"No CUDA device is visible to torch {torch.__version__}: nothing was run. Tests that can run "
+            "without one are part of `make test`."
+        )
+    began = time.monotonic()
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "gpu.json").resolve()
+    failed = run(
+        ["-m", "pytest", "-c", "tests/gpu/pytest.ini", "--rootdir=.", "--confcutdir=tests/gpu", *TESTS],
+        SECONDS_FOR_TESTS,
+    )
+    left = SECONDS_FOR_ALL - (time.monotonic() - began)
+    failed |= run(["-m", "inference.bench", *BENCH, "--json", str(target)], left)
+    said(f"Tests and bench took {time.monotonic() - began:.0f} s; the figures are in {target}.")
+    return int(failed)
+
+
+def run(arguments: list[str], limit: float) -> bool:
+    """Whether it failed."""
+    try:
+        return subprocess.run([sys.executable, *arguments], cwd=ROOT, timeout=limit).returncode != 0
+    except subprocess.TimeoutExpired:
+        said(f"{' '.join(arguments[:2])} was stopped after {limit:.0f} s.")
+        return True
+
+
+def said(sentence: str) -> int:
+    sys.stderr.write(sentence + "\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

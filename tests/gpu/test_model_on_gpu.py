@@ -1,0 +1,147 @@
+"""Whole steps on a card: recorded against not recorded, kernels against plain ops, and the same twice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from inference.bench.shapes import SHAPES, random_model
+from inference.engine import Sampling
+from inference.local.cuda_runner import CudaRunner
+from inference.local.step import PENDING, Part
+from inference.models.gpt_oss import GptOss
+from inference.ops import reference
+from inference.ops.expert_kernels import Mixture
+
+pytestmark = pytest.mark.gpu
+
+GREEDY = Sampling(temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def model(card: torch.device) -> GptOss:
+    return random_model(SHAPES["tiny"], card)
+
+
+def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool) -> list[list[int]]:
+    """Prompts of different lengths, then so many steps, the host one behind if asked for."""
+    torch.manual_seed(0)
+    runner = CudaRunner(model, [200] * len(model.config.windows), batch, graphs=graphs)
+    draw = random.Random(5)
+    prompts = [[draw.randrange(2000) for _ in range(draw.randrange(1, 300))] for _ in range(batch)]
+    tables = [[list(range(1 + at * 6, 7 + at * 6))] * len(model.config.windows) for at in range(batch)]
+    pickers = [runner.picker(GREEDY) for _ in range(batch)]
+    parts = [Part(at, prompts[at], 0, tables[at], 1, pickers[at]) for at in range(batch)]
+    order = sorted(range(batch), key=lambda at: len(prompts[at]))
+    found = runner.launch([parts[at] for at in order]).outcomes()
+    tokens = [[found[order.index(at)].sampled[0].token] for at in range(batch)]
+    flights = []
+    for step in range(steps):
+        newest = [PENDING if ahead and step else each[-1] for each in tokens]
+        flights.append(
+            runner.launch(
+                [
+                    Part(at, [newest[at]], len(prompts[at]) + step, tables[at], 1, pickers[at])
+                    for at in range(batch)
+                ]
+            )
+        )
+        if len(flights) > int(ahead):
+            for own, outcome in zip(tokens, flights.pop(0).outcomes(), strict=True):
+                own.append(outcome.sampled[0].token)
+    for flight in flights:
+        for own, outcome in zip(tokens, flight.outcomes(), strict=True):
+            own.append(outcome.sampled[0].token)
+    return tokens
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8, 16, 24])
+def test_recorded_steps_sample_what_the_same_steps_do_one_by_one(model: GptOss, batch: int) -> None:
+    plain = decoded(model, batch, 20, graphs=False, ahead=False)
+    assert decoded(model, batch, 20, graphs=True, ahead=True) == plain
+
+
+def test_the_same_batch_gives_the_same_tokens_twice(model: GptOss) -> None:
+    assert decoded(model, 8, 20, graphs=True, ahead=True) == decoded(model, 8, 20, graphs=True, ahead=True)
+
+
+def test_a_step_filled_up_to_a_recorded_one_samples_alike(model: GptOss) -> None:
+    found = decoded(model, 5, 12, graphs=True, ahead=True)
+    assert len({tuple(each) for each in found}) == 5
+    assert all(0 <= token < 2048 for each in found for token in each)
+
+
+def test_logits_are_those_of_the_plain_ops(model: GptOss, card: torch.device) -> None:
+    """The whole model on the CPU in float32, of the same weights."""
+    tokens = [token * 37 % 2000 for token in range(150)]
+    found = model.all_logits(tokens, model.new_cache()).cpu().double()
+    oracle = random_model_on_cpu(card)
+    wanted = oracle.all_logits(tokens, oracle.new_cache()).double()
+    assert float((found - wanted).norm() / wanted.norm()) < 0.05
+    steps = model.new_cache()
+    model.extend(tokens[:-3], steps)
+    for at in (-3, -2, -1):
+        one = model.next_logits([tokens[at]], steps).cpu().double()
+        assert float((one - wanted[at]).norm() / wanted[at].norm()) < 0.05
+
+
+def random_model_on_cpu(card: torch.device) -> GptOss:
+    """A generator's numbers depend on its device, so they are made on the card."""
+    from inference.bench.shapes import RandomTensors
+    from inference.models.weights import weights_of
+
+    class Moved(RandomTensors):
+        def take(self, name, shape, *, bytes_only=False):  # type: ignore[no-untyped-def]
+            return super().take(name, shape, bytes_only=bytes_only).cpu()
+
+    config = SHAPES["tiny"]
+    weights = weights_of(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
+    return GptOss(config, weights)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7, 16, 64, 200, 1500])
+@pytest.mark.parametrize("experts", [32, 128])
+def test_experts_of_full_size_are_those_of_the_reference(
+    card: torch.device, tokens: int, experts: int
+) -> None:
+    from inference.ops.packing import repack
+    from tests.inference.ops.drawn import Draw, relative_error
+
+    draw, hidden = Draw(tokens, card), 2880
+    generator = torch.Generator(card).manual_seed(tokens)
+
+    def weights(rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        size = (experts, rows, hidden // 32)
+        blocks = torch.randint(0, 256, (*size, 16), generator=generator, device=card, dtype=torch.uint8)
+        scales = torch.randint(118, 122, size, generator=generator, device=card, dtype=torch.uint8)
+        return blocks, scales, draw.rows(experts, rows)
+
+    first, second = weights(2 * hidden), weights(hidden)
+    mixture = Mixture(
+        repack(*first[:2], paired=True), first[2], repack(*second[:2], paired=False), second[2],
+        limit=7.0, alpha=1.702,
+    )  # fmt: skip
+    x = draw.rows(tokens, hidden)
+    chosen, shares = draw.choices(tokens, experts, 4)
+    found = mixture.forward(x, chosen, shares)
+    wanted = reference.mxfp4_experts(
+        x.float(), chosen, shares, (first[0], first[1], first[2].float()),
+        (second[0], second[1], second[2].float()), 7.0, 1.702,
+    )  # fmt: skip
+    assert relative_error(found, wanted) < 1e-2
+    assert torch.equal(found, mixture.forward(x, chosen, shares))
+
+
+@pytest.mark.parametrize("window", [None, 128])
+@pytest.mark.parametrize("queries", [[1], [1] * 17, [900], [1, 1, 1, 77, 300]], ids=str)
+def test_attention_of_full_size_is_that_of_the_reference(
+    card: torch.device, queries: list[int], window: int | None
+) -> None:
+    from tests.inference.ops.drawn import Draw, random_pages, relative_error
+    from tests.inference.ops.test_attention import attended
+
+    draw = Draw(len(queries), card)
+    found, wanted = attended(draw, random_pages(draw, queries, window, 64, past=3000), 64, 8, 64)
+    assert relative_error(found, wanted) < 1e-2
