@@ -1,4 +1,5 @@
-"""Measure how fast a model runs on this machine, without HTTP: one stream through the engine.
+"""Measure how fast a model runs on this machine, without HTTP: one stream through the engine; with --batch and
+the like the steps of the model alone, beside what the machine could do.
 
 Prefill is the prompt's tokens over the time to the first sampled token; decode is the tokens after the first
 over the time that they took. Each figure is the median of the repeats, after one run that is not counted.
@@ -31,7 +32,6 @@ EXAMPLES = """\
 examples:
   gpt-oss-server bench
   gpt-oss-server bench --model openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
-  gpt-oss-server bench --json
   gpt-oss-server bench --shape 20b --random --json figures.json"""
 
 TEXT_TOKENS = 199_998  # ids below are text: random ones make a prompt that no cache has seen
@@ -61,14 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="-",
         help="write the figures to FILE as JSON, or print them in place of the table",
     )
-    steps = parser.add_argument_group("the steps of the model alone, by batch size and context")
-    steps.add_argument("--steps", action="store_true", help="measure these; --shape and --random imply it")
-    add_step_arguments(steps)
+    add_step_arguments(parser)
     add_flags(parser, only=("model", "device", "context", "log_level"))
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    if args.steps or args.random or args.shape:
+    if any((args.random, args.shape, args.batch, args.contexts, args.prefill, args.compare)):
         return _run_steps(args, settings)
     prompts = _lengths(args)
     engine = load_engine(settings)

@@ -8,13 +8,16 @@ SHAPE_NAMES = ("120b", "20b", "tiny")
 
 
 def add_step_arguments(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--shape", choices=SHAPE_NAMES, help="with --random: the shape of the model")
+    parser.add_argument(
+        "--shape", choices=SHAPE_NAMES, metavar="NAME", help=f"with --random: {', '.join(SHAPE_NAMES)}"
+    )
     parser.add_argument("--random", action="store_true", help="random weights, made on the device")
     parser.add_argument("--batch", metavar="N[,…]", help="batch sizes of decode (1,8,32,64; CPU: 1,8)")
-    parser.add_argument("--contexts", metavar="TOKENS[,…]", help="contexts of decode (1024,8192; CPU: 64)")
+    parser.add_argument("--contexts", metavar="N[,…]", help="contexts of decode (1024,8192; CPU: 64)")
+    parser.add_argument("--prefill", metavar="N[,…]", help="prompts of prefill (512,2048,8192; CPU: 128)")
     parser.add_argument(
-        "--prefill", metavar="TOKENS[,…]", help="prompts of prefill (512,2048,8192; CPU: 128)"
-    )
-    parser.add_argument(
-        "--compare", choices=["reference"], help="also time transformers on the same weights, where they fit"
+        "--compare",
+        choices=["reference"],
+        metavar="reference",
+        help="also time transformers on the same weights, where they fit",
     )
