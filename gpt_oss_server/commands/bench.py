@@ -1,5 +1,4 @@
-"""Measure how fast a model runs on this machine, without HTTP: one stream through the engine; with --batch and
-the like the steps of the model alone, beside what the machine could do.
+"""Measure how fast a model runs here: a stream through the engine, or with --batch and the like its steps.
 
 Prefill is the prompt's tokens over the time to the first sampled token; decode is the tokens after the first
 over the time that they took. Each figure is the median of the repeats, after one run that is not counted.
@@ -30,7 +29,6 @@ from inference.engine import Engine, Sampling
 
 EXAMPLES = """\
 examples:
-  gpt-oss-server bench
   gpt-oss-server bench --model openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
   gpt-oss-server bench --shape 20b --random --json figures.json"""
 
