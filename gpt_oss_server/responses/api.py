@@ -31,7 +31,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def create(request: Request) -> Response:
         run = await service.start(await read_json(request, service.settings.max_body_bytes))
         if run.request.background:
-            log = service.background.start(run)
+            log = await service.run_in_background(run)
             return logged(log) if run.request.stream else JSONResponse(run.response)
         if run.request.stream:
             return EventStream(

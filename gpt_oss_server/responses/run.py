@@ -121,6 +121,10 @@ class Run:
     def still_in_progress(self) -> list[Event]:
         return self._stream.still_in_progress()
 
+    async def abandon(self) -> None:
+        """For one whose events nobody will ever read."""
+        await self._prepared.hosted.close(keeps_conversation=True)
+
     async def events(self) -> AsyncGenerator[list[Event], None]:
         try:
             async with aclosing(self._events()) as events:

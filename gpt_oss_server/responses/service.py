@@ -13,6 +13,7 @@ from typing import Any
 
 from gpt_oss_server.binding import Wanted
 from gpt_oss_server.errors import (
+    ApiError,
     EventsForgotten,
     InvalidRequest,
     ResponseNotFound,
@@ -196,6 +197,14 @@ class ResponsesService(Served):
                 param="response_id",
             )
         return response
+
+    async def run_in_background(self, run: Run) -> EventLog:
+        """It runs on from here, whoever reads its log."""
+        try:
+            return self.background.start(run)
+        except ApiError:  # others were faster
+            await run.abandon()
+            raise
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
         """The events of a background response, all of those after number `after`."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from gpt_oss_server.errors import EngineUnavailable
 from inference.engine import EngineFailed
 from tests.lints import check_stream
 from tests.replay import ReplayEngine
@@ -180,6 +181,16 @@ async def test_too_many_at_once_are_told_to_come_again(api: Callable[..., Api]) 
     for response in kept:
         await here.client.post(f"/responses/{response['id']}/cancel")
     assert (await here.create(background=True))["status"] == "queued"
+
+
+async def test_of_those_that_come_at_once_no_more_run_than_may(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG, tokens_per_second=100), background_max_runs=1)
+    body = {"input": "Hi", "background": True}
+    runs = [await here.service.start(body) for _ in range(2)]
+    await here.service.run_in_background(runs[0])
+    with pytest.raises(EngineUnavailable):
+        await here.service.run_in_background(runs[1])
+    await here.post(f"/responses/{runs[0].id}/cancel")
 
 
 async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:
