@@ -91,9 +91,10 @@ class PrefixCache:
             tables.append([0] * first + shared)
             held_from.append(first)
         size = self.block_size
-        parting = (hit.furthest * size,) if hit.furthest > hit.blocks else ()
+        # What began here once will again: what was found, what should have been, and at this prompt's end.
+        begun = (hit.blocks * size, hit.furthest * size)
         ends = (sequence.prompt_length // size * size, (sequence.prompt_length - 1) // size * size)
-        sequence.holding = Holding(tables, held_from, hit.blocks, tuple({*parting, *ends}))
+        sequence.holding = Holding(tables, held_from, hit.blocks, tuple({*begun, *ends}))
         sequence.launched = sequence.computed = hit.blocks * size
         for name in sequence.names[hit.blocks :]:
             self._promises.setdefault(name, sequence)

@@ -10,6 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.blocks import IntegrityError
 from inference.local.memory import LayerKind, plan_memory
+from inference.local.prefix_cache import PrefixCache
 from inference.local.scheduler import Limits
 from tests.inference.driven import Asking, Client, Driven, MemoryRunner, foretold
 
@@ -164,36 +165,44 @@ async def test_a_salt_keeps_prompts_apart() -> None:
     assert [client.cached for client in clients] == [0, 0, 36, 36, 0]
 
 
-async def test_a_turn_that_loses_its_analysis_finds_its_prompt() -> None:
-    """The window before the prompt's end is kept, though the answer has long moved it on."""
-    engine = driven(Limits(max_concurrent=2, max_waiting=10), (10, None), spare=600, context=600)
-    prompt = [at % VOCABULARY_OF_PROMPTS for at in range(100)]
-    engine.ask(prompt, 200, SAMPLING)
+TIGHT = Limits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
+TIGHT_BLOCKS = (27, 400)  # of the layers with a window, and of those without
+
+
+def tight() -> Driven:
+    """Little memory for windows: two sequences, a chunk, and few besides."""
+    return Driven(MemoryRunner((10, None), SIZE), (10, None), TIGHT_BLOCKS, TIGHT)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+async def test_a_turn_that_loses_its_analysis_finds_its_prompt(
+    monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    """The window before the prompt's end is kept, though the answer and others have long moved on."""
+    if not marked:
+        monkeypatch.setattr(PrefixCache, "_is_marked", lambda *_: False)
+    engine = tight()
+    prompt = [at % 37 for at in range(100)]
+    engine.ask(prompt, 60, SAMPLING)
     engine.finish()
-    # Other traffic takes blocks meanwhile.
     for first in range(3):
-        engine.ask([first + 40] * 30, 30, SAMPLING)
+        engine.ask([40 + first] * 30, 20, SAMPLING)
     engine.finish()
-    second = engine.ask([*prompt, 1, 2, 3, 4, 5], 5, SAMPLING)
+    second = engine.ask([*prompt, 1, 2, 3], 5, SAMPLING)
     engine.finish()
-    assert second.cached == 100
     check(second)
+    assert (second.cached == 100) is marked
 
 
-VOCABULARY_OF_PROMPTS = 37
-
-
-async def test_prompts_that_part_are_kept_where_they_part() -> None:
-    """The second finds the keys of what they share, but no window there; the third finds both."""
-    engine = driven(Limits(max_concurrent=1, max_waiting=10), (10, None), spare=400, context=400)
-    shared = list(range(48))
+async def test_prompts_that_part_find_what_they_share_again_and_again() -> None:
+    engine = tight()
     cached = []
-    for tail in range(3):
-        client = engine.ask(shared + [tail] * 120, 3, SAMPLING)
+    for tail in range(6):
+        client = engine.ask([*range(48), *[tail] * 120], 3, SAMPLING)
         engine.finish()
-        cached.append(client.cached)
         check(client)
-    assert cached[2] == 48
+        cached.append(client.cached)
+    assert cached[2:] == [48] * 4
 
 
 async def test_more_than_may_wait_are_turned_away() -> None:
