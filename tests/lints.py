@@ -10,6 +10,8 @@ from typing import Any
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from tests.published.check import check_event
+
 Event = dict[str, Any]
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 _TEXT_EVENTS = {
@@ -60,6 +62,7 @@ class StreamLint:
         assert event["sequence_number"] == len(self.events), "sequence numbers are dense from 0"
         if self.sdk_types:
             _sdk_event.validate_python(_as_the_sdk_knows_it(event))
+            check_event(event)
         kind = event["type"]
         if not self.events:
             assert kind == "response.created"
@@ -190,7 +193,7 @@ class StreamLint:
             assert item["action"]["commands"] == self.commands.get(index, []), "told as they were streamed"
         if item["type"] != "apply_patch_call":  # which has no other status for what is not whole
             assert item.get("status") != "in_progress"
-        absent = {key for key, value in item.items() if value is None}
+        absent = {key for key, value in item.items() if value is None} - {"outputs"}
         assert absent <= ({"call_id"} if _is_search_of_ours(item) else set()), "absent where due, never null"
         self.done[index] = item
 

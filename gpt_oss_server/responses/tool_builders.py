@@ -91,6 +91,7 @@ class CodeInterpreterBuilder(_HostedCall):
             "status": status,
             "code": code,
             "container_id": self._container_id,
+            "outputs": None,
         }
 
     def open(self) -> tuple[Item, list[Event]]:

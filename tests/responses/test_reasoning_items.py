@@ -181,6 +181,7 @@ async def test_what_is_not_stored_goes_on_with_the_very_tokens(encoding: Encodin
         "\ud800",
         seal_reasoning(Sealer(b"another server's key, long enough"), [200_006, 1, 2, 200_007]),
     ],
+    ids=["foreign", "empty", "null", "half a character", "another server's"],
 )
 async def test_foreign_blobs_are_ignored(encoding: Encoding, blob: str | None) -> None:
     service = ResponsesService(scripted(ANSWER))
