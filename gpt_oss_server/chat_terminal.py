@@ -37,7 +37,7 @@ class Terminal:
 
     def show(self, event: Event) -> None:
         match event["type"]:
-            case "response.reasoning_text.delta" if self._reasoning:
+            case "response.reasoning_text.delta" | "response.reasoning.delta" if self._reasoning:
                 self._reason(event["delta"])
             case "response.output_text.delta":
                 self._put(event["delta"])

@@ -153,6 +153,13 @@ class Settings:
         "The field of a chat message that holds what the model tells the user before a call; clients that "
         "take any `content` for the answer need `reasoning`.",
     )
+    event_names: str = setting(
+        "openai",
+        choice("openai", "open-responses"),
+        "Answers",
+        "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
+        "`response.reasoning.…`.",
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),

@@ -23,12 +23,20 @@ _BYTES = 4  # of a token's id, the lowest first
 Seal = Callable[[MessageFinished], str]
 
 
-class ReasoningBuilder(TextItemBuilder):
-    delta_type = "response.reasoning_text.delta"
-    done_type = "response.reasoning_text.done"
+REASONING_EVENTS = {"openai": "response.reasoning_text", "open-responses": "response.reasoning"}
+"""What the events of reasoning are called, in OpenAI's API and in Open Responses' examples and tests."""
 
-    def __init__(self, item_id: str, summary: Summary | None = None, seal: Seal | None = None) -> None:
+
+class ReasoningBuilder(TextItemBuilder):
+    def __init__(
+        self,
+        item_id: str,
+        summary: Summary | None = None,
+        seal: Seal | None = None,
+        events: str = REASONING_EVENTS["openai"],
+    ) -> None:
         super().__init__(item_id)
+        self.delta_type, self.done_type = f"{events}.delta", f"{events}.done"
         self._summary = summary
         self._seal = seal
         self._sealed: str | None = None

@@ -15,7 +15,7 @@ from gpt_oss_server.responses.builders import (
     MessageBuilder,
 )
 from gpt_oss_server.responses.client_builders import FunctionCallBuilder, client_builder
-from gpt_oss_server.responses.reasoning import ReasoningBuilder, Seal
+from gpt_oss_server.responses.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
 from gpt_oss_server.responses.summary import Summary, SummaryKind
 from gpt_oss_server.responses.tool_builders import (
     CodeInterpreterBuilder,
@@ -51,6 +51,7 @@ class Detail:
     speller: Speller | None = None  # of the log-probabilities of answers
     summary: SummaryKind | None = None  # of reasoning
     seal: Seal | None = None  # makes of a message of reasoning what only this server can read
+    reasoning_events: str = REASONING_EVENTS["openai"]
 
 
 def item_route(
@@ -73,7 +74,7 @@ def item_route(
 
     def reasoning() -> ItemBuilder:
         summary = None if detail.summary is None else Summary(detail.summary)
-        return ReasoningBuilder(ids("rs"), summary, detail.seal)
+        return ReasoningBuilder(ids("rs"), summary, detail.seal, detail.reasoning_events)
 
     to_user: dict[str, Callable[[], ItemBuilder]] = {
         "analysis": reasoning,

@@ -26,7 +26,7 @@ from gpt_oss_server.logprobs import Speller
 from gpt_oss_server.responses.compaction import Compaction, compaction_item
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.prepare import Prepared
-from gpt_oss_server.responses.reasoning import seal_reasoning
+from gpt_oss_server.responses.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
@@ -59,6 +59,7 @@ class Run:
         clock: Callable[[], float],
         sealer: Callable[[], Sealer],
         log_text: bool = False,
+        event_names: str = "openai",
         generates: bool = True,
     ) -> None:
         self.request = prepared.request
@@ -72,6 +73,7 @@ class Run:
         self._store = store
         self._conversations = conversations
         self._counters = counters
+        self._event_names = event_names
         self._used: list[Transcript] = []  # what counts as usage
         self._begin(prepared)
         route = item_route(ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients)
@@ -234,6 +236,7 @@ class Run:
             speller=Speller(self._encoding, as_ids=False) if scored else None,
             summary=self.request.summary,
             seal=seal if sealed else None,
+            reasoning_events=REASONING_EVENTS[self._event_names],
         )
 
     def _harmony_messages(self) -> dict[str, Any]:

@@ -118,6 +118,7 @@ class ResponsesService(Served):
             ids=self.ids,
             clock=self.clock,
             log_text=self.settings.log_prompts,
+            event_names=self.settings.event_names,
             generates=generates,
             sealer=lambda: self.sealer,
         )
