@@ -26,6 +26,7 @@ from gpt_oss_server.edge import Edge
 from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.models_api import models_router
+from gpt_oss_server.openapi_document import describe
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket_api import socket_router
@@ -68,6 +69,7 @@ def create_app(
     app.include_router(completions_router(service, chat))
     app.include_router(models_router(service))
     app.include_router(containers_router(service, tools, clock))
+    describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Edge)

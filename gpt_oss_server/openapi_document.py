@@ -1,0 +1,180 @@
+"""This server's OpenAPI document: what FastAPI finds of the routes, and what it cannot know of them.
+
+In: the application. Out: the document of `/openapi.json`: the bodies' schemas as components, the shapes of
+answers, query parameters, and one error for all that goes wrong. Bodies are read by hand, so nothing here
+checks any.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+Schema = dict[str, Any]
+_STRING: Schema = {"type": "string"}
+_NULLABLE: Schema = {"type": ["string", "null"]}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+
+
+def _shape(kind: str | None, /, **keys: Schema) -> Schema:
+    """An object with these keys, at the least; `kind` is its `object`."""
+    known = ({"object": {"const": kind}} if kind else {}) | keys
+    return {"type": "object", "properties": known, "required": list(known)}
+
+
+def _list_of(item: Schema) -> Schema:
+    ends = {"first_id": _NULLABLE, "last_id": _NULLABLE, "has_more": {"type": "boolean"}}
+    return _shape("list", data={"type": "array", "items": item}, **ends)
+
+
+_ITEM = _shape(None, type=_STRING)
+_STATUSES = ["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
+_OBJECT: Schema = {"type": "object"}
+_SHAPES: dict[str, Schema] = {
+    "Error": _shape(None, error=_shape(None, message=_STRING, type=_STRING, param=_NULLABLE, code=_NULLABLE)),
+    "Response": _shape(
+        "response",
+        id=_STRING,
+        created_at=_COUNT,
+        status={"enum": _STATUSES},
+        error={"type": ["object", "null"]},
+        incomplete_details={"type": ["object", "null"]},
+        instructions={},
+        model=_STRING,
+        output={"type": "array", "items": _ITEM},
+        tools={"type": "array", "items": _ITEM},
+        usage={"type": ["object", "null"]},
+        metadata=_OBJECT,
+    ),
+    "Items": _list_of(_ITEM),
+    "Files": _list_of(_OBJECT),
+    "InputTokens": _shape("response.input_tokens", input_tokens=_COUNT),
+    "Compaction": _shape("response.compaction", id=_STRING, output={"type": "array", "items": _ITEM}),
+    "Deleted": _shape(None, id=_STRING, object=_STRING, deleted={"const": True}),
+    "Conversation": _shape("conversation", id=_STRING, created_at=_COUNT, metadata=_OBJECT),
+    "Item": _ITEM,
+    "ChatCompletion": _shape("chat.completion", id=_STRING, model=_STRING, choices={"type": "array"}),
+    "Completion": _shape("text_completion", id=_STRING, model=_STRING, choices={"type": "array"}),
+    "Models": _shape("list", data={"type": "array", "items": _OBJECT}),
+    "Model": _shape("model", id=_STRING, created=_COUNT, owned_by=_STRING),
+}
+_ANSWERS: dict[str, str] = {  # of operations; of others an object is all that is said
+    "post /v1/responses": "Response",
+    "get /v1/responses/{response_id}": "Response",
+    "delete /v1/responses/{response_id}": "Deleted",
+    "post /v1/responses/{response_id}/cancel": "Response",
+    "get /v1/responses/{response_id}/input_items": "Items",
+    "post /v1/responses/input_tokens": "InputTokens",
+    "post /v1/responses/compact": "Compaction",
+    "post /v1/conversations": "Conversation",
+    "get /v1/conversations/{conversation}": "Conversation",
+    "post /v1/conversations/{conversation}": "Conversation",
+    "delete /v1/conversations/{conversation}": "Deleted",
+    "get /v1/conversations/{conversation}/items": "Items",
+    "post /v1/conversations/{conversation}/items": "Items",
+    "get /v1/conversations/{conversation}/items/{item}": "Item",
+    "delete /v1/conversations/{conversation}/items/{item}": "Conversation",
+    "get /v1/containers/{container}/files": "Files",
+    "delete /v1/containers/{container}": "Deleted",
+    "delete /v1/containers/{container}/files/{file}": "Deleted",
+    "post /v1/chat/completions": "ChatCompletion",
+    "post /v1/completions": "Completion",
+    "get /v1/models": "Models",
+    "get /v1/models/{name}": "Model",
+}
+_STREAMED = {
+    "post /v1/responses",
+    "get /v1/responses/{response_id}",
+    "post /v1/chat/completions",
+    "post /v1/completions",
+}
+_PAGE = {
+    "after": _STRING,
+    "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+    "order": {"enum": ["asc", "desc"]},
+}
+_QUERIES: dict[str, dict[str, Schema]] = {
+    "get /v1/responses/{response_id}": {"stream": {"type": "boolean"}, "starting_after": _COUNT},
+    "get /v1/responses/{response_id}/input_items": _PAGE,
+    "get /v1/conversations/{conversation}/items": _PAGE,
+    "get /v1/containers/{container}/files": _PAGE,
+}
+_FILE = "get /v1/containers/{container}/files/{file}/content"
+# How pydantic spells bounds of fields whose values are changed before they are checked.
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def describe(app: FastAPI) -> None:
+    """From now on the application's document is ours."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # which is how FastAPI has it extended
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        # GET and HEAD of a route have one id there; they get their own below.
+        warnings.filterwarnings("ignore", message="Duplicate Operation ID")
+        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    components: dict[str, Schema] = dict(_SHAPES)
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            _complete(f"{method} {path}", operation, components)
+    made["components"] = {"schemas": components}
+    return made
+
+
+def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> None:
+    method, path = name.split(" ")
+    operation["operationId"] = (
+        f"{method}_{path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}"
+    )
+    operation["responses"] = {"200": _answer(name), "default": _content("What went wrong.", "Error")}
+    if method == "head":
+        operation["responses"] = {code: {"description": "No body."} for code in ("200", "default")}
+    for query, schema in _QUERIES.get(name, {}).items():
+        operation.setdefault("parameters", []).append({"name": query, "in": "query", "schema": schema})
+    for body in operation.get("requestBody", {}).get("content", {}).values():
+        schema = _plain(body["schema"])
+        components |= schema.pop("$defs", {})
+        if "title" in schema:
+            components[schema["title"]] = schema
+            body["schema"] = _reference(schema["title"])
+
+
+def _answer(name: str) -> Schema:
+    if name == _FILE:
+        return {"description": "The file.", "content": {"application/octet-stream": {}}}
+    answer = _content("The answer.", _ANSWERS.get(name))
+    if name in _STREAMED:
+        answer["content"]["text/event-stream"] = {"schema": _STRING}
+    return answer
+
+
+def _content(description: str, shape: str | None) -> Schema:
+    schema = _OBJECT if shape is None else _reference(shape)
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _plain(schema: Any) -> Any:
+    """A schema of pydantic's, in the words of the standard, its definitions where the document has them."""
+    text = json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/')
+    return _respelt(json.loads(text))
+
+
+def _respelt(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {_BOUNDS.get(key, key): _respelt(value) for key, value in schema.items()}
+    return [_respelt(part) for part in schema] if isinstance(schema, list) else schema
