@@ -210,9 +210,7 @@ class Turn:
                 return
 
     async def _read(self, step: Step) -> AsyncGenerator[list[TurnEvent], None]:
-        if (
-            not self.transcript.sampled
-        ):  # what a later generation finds is the turn's own, and counted as input once
+        if not self.transcript.sampled:  # what later generations find is the turn's own: input is told once
             self.transcript.cached_tokens += step.cached_tokens
         at, end = 0, len(step.tokens)
         while at < end:

@@ -15,7 +15,7 @@ def score_of(token: int, top: int) -> TokenLogprob:
 
 
 class TurnsEngine:
-    """The last text again and again; each within the limit that it is given."""
+    """The last text again and again; each within the limit that it is given. Its cache knows every prompt."""
 
     def __init__(self, encoding: Encoding, *texts: str, per_step: int = 1, context: int = 8_192) -> None:
         self.info = EngineInfo(name="turns", context_length=context)
@@ -38,7 +38,8 @@ class TurnsEngine:
                 part = tuple(made[at : at + self._per_step])
                 top = sampling.logprobs
                 scores = None if top is None else tuple(score_of(token, top) for token in part)
-                yield Step(part, finish if at + self._per_step >= len(made) else None, scores)
+                cached = 0 if at else len(tokens) - 1
+                yield Step(part, finish if at + self._per_step >= len(made) else None, scores, cached)
         finally:
             self.open -= 1
 

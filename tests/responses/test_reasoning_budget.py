@@ -76,6 +76,7 @@ async def test_the_tokens_that_close_it_are_output_and_count_against_the_limit(e
     usage = run.response["usage"]
     assert usage["output_tokens"] == head + 2 + closing + answer
     assert usage["output_tokens_details"]["reasoning_tokens"] == head + 2 + 1
+    assert usage["input_tokens_details"]["cached_tokens"] == usage["input_tokens"] - 1, "told once"
     assert engine.samplings[1].max_tokens == 100 - head - 2 - closing
 
 
