@@ -157,7 +157,7 @@ def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
     pairs.sort[(1,)](
         chosen, order, owners, starts, ends, chosen.numel(), experts, count,
         PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=triton.next_power_of_2(count), AT_ONCE=16,
-        TOKENS=size, num_warps=16 if width > 256 else 8,
+        TOKENS=size, num_warps=16 if width >= 128 else 8,
     )  # fmt: skip
     return Tiles(order, owners, starts, ends, size)
 

@@ -13,7 +13,6 @@ from inference.local.cuda_runner import CudaRunner
 from inference.local.step import PENDING, Part
 from inference.models.gpt_oss import GptOss
 from inference.ops import reference
-from inference.ops.expert_kernels import Mixture
 
 pytestmark = pytest.mark.gpu
 
@@ -106,6 +105,8 @@ def random_model_on_cpu(card: torch.device) -> GptOss:
 def test_experts_of_full_size_are_those_of_the_reference(
     card: torch.device, tokens: int, experts: int
 ) -> None:
+    # Here, since whether kernels are interpreted is decided when they are imported, by tests/inference/ops.
+    from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
     from tests.inference.ops.drawn import Draw, relative_error
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# Written from the flags that there are: as long as they need.
+GENERATED = {ROOT / "docs" / "cli.md", ROOT / "docs" / "settings.md"}
 PACKAGES = ("gpt_oss_server", "inference", "tools")
 MAY_IMPORT = {
     "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
@@ -128,7 +130,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
     lengths = {
         path: len(path.read_text(encoding="utf-8").splitlines())
         for path in tracked_files()
-        if path.suffix in (".py", ".md") or path.name == "Makefile"
+        if (path.suffix in (".py", ".md") or path.name == "Makefile") and path not in GENERATED
     }
     assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 400}
 
