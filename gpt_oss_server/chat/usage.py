@@ -1,4 +1,7 @@
-"""What a chat completion cost: the prompt once, what each choice made, and what tools put in between."""
+"""What a chat completion cost: the prompt once, what each choice made, and what tools put in between.
+
+The prompt is cached as far as no choice had to compute it: of choices that begin together one does, for all.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def usage_of(transcripts: Sequence[Transcript]) -> dict[str, Any]:
         "prompt_tokens": given,
         "completion_tokens": made,
         "total_tokens": given + made,
-        "prompt_tokens_details": {"cached_tokens": max(each.cached_tokens for each in transcripts)},
+        "prompt_tokens_details": {"cached_tokens": min(each.cached_tokens for each in transcripts)},
         "completion_tokens_details": {
             "reasoning_tokens": sum(transcript.reasoning_tokens for transcript in transcripts)
         },

@@ -207,7 +207,12 @@ class CompletionRun:
     def _usage(self) -> dict[str, Any]:
         given = sum(len(prompt) for prompt in self._prompts)
         made = sum(choice.sampled for choice in self._choices)
-        cached = max(choice.cached for choice in self._choices)
+        # A prompt's tokens are counted once, and were cached if none of its choices had to compute them.
+        each = len(self._choices) // len(self._prompts)
+        cached = sum(
+            min(choice.cached for choice in self._choices[at : at + each])
+            for at in range(0, len(self._choices), each)
+        )
         return {
             "prompt_tokens": given,
             "completion_tokens": made,

@@ -28,7 +28,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def url(checkpoint: Path) -> Iterator[str]:
-    options = LocalOptions(max_concurrent=1, max_waiting=1)
+    options = LocalOptions(max_concurrent=1, max_waiting=3)
     engine = inference.load(str(checkpoint), device="cpu", options=options)
     with serving(engine, Settings()) as url:
         yield url
@@ -55,6 +55,16 @@ def test_both_apis_tell_what_was_cached(url: str) -> None:
     assert usage["prompt_tokens_details"]["cached_tokens"] == cached  # the same prompt
 
 
+def test_choices_that_begin_together_compute_their_prompt_once_and_do_not_call_it_cached(url: str) -> None:
+    chat = {"messages": [{"role": "user", "content": "Another text. " + LONG}], "max_tokens": 4, "n": 2}
+    first, again = (post(url, "/chat/completions", chat)["usage"]["prompt_tokens_details"] for _ in range(2))
+    assert first["cached_tokens"] < 100  # the system message may be there already
+    assert again["cached_tokens"] > 100
+    plain = {"prompt": [list(range(100)), list(range(50, 200))], "max_tokens": 2, "n": 2}
+    first, again = (post(url, "/completions", plain)["usage"]["prompt_tokens_details"] for _ in range(2))
+    assert (first["cached_tokens"], again["cached_tokens"]) == (0, 96 + 144)
+
+
 def test_a_further_turn_computes_only_what_is_new(url: str) -> None:
     first = post(url, "/responses", {"input": LONG, "max_output_tokens": 30})
     second = post(
@@ -67,7 +77,7 @@ def test_a_further_turn_computes_only_what_is_new(url: str) -> None:
 def test_a_full_server_says_so_before_a_stream_begins(url: str) -> None:
     endless = {"input": "x", "max_output_tokens": 1500, "stream": True}
     streams = []
-    for _ in range(2):
+    for _ in range(4):
         request = urllib.request.Request(
             url + "/responses", json.dumps(endless).encode(), {"Content-Type": "application/json"}
         )
