@@ -34,7 +34,7 @@ CALL = '<|channel|>commentary to=functions.final_result <|constrain|>json<|messa
 def server() -> Iterator[tuple[str, Recorder]]:
     answers = [
         {"when": "final_result", "text": CALL},
-        {"when": "# Response Formats", "text": HELLO_AS_JSON},
+        {"when": r"# Response Formats|A city\?", "text": HELLO_AS_JSON},
         HELLO,
     ]
     with recorded(scripted(*answers)) as running:
