@@ -11,7 +11,7 @@ from gpt_oss_server.counters import counted
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
-from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.request import CompactResponse, CreateResponse
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.runs import EventLog
@@ -58,7 +58,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
         found = await service.count(await read_json(request, service.settings.max_body_bytes))
         return JSONResponse({"object": "response.input_tokens", "input_tokens": found})
 
-    @router.post("/v1/responses/compact", openapi_extra=documented(CreateResponse))
+    @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
         body = await read_json(request, service.settings.max_body_bytes)
         compacted = await unless_gone(request.receive, service.compact(body))

@@ -175,9 +175,23 @@ _NOT_SERVED: NotServed = {
 }
 
 
+class CompactResponse(CreateResponse):
+    """A request for a compaction: `model` must be there, as in OpenAI's API and Open Responses, or null."""
+
+    model: str | None
+
+
 def parse_request(body: object) -> CreateResponse:
     """Validate a body, or say in one sentence what is wrong with it."""
-    request = read_body(body, CreateResponse, _NOT_SERVED, '{"input": "Hello"}')
+    return _parsed(body, CreateResponse, '{"input": "Hello"}')
+
+
+def parse_compaction(body: object) -> CreateResponse:
+    return _parsed(body, CompactResponse, '{"model": "gpt-oss-20b", "input": "Hello"}')
+
+
+def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
+    request = read_body(body, kind, _NOT_SERVED, example)
     _check_whole(request)
     return request
 

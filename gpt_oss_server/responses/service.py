@@ -26,7 +26,12 @@ from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.loaded import tools_of
 from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
 from gpt_oss_server.responses.prepare import Prepared, Surroundings, prepare
-from gpt_oss_server.responses.request import CreateResponse, parse_request, without_compaction
+from gpt_oss_server.responses.request import (
+    CreateResponse,
+    parse_compaction,
+    parse_request,
+    without_compaction,
+)
 from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.runs import BackgroundRuns, EventLog
@@ -140,7 +145,7 @@ class ResponsesService(Served):
 
     async def compact(self, body: object) -> dict[str, Any]:
         """The user's messages and the conversation's compaction: what can be sent in its place."""
-        request = parse_request(body)
+        request = parse_compaction(body)
         self.check_room()
         said = await said_so_far(request, self.store)
         prepared = await self._prepare(request, "", self.store, compacts=True)

@@ -245,6 +245,16 @@ async def test_the_endpoint_gives_the_users_messages_and_the_compaction(
     assert "They grow roses." in engine.prompts[-1]
 
 
+async def test_the_endpoint_wants_a_model_named_or_null(api: Make, encoding: Encoding) -> None:
+    engine = Summariser(encoding)
+    here = api(engine)
+    error = await here.refused("/responses/compact", input="Hi")
+    assert (error["status"], error["param"], error["message"]) == (400, "model", "`model` is missing.")
+    assert engine.asked == []
+    compacted = await here.post("/responses/compact", model=None, input="Hi")
+    assert compacted["object"] == "response.compaction"
+
+
 async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding)
     here = api(engine)
@@ -256,7 +266,7 @@ async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Enco
     assert [item["type"] for item in listed] == kinds
     assert len(engine.asked) == 1
     assert "filler" not in engine.prompts[-1]
-    compacted = await here.post("/responses/compact", conversation=made["id"])
+    compacted = await here.post("/responses/compact", model="summariser", conversation=made["id"])
     assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
     assert await here.delete(f"/conversations/{made['id']}/items/{listed[-1]['id']}") == made
 
@@ -280,7 +290,7 @@ async def test_a_model_that_writes_no_summary_fails_the_response(
     response = check_stream(await here.streamed(input=asked))
     assert response["status"] == "failed"
     assert response["output"] == []
-    error = await here.refused("/responses/compact", input="Hi")
+    error = await here.refused("/responses/compact", model=None, input="Hi")
     assert (error["status"], error["code"]) == (500, "server_error")
     assert "no summary" in error["message"]
 
@@ -290,7 +300,7 @@ async def test_a_failure_of_the_engine_is_told(api: Make) -> None:
     asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     response = check_stream(await here.streamed(input=asked))
     assert (response["status"], response["output"]) == ("failed", [])
-    assert (await here.refused("/responses/compact", input="Hi"))["status"] == 500
+    assert (await here.refused("/responses/compact", model=None, input="Hi"))["status"] == 500
 
 
 async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, encoding: Encoding) -> None:
