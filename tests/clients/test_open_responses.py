@@ -1,0 +1,117 @@
+"""The compliance suite of Open Responses, unmodified, over HTTP and WebSocket.
+
+It needs the suite's repository and bun: docs/clients/open-responses.md has the commands, and `OPEN_RESPONSES`
+says where they are. In place of a model, an engine that reads the prompt and does what it is asked for there,
+so that the words of the answers are held against the requests too, which the suite does not do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.settings import Settings
+from inference.engine import EngineInfo, Finish, Sampling, Step
+from tests.clients.running import SECONDS, THINK, call
+from tests.serving import serving
+
+pytestmark = pytest.mark.clients
+
+SAYS = {  # what the model says where the user's last message has these words
+    "from 1 to 5": "1 2 3 4 5",
+    "from 1 to 3": "1 2 3",
+    "What is my name": "Alice",
+    "in this image": "I cannot see it.",
+}
+SAID = {  # the last words, or the last code of an error, by the test's name
+    "streaming-response": "1 2 3 4 5",
+    "websocket-response": "1 2 3",
+    "websocket-sequential-responses": "second",
+    "websocket-continuation": "cobalt",
+    "websocket-failed-continuation-evicts-cache": "previous_response_not_found",
+    "websocket-reconnect-store-false-recovery": "recovered",
+    "websocket-compact-new-chain": "compacted",
+    "tool-calling": '{"location": "San Francisco, CA"}',
+    "image-input": "I cannot see it.",
+    "multi-turn": "Alice",
+}
+
+
+class Obedient:
+    """Calls the declared function where there is one, and else says what the last message asks for."""
+
+    info = EngineInfo(name="obedient", context_length=131_072)
+
+    def __init__(self) -> None:
+        self._encoding = load_encoding()
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        text = self._says(self._encoding.decode(tokens))
+        for token in self._encoding.encode_special(text):
+            yield Step((token,))
+        yield Step((), Finish.STOP)
+
+    async def close(self) -> None:
+        pass
+
+    def _says(self, prompt: str) -> str:
+        if "type get_weather = " in prompt:
+            return call("get_weather", {"location": "San Francisco, CA"})
+        return f"{THINK}<|channel|>final<|message|>{_answer(prompt)}<|return|>"
+
+
+def _answer(prompt: str) -> str:
+    asked = prompt.rpartition("<|start|>user<|message|>")[2]
+    if exactly := re.search(r"exactly: (\w+)", asked):
+        return exactly[1]
+    told = re.search(r"Remember the code word: (\w+)", prompt)
+    if told and "What is the code word?" in asked:
+        return told[1]
+    return next((text for words, text in SAYS.items() if words in asked), "OK")
+
+
+def _said(response: Any) -> str | None:
+    """The last words of the last of the responses, or its error's code."""
+    if isinstance(response, list):
+        return _said(response[-1])
+    response = response.get("websocket", response)
+    if response.get("error"):
+        return str(response["error"]["code"])
+    item = response["output"][-1]
+    said = item["arguments"] if item["type"] == "function_call" else item["content"][-1]["text"]
+    return str(said)
+
+
+def _results(suite: Path, url: str) -> dict[str, Any]:
+    bun = suite.parent / "node_modules" / ".bin" / "bun"
+    arguments = ["--base-url", url, "--api-key", "any", "--model", "obedient", "--json"]
+    done = subprocess.run(
+        [bun, "run", "bin/compliance-test.ts", *arguments],
+        cwd=suite,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.stdout.startswith("{"), f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    results = json.loads(done.stdout)["results"]
+    return {result["id"]: result for result in results}
+
+
+def test_its_compliance_suite_passes_and_the_answers_are_what_was_asked_for() -> None:
+    folder = os.environ.get("OPEN_RESPONSES")
+    if folder is None:
+        pytest.skip("OPEN_RESPONSES does not say where the suite is: docs/clients/open-responses.md")
+    with serving(Obedient(), Settings(event_names="open-responses")) as url:
+        results = _results(Path(folder), url)
+    failed = {name: each["errors"] for name, each in results.items() if each["status"] != "passed"}
+    assert failed == {}
+    assert {name: _said(results[name]["response"]) for name in SAID} == SAID
