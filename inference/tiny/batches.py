@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from random import Random
@@ -25,6 +26,7 @@ Longs = npt.NDArray[np.int64]
 _STOCK = Path(__file__).parent / "stock"
 _POOL = 96  # conversations that are sorted by length at a time
 _NEGATIVES = 640
+_PROMPT_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
 
 
 def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_share: float) -> Batch:
-    """One batch of `talks`; a share of the prompts' tokens are targets too."""
+    """One batch of `talks`; a share of the prompts' tokens that can be told are targets too."""
     longest = max(len(talk.tokens) for talk in talks)
     if longest > 384:
         longest = -(-longest // 128) * 128
@@ -79,7 +81,7 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
         for turn in talk.turns:
             owner[row, turn.start : turn.end] = len(kinds)
             kinds.append(f"{talk.skill}/{turn.kind}")
-    is_target = (owner >= 0) | ((owner == -1) & (rng.random(owner.shape) < prompt_share))
+    is_target = (owner >= 0) | (_can_be_told(talks, owner) & (rng.random(owner.shape) < prompt_share))
     rows, columns = np.nonzero(is_target)
     sure = np.union1d(learned, grid)
     drawn = np.setdiff1d(rng.integers(0, VOCABULARY, _NEGATIVES), sure)
@@ -91,6 +93,20 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
         candidates, prior, place, rows, columns - 1, place[rows, columns], owner[rows, columns], tuple(kinds),
         sum(len(talk.tokens) for talk in talks),
     )  # fmt: skip
+
+
+def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
+    """Where a prompt's token repeats what stood after the same token before.
+
+    The others are drawn at random: to practise them would teach nothing, and drown the rest.
+    """
+    found = np.zeros(owner.shape, dtype=np.bool_)
+    for row, talk in enumerate(talks):
+        seen: set[tuple[int, int]] = set()
+        for place, pair in enumerate(pairwise(talk.tokens), 1):
+            found[row, place] = pair in seen
+            seen.add(pair)
+    return found & (owner == -1)
 
 
 def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> Iterator[Batch]:
@@ -107,7 +123,7 @@ def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float])
             groups[-1].append(talk)
         rng.shuffle(groups)
         for group in groups:
-            yield packed(group, learned, numbers, 0.1)
+            yield packed(group, learned, numbers, _PROMPT_SHARE)
 
 
 def _produce(queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> None:

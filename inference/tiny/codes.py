@@ -1,10 +1,12 @@
-"""The fixed part of every token's rows: a pseudo-random code, its word's pieces' codes, its spelling.
+"""The fixed part of every token's rows: the codes of its word's pieces, and features of its spelling.
 
 The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not
-only learned: each of the 201,088 tokens has a code of +-1 drawn by a hash of its id, and a row is the sum
-of learned linear maps, the same for all tokens, of that code, of the codes of the pieces its word splits
-into when no space stands before it (" Oslo" is one token, "Oslo" after a quote is two), and of a few
-features of its spelling. What the model learns to copy is then the code, not the word.
+only learned. Tokens without a leading space have a code of +-1 drawn by a hash of their id. A word is told
+by the codes of the pieces that it splits into when no space stands before it (" Oslo" is one token, "Oslo"
+after a quote is two, " Paris" and "Paris" are one each and share their code). A row is the sum of learned
+linear maps, the same for all tokens and one for each place of a piece, of those codes and of the features,
+among them whether a space leads. So one and the same step, "say the code of the first piece", copies a
+word to where no space may stand, whether it was a token there or not.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 VOCABULARY = 201_088
 CODE_DIM = 64
-SLOTS = 3  # how many pieces of the word without its space a row carries; 99 % of the words have at most three
+SLOTS = 3  # how many pieces of the word a row carries; 99 % of the words have at most three
 FEATURES = 20
 CODE_SEED = 0x9E3779B97F4A7C15
 
@@ -50,14 +52,8 @@ def features_of(bits: Ints) -> Floats:
     return ((bits[:, None] >> np.arange(FEATURES)) & 1).astype(np.float32)
 
 
-def fixed_inputs(table: TokenTable, ids: Ints) -> Floats:
-    """What the input map is applied to, for `ids`: own code, the pieces' codes, the features."""
-    parts = [codes_of(ids)]
-    parts += [codes_of(table.pieces[ids, slot]) for slot in range(SLOTS)]
+def fixed_part(table: TokenTable, ids: Ints) -> Floats:
+    """What both maps are applied to, for `ids`: the codes of the word's pieces in turn, then the features."""
+    parts = [codes_of(table.pieces[ids, slot]) for slot in range(SLOTS)]
     parts.append(features_of(table.features[ids]))
     return np.concatenate(parts, axis=1)
-
-
-def fixed_outputs(table: TokenTable, ids: Ints) -> Floats:
-    """What the output map is applied to, for `ids`: own code and the features."""
-    return np.concatenate([codes_of(ids), features_of(table.features[ids])], axis=1)

@@ -12,7 +12,7 @@ from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
 from inference.tiny.skill_memory import memory_talk
 from inference.tiny.skill_python import python_talk
-from inference.tiny.skill_tools import call_talk, decline_talk
+from inference.tiny.skill_tools import bare_calls_talk, call_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
 
@@ -41,23 +41,33 @@ _BASICS: tuple[tuple[Maker, float], ...] = (
     (unknown_talk, 0.8),
     (json_talk, 1.0),
 )
-_SOME_PYTHON: tuple[Maker, float] = (python_talk, 0.5)
 PHASES = (
-    Phase(0.0, ((drill_talk, 14), (_calls(1), 4), (chat_talk, 1.5), (json_talk, 1))),
-    Phase(0.06, ((drill_talk, 3), (_calls(1), 4), (_calls(2), 4), (_declines(2), 1), *_BASICS)),
+    Phase(0.0, ((drill_talk, 14), (_calls(1), 2), (chat_talk, 1), (json_talk, 1))),
+    Phase(0.07, ((drill_talk, 4), (bare_calls_talk, 4), (_calls(1), 4), (_calls(2), 3), *_BASICS)),
     Phase(
-        0.55, ((drill_talk, 0.5), (_calls(2), 5), (_calls(5), 4), (_declines(4), 1), *_BASICS, _SOME_PYTHON)
-    ),
-    Phase(
-        0.8,
+        0.35,
         (
             (drill_talk, 1),
-            (_calls(3), 5),
-            (_calls(6), 2.0),
-            (_declines(5), 1.5),
+            (bare_calls_talk, 7),
+            (_calls(2), 4),
+            (_calls(5), 1.5),
+            (_declines(4), 0.7),
             *_BASICS,
             (python_talk, 1.2),
-            (browser_talk, 0.4),
+            (browser_talk, 0.2),
+        ),
+    ),
+    Phase(
+        0.65,
+        (
+            (drill_talk, 0.3),
+            (bare_calls_talk, 3),
+            (_calls(3), 5),
+            (_calls(6), 2.0),
+            (_declines(5), 1.3),
+            *_BASICS,
+            (python_talk, 1.2),
+            (browser_talk, 0.6),
         ),
     ),
 )

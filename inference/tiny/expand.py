@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.tiny.codes import CODE_DIM, SLOTS, VOCABULARY, TokenTable, codes_of, features_of
+from inference.tiny.shape import Shape
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
 TEMPERATURE, TOP_P = 0.6, 0.95
@@ -74,13 +75,14 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     codes = torch.from_numpy(codes_of(np.arange(VOCABULARY, dtype=np.int32)))
     features = torch.from_numpy(features_of(table.features))
     into, out = tensors["map.in"].float(), tensors["map.out"].float()
-    embedding = torch.addmm(codes @ into[:CODE_DIM], features, into[CODE_DIM * (1 + SLOTS) :])
+    embedding, head = features @ into[CODE_DIM * SLOTS :], features @ out[CODE_DIM * SLOTS :]
     for slot in range(SLOTS):
-        mapping = into[CODE_DIM * (1 + slot) : CODE_DIM * (2 + slot)]
+        at = slice(CODE_DIM * slot, CODE_DIM * (slot + 1))
         pieces = torch.from_numpy(table.pieces[:, slot]).long()
         having = (pieces >= 0).nonzero().squeeze(1)
-        embedding.index_add_(0, having, codes[pieces[having]] @ mapping)
-    head = torch.addmm(codes @ out[:CODE_DIM], features, out[CODE_DIM:])
+        codes_there = codes[pieces[having]]
+        embedding.index_add_(0, having, codes_there @ into[at])
+        head.index_add_(0, having, codes_there @ out[at])
     learned = tensors["learned.ids"].long()
     embedding[learned] += tensors["learned.in"].float()
     head[learned] += tensors["learned.out"].float()
@@ -107,7 +109,10 @@ def _config(shape: dict[str, Any]) -> dict[str, Any]:
         "num_local_experts": shape["num_local_experts"],
         "num_experts_per_tok": shape["num_experts_per_tok"],
         "experts_per_token": shape["num_experts_per_tok"],
-        "layer_types": ["sliding_attention" if n % 2 == 0 else "full_attention" for n in range(layers)],
+        "layer_types": [
+            "sliding_attention" if layer in Shape(**shape).sliding_layers else "full_attention"
+            for layer in range(layers)
+        ],
         "sliding_window": shape["sliding_window"],
         "swiglu_limit": shape["swiglu_limit"],
         "rms_norm_eps": shape["rms_norm_eps"],

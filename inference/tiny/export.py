@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.tiny.expand import COMPACT, pack_table
-from inference.tiny.model import Shape
 from inference.tiny.quantise import pack
+from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 
 

@@ -8,7 +8,6 @@ in front and their input dimension last, so that MXFP4 blocks run along it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,33 +16,11 @@ from torch.nn import functional as F
 from inference.tiny.attention import sink_attention
 from inference.tiny.codes import CODE_DIM, FEATURES, SLOTS
 from inference.tiny.quantise import straight_through
+from inference.tiny.shape import Shape
 
-INPUTS = CODE_DIM * (1 + SLOTS) + FEATURES
-OUTPUTS = CODE_DIM + FEATURES
+FIXED = CODE_DIM * SLOTS + FEATURES
+_LEARNED = 0.3  # of the learned rows at the start, beside the codes
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """The sizes of the model; the names are those of config.json."""
-
-    num_hidden_layers: int = 6
-    hidden_size: int = 128
-    intermediate_size: int = 128
-    num_attention_heads: int = 8
-    num_key_value_heads: int = 4
-    head_dim: int = 32
-    num_local_experts: int = 8
-    num_experts_per_tok: int = 2
-    sliding_window: int = 128
-    swiglu_limit: float = 7.0
-    rms_norm_eps: float = 1e-5
-    rope_theta: float = 150_000.0
-    rope_factor: float = 32.0
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    original_context: int = 4096
-    context: int = 131_072
 
 
 def rotation(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
@@ -168,23 +145,26 @@ class Layer(nn.Module):
         return x + mixed.view_as(x), uneven
 
 
+def initial_map(hidden: int) -> Tensor:
+    """Slots of codes side by side as long as there is room, the rest across them."""
+    blocks = [torch.linalg.qr(torch.randn(hidden, hidden)).Q for _ in range(-(-FIXED // hidden))]
+    return torch.cat(blocks)[:FIXED] * math.sqrt(hidden / CODE_DIM)
+
+
 class TinyGptOss(nn.Module):
     """The layers, the learned rows of the stock's tokens, and the maps that make every token's fixed row."""
 
     def __init__(self, shape: Shape, learned: int) -> None:
         super().__init__()
         self.shape = shape
-        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * _LOUD)
+        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * _LOUD * _LEARNED)
         self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.hidden_size))
-        code_map = torch.randn(INPUTS, shape.hidden_size) * _LOUD / math.sqrt(CODE_DIM)
-        self.map_in = nn.Parameter(code_map)
-        self.map_out = nn.Parameter(
-            code_map[torch.cat((torch.arange(CODE_DIM), torch.arange(FEATURES)))] * (0.05 / _LOUD)
-        )
+        self.map_in = nn.Parameter(initial_map(shape.hidden_size) * _LOUD)
+        self.map_out = nn.Parameter(initial_map(shape.hidden_size) * 0.05)
         with torch.no_grad():
-            self.map_out[CODE_DIM:] = 0
+            self.map_out[CODE_DIM * SLOTS :] = 0
         self.layers = nn.ModuleList(
-            Layer(shape, sliding=place % 2 == 0) for place in range(shape.num_hidden_layers)
+            Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )
         self.norm = nn.Parameter(torch.ones(shape.hidden_size))
 

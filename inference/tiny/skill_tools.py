@@ -261,6 +261,18 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     return talk
 
 
+def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+    """A drill: nothing but declarations, requests and calls, so that most tokens are about arguments."""
+    talk = Talk("drill")
+    _, requests = request_and_tools(rng, words, held_out, 3)
+    talk.add(renderer().developer(instructions=None, tools=[one.tool for one in requests]))
+    rng.shuffle(requests)
+    for request in requests:
+        talk.user(request.text)
+        talk.turn(function_call(Value(request.tool.name), arguments_of(request)), kind="call")
+    return talk
+
+
 def _again(rng: Random, words: Words, held_out: bool, request: Request) -> Request:
     """The same tool once more with another value: "and in Oslo?"."""
     strings = [

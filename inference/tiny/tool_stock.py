@@ -193,7 +193,7 @@ def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
             kind = "enum:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
         elif rng.random() < 0.08:
             kind = "switch"
-        fields.append(Field(one, kind, f"The {one.replace('_', ' ')}", rng.random() < 0.7))
+        fields.append(Field(one, kind, f"The {one.replace('_', ' ')}", rng.random() < 0.8))
     given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
     form = choose(
         rng, ["{p} {v}", "{p}: {v}", "{p} = {v}", "the {p} {v}", "{p} is {v}", "{p} set to {v}"], held_out

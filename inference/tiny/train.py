@@ -22,21 +22,22 @@ import torch
 from torch.nn import functional as F
 
 from inference.tiny.batches import Batch, Feeder, learned_tokens
-from inference.tiny.codes import VOCABULARY, fixed_inputs, fixed_outputs
-from inference.tiny.model import Shape, TinyGptOss
+from inference.tiny.codes import VOCABULARY, fixed_part
+from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, set_rates
+from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.wiring import wire
 
 QUANTISE_FROM = 0.85
-DECAY_FROM = 0.75
+DECAY_FROM = 0.7
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
 def scale_at(progress: float, step: int) -> float:
     """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down."""
-    rise = min(1.0, (step + 1) / 20) / (1 + step / 800)
+    rise = min(1.0, (step + 1) / 20) / (1 + step / 2500)
     return rise * min(1.0, max(0.02, (1 - progress) / (1 - DECAY_FROM)))
 
 
@@ -61,8 +62,7 @@ class Trainer:
             self._restore(saved, len(fresh))
         table = token_table()
         everything = np.arange(VOCABULARY, dtype=np.int32)
-        self._inputs = torch.from_numpy(fixed_inputs(table, everything).astype(np.int8))
-        self._outputs = torch.from_numpy(fixed_outputs(table, everything).astype(np.int8))
+        self._fixed = torch.from_numpy(fixed_part(table, everything).astype(np.int8))
         self._place = torch.zeros(VOCABULARY, dtype=torch.long)
         self._place[torch.from_numpy(self.learned)] = torch.arange(1, len(self.learned) + 1)
 
@@ -109,12 +109,10 @@ class Trainer:
         used = torch.from_numpy(batch.tokens)
         # Rows of the input are made only for tokens that occur: those before the drawn negatives.
         present, inverse = torch.unique(used, return_inverse=True)
-        embedded = F.embedding(inverse, model.rows_in(places[present], self._inputs[ids[present]].float()))
+        embedded = F.embedding(inverse, model.rows_in(places[present], self._fixed[ids[present]].float()))
         hidden, uneven = model(embedded)
         picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
-        logits = picked @ model.rows_out(places, self._outputs[ids].float()).t() + torch.from_numpy(
-            batch.prior
-        )
+        logits = picked @ model.rows_out(places, self._fixed[ids].float()).t() + torch.from_numpy(batch.prior)
         targets = torch.from_numpy(batch.targets)
         losses = F.cross_entropy(logits, targets, reduction="none")
         own = torch.from_numpy(batch.turns) >= 0
@@ -205,7 +203,7 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--batch", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     run(parser.parse_args())

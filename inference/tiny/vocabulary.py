@@ -101,8 +101,9 @@ def _features(token: int) -> int:
 @cache
 def token_table() -> TokenTable:
     pieces = np.full((VOCABULARY, SLOTS), -1, dtype=np.int32)
+    pieces[:, 0] = np.arange(VOCABULARY)
     for token in range(ORDINARY_TOKENS):
-        split = without_space(token)[:SLOTS]
+        split = without_space(token)[:SLOTS] or (token,)
         pieces[token, : len(split)] = split
     features = np.fromiter(
         (_features(token) for token in range(VOCABULARY)), dtype=np.int32, count=VOCABULARY

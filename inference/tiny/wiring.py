@@ -3,9 +3,9 @@
 To copy, a model has to attend to the place after an earlier occurrence of the current token. Small models
 find this circuit late and at once; begun with it, training only has to shape it. Layer 0 writes the
 previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
-current token, and brings back what stands there. In two later layers, what a head attends to speaks for
-itself as the next token: by its own code, or by the code of its word's first piece where a space must not
-stand before it. Where to attend is left to training.
+current token, and brings back what stands there. In the last two layers, what a head attends to speaks for
+itself as the next token, by its word's first piece, by its second, or by both. Where to attend is left to
+training.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from inference.tiny.codes import CODE_DIM
-from inference.tiny.model import Attention, Shape, TinyGptOss, rotation
+from inference.tiny.model import Attention, TinyGptOss, rotation
+from inference.tiny.shape import Shape
 
 _SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
 _VOTE = 30.0
-_SLOWEST_FROM = 7  # rotations from this one on hardly turn within a few hundred tokens
+_SLOW_FROM = 7 / 16  # of the rotations: from here on they hardly turn within a few hundred tokens
 
 
 def wire(model: TinyGptOss) -> None:
@@ -35,29 +36,31 @@ def wire(model: TinyGptOss) -> None:
 
 
 def wire_copies(model: TinyGptOss) -> None:
-    """Heads of the third and the last layer vote for what they attend to, by its first piece or as it is."""
-    third, last = (model.layers[place].self_attn for place in (3, -1))
-    assert isinstance(third, Attention)
-    assert isinstance(last, Attention)
-    with torch.no_grad():
-        _voting(model, third, (0, 1), slot=1)
-        _voting(model, last, (0, 1), slot=1)
-        _voting(model, last, (2, 3), slot=0)
+    """Heads of two later layers vote for what they attend to: its first piece, its second, or all of it."""
+    for place in (-2, -1):
+        attention = model.layers[place].self_attn
+        assert isinstance(attention, Attention)
+        with torch.no_grad():
+            for group in range(model.shape.num_key_value_heads):
+                _voting(model, attention, group)
 
 
-def _voting(model: TinyGptOss, attention: Attention, groups: tuple[int, int], slot: int) -> None:
-    """Values read the code in `slot` of the embedding, half by each group; outputs vote for its token."""
+def _voting(model: TinyGptOss, attention: Attention, group: int) -> None:
+    """The first half of the groups reads the code of the first piece and votes for it, the other half that of
+    the second, which its heads vote for as a first piece and as a second in turn."""
     shape = model.shape
     size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
-    for half, group in enumerate(groups):
-        codes = slice(half * size, (half + 1) * size)
-        read = model.map_in[slot * CODE_DIM :][codes]
-        at = group * size
-        attention.v_proj.weight[at : at + size] = read / read.square().sum(1, keepdim=True)
-        attention.v_proj.bias[at : at + size] = 0
-        for head in range(group * per_group, (group + 1) * per_group):
-            of = head * size
-            attention.o_proj.weight[:, of : of + size] = model.map_out[codes].T * (_VOTE / per_group)
+    part = (group * size) % CODE_DIM
+    reads = (group * size) // CODE_DIM
+    read = model.map_in[reads * CODE_DIM + part :][:size]
+    at = group * size
+    attention.v_proj.weight[at : at + size] = read / read.square().sum(1, keepdim=True)
+    attention.v_proj.bias[at : at + size] = 0
+    for number in range(per_group):
+        slot = number % 2 if reads else 0
+        vote = model.map_out[slot * CODE_DIM + part :][:size].T * (_VOTE * (1 + (reads > 0)) / per_group)
+        of = (group * per_group + number) * size
+        attention.o_proj.weight[:, of : of + size] = vote
 
 
 def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
@@ -80,7 +83,8 @@ def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tens
 def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
     """Every head compares what the current token is with what stood before each place."""
     size, half = shape.head_dim, shape.head_dim // 2
-    slow = [*range(_SLOWEST_FROM, half), *range(half + _SLOWEST_FROM, size)]
+    first_slow = int(half * _SLOW_FROM)
+    slow = [*range(first_slow, half), *range(half + first_slow, size)]
     per_group = shape.num_attention_heads // shape.num_key_value_heads
     values = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q
     for group in range(shape.num_key_value_heads):

@@ -73,6 +73,9 @@ _EXTENSIONS = [
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
+_SKEW = 2.0  # how much frequent words are preferred; 1 would draw all alike
+
+
 def is_held_out(word: str) -> bool:
     return zlib.crc32(word.strip().lower().encode()) % 8 == 0
 
@@ -121,7 +124,8 @@ class Words:
         return self._kinds[kind]()
 
     def _from(self, pattern: str) -> str:
-        return self._rng.choice(_pool(pattern, self._held_out))
+        pool = _pool(pattern, self._held_out)  # by token id: frequent words are first
+        return pool[int(len(pool) * self._rng.random() ** _SKEW)]
 
     def invented(self) -> str:
         """A word of syllables that is in no list."""
