@@ -43,7 +43,7 @@ def request_and_tools(rng: Random, words: Words, held_out: bool, most: int) -> t
     """A request, and requests for all the tools that are declared, itself among them."""
 
     def one() -> Request:
-        make = stock_request if rng.random() < 0.6 else made_up_request
+        make = stock_request if rng.random() < 0.7 else made_up_request
         return make(rng, words, held_out)
 
     wanted = one()

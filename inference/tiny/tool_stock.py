@@ -161,17 +161,17 @@ def stock_request(rng: Random, words: Words, held_out: bool) -> Request:
 
 def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
     """A request for a tool that nobody has seen: its name's and parameters' words are in the request."""
-    verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.85 else words.lower()
-    noun = words.lower()
+    verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.95 else words.common()
+    noun = words.common()
     style = rng.random()
-    second = f"_{words.lower()}" if rng.random() < 0.15 else ""
+    second = f"_{words.common()}" if rng.random() < 0.15 else ""
     name = f"{verb}_{noun}{second}"
     if style < 0.12:
         name = verb + noun.capitalize()
     elif style < 0.16:
         name = f"{noun}_{verb}"
     names = rng.sample(stock.lines("parameters.txt"), rng.randrange(0, 5))
-    names = [words.lower() if rng.random() < 0.15 else one for one in names]
+    names = [words.common() if rng.random() < 0.15 else one for one in names]
     kinds = [
         "query",
         "name",

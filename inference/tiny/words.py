@@ -123,9 +123,13 @@ class Words:
     def draw(self, kind: str) -> str:
         return self._kinds[kind]()
 
-    def _from(self, pattern: str) -> str:
+    def common(self) -> str:
+        """A word as programmers name things with."""
+        return self._from(r" [a-z]{3,12}", 5.0)
+
+    def _from(self, pattern: str, skew: float = _SKEW) -> str:
         pool = _pool(pattern, self._held_out)  # by token id: frequent words are first
-        return pool[int(len(pool) * self._rng.random() ** _SKEW)]
+        return pool[int(len(pool) * self._rng.random() ** skew)]
 
     def invented(self) -> str:
         """A word of syllables that is in no list."""
