@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import ConversationNotFound, ItemNotFound, PreviousResponseNotFound
+from gpt_oss_server.errors import ConversationNotFound, InvalidRequest, ItemNotFound, PreviousResponseNotFound
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.stores.base import Item, Store, StoredConversation
@@ -76,7 +76,9 @@ def _is_reference(item: Any) -> bool:
 
 async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> Mapping[str, Any]:
     item_id = reference.get("id")
-    item = await store.item(item_id) if isinstance(item_id, str) else None
+    if not isinstance(item_id, str) or not item_id:
+        raise InvalidRequest(f"`{where}.id` must be the id of an item, e.g. 'msg_…'.", param=f"{where}.id")
+    item = await store.item(item_id)
     if item is None:
         raise ItemNotFound(
             f"`{where}`: no item with id {item_id!r} is stored. Items are not kept where store=false, and "

@@ -100,9 +100,13 @@ def _client_tool(
     )
 
 
+def without_nulls(tool: Tool) -> Tool:
+    return {key: value for key, value in tool.items() if value is not None}
+
+
 def _echoed(tool: Tool) -> Tool:
     if tool["type"] == "custom":
-        return {**tool, "format": tool.get("format") or {"type": "text"}}
+        return {**without_nulls(tool), "format": tool.get("format") or {"type": "text"}}
     given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
     more = {"defer_loading": True} if tool.get("defer_loading") is True else {}
     return {"type": "function", "name": tool["name"], **given, **more}

@@ -26,6 +26,7 @@ from gpt_oss_server.tooling.client_tools import (
     namespace_word,
     recipient_of,
     search_tool,
+    without_nulls,
 )
 from gpt_oss_server.tooling.search import ToolSearch, told_of
 
@@ -61,6 +62,10 @@ class RequestTools:
     @property
     def calls(self) -> list[ClientCall]:
         return [tool.call for tool in self.offered_clients.values()]
+
+    def say(self, tool: Tool) -> None:
+        """Into the echo: without keys of null, but for functions, which have every key."""
+        self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
 
     def add(self, tool: ClientTool) -> None:
         if tool.recipient in self.clients:
@@ -143,7 +148,7 @@ def _custom(tool: Tool, where: str, read: RequestTools) -> None:
 
 def _add(tool: ClientTool, read: RequestTools) -> None:
     read.add(tool)
-    read.echo.append(dict(tool.given))
+    read.say(dict(tool.given))
 
 
 def _client_shape(tool: Tool, where: str, read: RequestTools) -> None:
@@ -159,8 +164,10 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`{where}.name` must be a non-empty string.", param=f"{where}.name")
     check(tool, where, "description", str, "a string")
-    if not isinstance(members, list):
-        raise InvalidRequest(f"`{where}.tools` must be an array of tools.", param=f"{where}.tools")
+    if not isinstance(members, list) or not members:
+        raise InvalidRequest(
+            f"`{where}.tools` must be an array of tools, one at least.", param=f"{where}.tools"
+        )
     word = namespace_word(name)
     read.spaces[word] = read.spaces.get(word) or tool.get("description")
     echoed: list[Tool] = []
@@ -176,7 +183,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
         found = reader({**member, "type": kind}, place, name)
         read.add(found)
         echoed.append(dict(found.given))
-    read.echo.append({**tool, "description": tool.get("description") or "", "tools": echoed})
+    read.say({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
 def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
@@ -187,13 +194,13 @@ def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
     if tool.get("external_web_access") is not False:  # then it is just not offered
         options = ("filters", "user_location", "search_context_size")
         read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}
-    read.echo.append(dict(tool))
+    read.say(dict(tool))
 
 
 def _code_interpreter(tool: Tool, where: str, read: RequestTools) -> None:
     container = container_of(tool.get("container"), f"{where}.container")
     read.hosted["python"] = {} if container is None else {"container": container}
-    read.echo.append({**tool, "container": tool.get("container") or {"type": "auto"}})
+    read.say({**tool, "container": tool.get("container") or {"type": "auto"}})
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
@@ -204,7 +211,7 @@ def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
             f"MCP servers cannot be used here: {error}. Install 'gpt-oss-server[tools]'.", param=where
         ) from None
     read.servers.append((where, tool))
-    read.echo.append(public_form(tool))
+    read.say(public_form(tool))
 
 
 _OF_NAMESPACES: dict[str, Callable[[Tool, str, str], ClientTool]] = {

@@ -131,8 +131,8 @@ def test_every_kind_of_item_is_taken(url: str, item: Any) -> None:
     ("item", "param"),
     [
         (5, "input[0]"),
-        ({"type": "item_reference", "id": "msg_1"}, "input[0].type"),
-        ({"type": "compaction", "encrypted_content": "x"}, "input[0].type"),
+        ({"type": "item_reference"}, "input[0].id"),
+        ({"type": "compaction", "encrypted_content": "x"}, "input[0].encrypted_content"),
         ({"role": "robot", "content": "hi"}, "input[0].role"),
         ({"role": "user"}, "input[0].content"),
         ({"role": "user", "content": [{"type": "hologram"}]}, "input[0].content[0].type"),
