@@ -106,7 +106,8 @@ def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
         for place, pair in enumerate(pairwise(talk.tokens), 1):
             found[row, place] = pair in seen
             seen.add(pair)
-    return found & (owner == -1)
+    told: npt.NDArray[np.bool_] = found & (owner == -1)
+    return told
 
 
 def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> Iterator[Batch]:
