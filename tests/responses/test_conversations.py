@@ -207,8 +207,8 @@ async def test_a_conversation_that_is_deleted_meanwhile_does_not_come_back(api: 
         ({"conversation": 5}, 400, "conversation"),
         ({"conversation": "conv_1", "previous_response_id": "resp_1"}, 400, "conversation"),
         ({"input": [{"type": "item_reference", "id": "msg_none"}]}, 404, "input[0]"),
-        ({"input": [{"type": "item_reference"}]}, 404, "input[0]"),
-        ({"input": [{"type": "item_reference", "id": ["x"]}]}, 404, "input[0]"),
+        ({"input": [{"type": "item_reference"}]}, 400, "input[0].id"),
+        ({"input": [{"type": "item_reference", "id": ["x"]}]}, 400, "input[0].id"),
         ({"input": ["Hi", {"id": "msg_none"}]}, 404, "input[1]"),
     ],
 )
