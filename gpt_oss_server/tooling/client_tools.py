@@ -55,14 +55,20 @@ def namespace_word(namespace: str | None) -> str:
     return safe_namespace(namespace)
 
 
-def function_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
-    if "name" not in tool and isinstance(tool.get("function"), dict):
+def _head(tool: Tool, where: str, kind: Kind, form: str) -> str:
+    """The name of a tool that stands in this API's form, its description checked too."""
+    if "name" not in tool and isinstance(tool.get(kind), dict):
         raise InvalidRequest(
-            f"`{where}`: this is the Chat Completions form; put name and parameters beside `type`.",
+            f"`{where}`: this is the Chat Completions form; put name and {form} beside `type`.",
             param=f"{where}.name",
         )
     name = _name(tool, where)
     check(tool, where, "description", str, "a string")
+    return name
+
+
+def function_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
+    name = _head(tool, where, "function", "parameters")
     check(tool, where, "parameters", dict, "a JSON schema object")
     check(tool, where, "strict", bool, "a boolean")
     declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
@@ -71,13 +77,7 @@ def function_tool(tool: Tool, where: str, namespace: str | None = None) -> Clien
 
 
 def custom_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
-    if "name" not in tool and isinstance(tool.get("custom"), dict):
-        raise InvalidRequest(
-            f"`{where}`: this is the Chat Completions form; put name and format beside `type`.",
-            param=f"{where}.name",
-        )
-    name = _name(tool, where)
-    check(tool, where, "description", str, "a string")
+    name = _head(tool, where, "custom", "format")
     check(tool, where, "format", dict, "an object")
     form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format")
     told = [tool.get("description"), _RAW, _told(form)]
