@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -20,12 +21,14 @@ import numpy.typing as npt
 from inference.tiny.codes import VOCABULARY
 from inference.tiny.data import make_talk
 from inference.tiny.talk import Talk
-from inference.tiny.vocabulary import ORDINARY_TOKENS, encode
+from inference.tiny.vocabulary import ORDINARY_TOKENS, encode, token_table
 
 Longs = npt.NDArray[np.int64]
 _STOCK = Path(__file__).parent / "stock"
 _POOL = 96  # conversations that are sorted by length at a time
-_NEGATIVES = 640
+_NEGATIVES = 700  # drawn from the whole vocabulary
+_USUAL = 1200  # drawn from the tokens with learned rows
+_RIVALS = 6  # drawn for each token without, of those that share its word's first piece
 _PROMPT_SHARE = 0.3
 
 
@@ -83,16 +86,46 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
             kinds.append(f"{talk.skill}/{turn.kind}")
     is_target = (owner >= 0) | (_can_be_told(talks, owner) & (rng.random(owner.shape) < prompt_share))
     rows, columns = np.nonzero(is_target)
-    sure = np.union1d(learned, grid)
-    drawn = np.setdiff1d(rng.integers(0, VOCABULARY, _NEGATIVES), sure)
-    candidates = np.concatenate([sure, drawn])
-    prior = np.zeros(len(candidates), dtype=np.float32)
-    prior[len(sure) :] = np.log((VOCABULARY - len(sure)) / max(1, len(drawn)))
+    sure = np.unique(grid)
+    usual = np.setdiff1d(rng.choice(learned, min(_USUAL, len(learned)), replace=False), sure)
+    known = np.concatenate([sure, learned])
+    rivals, rival_prior = _rivals(np.setdiff1d(grid[rows, columns], learned), known, rng)
+    drawn = np.setdiff1d(rng.integers(0, VOCABULARY, _NEGATIVES), np.concatenate([known, rivals]))
+    candidates = np.concatenate([sure, usual, rivals, drawn])
+    usual_prior = np.full(len(usual), np.log(max(1, len(learned) / max(1, _USUAL))))
+    drawn_prior = np.full(len(drawn), np.log((VOCABULARY - len(learned)) / max(1, len(drawn))))
+    prior = np.concatenate([np.zeros(len(sure)), usual_prior, rival_prior, drawn_prior]).astype(np.float32)
     place = np.searchsorted(sure, grid)
     return Batch(
         candidates, prior, place, rows, columns - 1, place[rows, columns], owner[rows, columns], tuple(kinds),
         sum(len(talk.tokens) for talk in talks),
     )  # fmt: skip
+
+
+@cache
+def _by_first_piece() -> tuple[Longs, Longs]:
+    """All tokens sorted by their word's first piece, and those pieces."""
+    first = token_table().pieces[:, 0].astype(np.int64)
+    order = np.argsort(first, kind="stable")
+    return order, first[order]
+
+
+def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Longs, npt.NDArray[np.float32]]:
+    """Tokens that a copy is easily mistaken for, with what corrects for how few of them were drawn.
+
+    Words with the same first piece differ in their other pieces alone (" lit", " lithium"): among tokens
+    drawn from the whole vocabulary they are too seldom for the difference to be learned.
+    """
+    order, pieces = _by_first_piece()
+    first = np.unique(token_table().pieces[targets, 0])
+    begin, end = np.searchsorted(pieces, first), np.searchsorted(pieces, first, side="right")
+    several = end - begin > 1
+    begin, sizes = begin[several], (end - begin)[several]
+    places = begin[:, None] + (rng.random((len(begin), _RIVALS)) * sizes[:, None]).astype(np.int64)
+    found, where = np.unique(order[places].ravel(), return_index=True)
+    weights = np.log(np.maximum(1, np.repeat(sizes, _RIVALS)[where] / _RIVALS)).astype(np.float32)
+    fresh = ~np.isin(found, known)
+    return found[fresh], weights[fresh]
 
 
 def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from random import Random
 
 from inference.tiny.skill_browser import browser_talk
-from inference.tiny.skill_chat import chat_talk, unknown_talk
+from inference.tiny.skill_chat import busy_chat_talk, chat_talk, unknown_talk
 from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
-from inference.tiny.skill_memory import memory_talk
+from inference.tiny.skill_memory import busy_memory_talk, memory_talk
 from inference.tiny.skill_python import python_talk
-from inference.tiny.skill_tools import bare_calls_talk, call_talk, decline_talk
+from inference.tiny.skill_tools import bare_calls_talk, busy_talk, call_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
 
@@ -27,6 +27,22 @@ def _declines(most: int) -> Maker:
     return lambda rng, words, held_out: decline_talk(rng, words, held_out, most)
 
 
+def _busy(most: int) -> Maker:
+    return lambda rng, words, held_out: busy_talk(rng, words, held_out, most)
+
+
+def _busy_python(rng: Random, words: Words, held_out: bool) -> Talk:
+    return python_talk(rng, words, held_out, rounds=4)
+
+
+def _busy_browser(rng: Random, words: Words, held_out: bool) -> Talk:
+    return browser_talk(rng, words, held_out, rounds=3)
+
+
+def _busy_json(rng: Random, words: Words, held_out: bool) -> Talk:
+    return json_talk(rng, words, held_out, rounds=4)
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """From this share of the run on, skills are drawn with these weights."""
@@ -36,38 +52,43 @@ class Phase:
 
 
 _BASICS: tuple[tuple[Maker, float], ...] = (
-    (chat_talk, 3.0),
-    (memory_talk, 1.0),
-    (unknown_talk, 0.8),
-    (json_talk, 1.0),
+    (chat_talk, 0.6),
+    (busy_chat_talk, 0.6),
+    (memory_talk, 0.4),
+    (busy_memory_talk, 0.6),
+    (unknown_talk, 0.3),
+    (json_talk, 0.3),
+    (_busy_json, 0.5),
 )
 PHASES = (
     Phase(0.0, ((drill_talk, 14), (_calls(1), 2), (chat_talk, 1), (json_talk, 1))),
-    Phase(0.07, ((drill_talk, 4), (bare_calls_talk, 4), (_calls(1), 4), (_calls(2), 3), *_BASICS)),
+    Phase(0.05, ((drill_talk, 3), (bare_calls_talk, 4), (_calls(1), 2), (_busy(2), 3), *_BASICS)),
     Phase(
-        0.35,
+        0.25,
         (
-            (drill_talk, 1),
-            (bare_calls_talk, 7),
-            (_calls(2), 4),
-            (_calls(5), 1.5),
-            (_declines(4), 0.7),
+            (drill_talk, 2.0),
+            (bare_calls_talk, 1),
+            (_calls(2), 1.2),
+            (_busy(5), 5.5),
+            (_declines(4), 0.4),
             *_BASICS,
-            (python_talk, 1.2),
-            (browser_talk, 0.2),
+            (_busy_python, 0.5),
+            (_busy_browser, 0.6),
         ),
     ),
     Phase(
-        0.65,
+        0.75,
         (
-            (drill_talk, 0.3),
-            (bare_calls_talk, 3),
-            (_calls(3), 5),
-            (_calls(6), 2.0),
-            (_declines(5), 1.3),
+            (drill_talk, 1.0),
+            (bare_calls_talk, 0.4),
+            (_calls(6), 3.0),
+            (_busy(6), 4.5),
+            (_declines(6), 0.9),
             *_BASICS,
-            (python_talk, 1.2),
-            (browser_talk, 0.6),
+            (python_talk, 0.4),
+            (_busy_python, 0.4),
+            (_busy_browser, 0.6),
+            (browser_talk, 0.4),
         ),
     ),
 )

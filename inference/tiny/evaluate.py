@@ -33,6 +33,7 @@ _LINES = {
     "memory": "memory of what was told",
     "told": "took note of what was told",
     "json": "JSON for a flat schema",
+    "tools": "questions about the declared tools",
     "no python": "asked for the python tool",
 }
 

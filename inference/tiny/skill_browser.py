@@ -24,10 +24,18 @@ def _view(cursor: int, title: str, lines: Sequence[str]) -> str:
     return "\n".join([*head, *(f"L{number}: {line}" for number, line in enumerate(lines))])
 
 
-def browser_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+def browser_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
     """The whole flow; what is quoted is the line of the page that speaks of the topic."""
     talk = Talk("browser", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words), builtin=["browser"])
+    cursor = 0
+    for _ in range(rng.randrange(rounds) + 1):
+        cursor = _flow(rng, words, talk, held_out, cursor)
+    return talk
+
+
+def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) -> int:
+    """One question looked up and answered; `cursor` numbers the next page, the one after it is returned."""
     topic = words.query() if rng.random() < 0.8 else words.title()
     pattern = words.lower() if rng.random() < 0.3 else None
     asked = typed(rng, choose(rng, stock.lines("browser.txt"), held_out).replace("{t}", topic))
@@ -36,33 +44,41 @@ def browser_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk.user(asked)
     about = Value(topic, bare=f" {topic}" in asked)
     _step(talk, "I search the web.", "browser.search", write('{"query":"{q}"}', {"q": about}), "search")
-    title, address = _results(rng, words, talk, topic)
-    _step(talk, "I open the first result.", "browser.open", write('{"id":0,"cursor":0}', {}), "open")
+    title, address = _results(rng, words, talk, topic, cursor)
+    _step(talk, "I open the first result.", "browser.open", _at('{"id":0,"cursor":{c}}', cursor), "open")
     lines = ["", f"URL: {address}", *_text(rng, words)]
     place = rng.randrange(2, len(lines) + 1)
     said = " ".join([words.capital(), pattern or topic, words.query()])
     lines.insert(place, said + rng.choice((".", ".", "")))
     make = renderer()
-    talk.add(make.tool_result("browser.open", _view(1, f"{title} ({address})", lines), channel="analysis"))
-    cursor = 1
+    cursor += 1
+    page = _view(cursor, f"{title} ({address})", lines)
+    talk.add(make.tool_result("browser.open", page, channel="analysis"))
     if pattern:
-        code = write('{"pattern":"{p}","cursor":1}', {"p": Value(pattern)})
+        code = _at('{"pattern":"{p}","cursor":{c}}', cursor, p=Value(pattern))
         _step(talk, "I find it in the page.", "browser.find", code, "find")
         shown = [f"# 【0†match at L{place}】", *lines[place : place + 4], ""]
         header = f"Find results for text: `{pattern}` in `{title}` ({address}/find)"
-        talk.add(make.tool_result("browser.find", _view(2, header, shown), channel="analysis"))
-        cursor, place = 2, 1
+        cursor += 1
+        talk.add(make.tool_result("browser.find", _view(cursor, header, shown), channel="analysis"))
+        place = 1
+    # Thinking of the line's number first makes both easy: what stands behind it, and to say it again.
+    thoughts = message("analysis", write(f"Line L{place} speaks of it.", {}))
     citation = f"【{cursor}†L{place}】"
     body = write(f"The page says: {{s}} {citation}", {"s": Value(said)})
-    talk.turn(answer(body), must=[said, citation], kind="cited")
-    return talk
+    talk.turn(thoughts, answer(body), must=[said, citation], kind="cited")
+    return cursor + 1
+
+
+def _at(template: str, cursor: int, **values: Value) -> list[int]:
+    return write(template, {"c": Value(str(cursor), bare=False), **values})
 
 
 def _step(talk: Talk, thought: str, recipient: str, code: list[int], kind: str) -> None:
     talk.turn(message("analysis", write(thought, {})), tool_call(recipient, code), kind=kind)
 
 
-def _results(rng: Random, words: Words, talk: Talk, topic: str) -> tuple[str, str]:
+def _results(rng: Random, words: Words, talk: Talk, topic: str, cursor: int) -> tuple[str, str]:
     """Shows search results; returns the first one's title and address."""
     hits = []
     for _ in range(rng.choice((1, 1, 2, 3))):
@@ -71,7 +87,7 @@ def _results(rng: Random, words: Words, talk: Talk, topic: str) -> tuple[str, st
     marked = [
         f"  * 【{place}†{title}†{site}】 {words.sentence()}" for place, (title, site) in enumerate(hits)
     ]
-    view = _view(0, topic, ["", "URL: ", "# Search Results", "", *marked])
+    view = _view(cursor, topic, ["", "URL: ", "# Search Results", "", *marked])
     talk.add(renderer().tool_result("browser.search", view, channel="analysis"))
     return hits[0][0], f"https://{hits[0][1]}/{words.lower() if rng.random() < 0.6 else ''}"
 

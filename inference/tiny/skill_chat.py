@@ -138,10 +138,27 @@ def chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     return talk
 
 
+def busy_chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+    """Many questions in a row, all of them practised; what is in no list among them."""
+    talk = Talk("chat", an_effort(rng))
+    talk.open(a_date(rng), instructions=instructions(rng, words))
+    for _ in range(rng.randrange(3, 7)):
+        if rng.random() < 0.2:
+            _unknown(rng, words, talk, held_out)
+        else:
+            answer_everyday(rng, talk, held_out)
+    return talk
+
+
 def unknown_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """What is in no list is answered gracefully."""
     talk = Talk("unknown", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
+    _unknown(rng, words, talk, held_out)
+    return talk
+
+
+def _unknown(rng: Random, words: Words, talk: Talk, held_out: bool) -> None:
     asked = choose(rng, stock.lines("unknown.txt"), held_out)
     drawn = {"w": "word", "c": "city", "q": "query", "p": "person", "t": "title", "s": "sentence", "n": "int"}
     for gap, kind in drawn.items():
@@ -150,4 +167,3 @@ def unknown_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk.user(typed(rng, asked))
     thoughts = message("analysis", write(stock.thought("unknown", talk.effort), {}))
     talk.turn(thoughts, answer(write(UNKNOWN, {})), must=[UNKNOWN], kind="unknown")
-    return talk

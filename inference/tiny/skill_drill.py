@@ -17,7 +17,9 @@ _KINDS = ("word", "name", "query", "title", "person", "city", "file", "id", "int
 def drill_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("drill")
     style = rng.randrange(4)
-    values = [words.draw(rng.choice(_KINDS)) for _ in range(rng.randrange(2, 7))]
+    # Half of the drills are about words that fall into pieces: rare elsewhere, to be learned all the same.
+    kinds = ("split",) if rng.random() < 0.5 else _KINDS
+    values = [words.draw(rng.choice(kinds)) for _ in range(rng.randrange(2, 7))]
     marks = ['"' if rng.random() < 0.3 else "" for _ in values]
     if style == 0:
         talk.user("Say " + " ".join(values))

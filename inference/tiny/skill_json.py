@@ -23,16 +23,30 @@ _STARTS = (
     "Please extract this: ",
     "Turn this into JSON: ",
 )
-_STARTS_OF_PEOPLE = ("Extract the data: ", "Who is this? ", "Look: ", "Extract the person: ")
+_STARTS_OF_PEOPLE = (
+    "Extract the data: ",
+    "Who is this? ",
+    "Look: ",
+    "",
+    "Extract: ",
+    "Here is a person: ",
+    "Extract the person: ",
+)
 
 
-def json_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+def json_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
     talk = Talk("json", an_effort(rng))
     kinds = _fields(rng, words)
-    values = {name: words.draw(kind) for name, kind in kinds.items()}
     named = rng.choice((*_NAMES, words.lower()))
     wanted = ResponseFormat(named, _schema(rng, kinds))
     talk.open(a_date(rng), instructions=instructions(rng, words), formats=[wanted])
+    for _ in range(rng.randrange(rounds) + 1):
+        _fill_in(rng, words, talk, kinds, held_out)
+    return talk
+
+
+def _fill_in(rng: Random, words: Words, talk: Talk, kinds: dict[str, str], held_out: bool) -> None:
+    values = {name: words.draw(kind) for name, kind in kinds.items()}
     if kinds.get("name") == "person" and kinds.get("age") == "small" and rng.random() < 0.6:
         text = choose(rng, _STARTS_OF_PEOPLE, held_out) + _about_a_person(rng, values)
     else:
@@ -47,7 +61,6 @@ def json_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     ]
     thoughts = message("analysis", write(stock.thought("json", talk.effort), {}))
     talk.turn(thoughts, answer(json_object(fields)), kind="json")
-    return talk
 
 
 def _fields(rng: Random, words: Words) -> dict[str, str]:

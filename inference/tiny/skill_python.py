@@ -25,11 +25,17 @@ def _copied(template: str, values: dict[str, str]) -> list[int]:
     return write(template, {name: Value(text, bare=False) for name, text in values.items()})
 
 
-def python_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+def python_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
     """With the tool: the expression, its result, the answer. Without it: what is missing."""
     talk = Talk("python", an_effort(rng))
     on = rng.random() < 0.85
     talk.open(a_date(rng), instructions=instructions(rng, words), builtin=["python"] if on else [])
+    for _ in range(rng.randrange(rounds) + 1):
+        _compute(rng, words, talk, held_out, on)
+    return talk
+
+
+def _compute(rng: Random, words: Words, talk: Talk, held_out: bool, on: bool) -> None:
     expression, questions = rng.choice(_expressions())
     values = _values(rng, words, expression)
     question = choose(rng, questions, held_out).format(**values)
@@ -39,7 +45,7 @@ def python_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     if not on:
         thoughts = message("analysis", write(stock.thought("no python", talk.effort), {}))
         talk.turn(thoughts, answer(write(_NO_PYTHON, {})), must=[_NO_PYTHON], kind="no python")
-        return talk
+        return
     code = _copied("print(" + expression + ")", values)
     talk.turn(
         message("analysis", write(stock.thought("python", talk.effort), {})),
@@ -53,7 +59,6 @@ def python_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     texts = {**values, "r": result}
     must = plain(template, {name: Value(text) for name, text in texts.items()})
     talk.turn(answer(_copied(template, texts)), must=[must], kind="answer")
-    return talk
 
 
 def _values(rng: Random, words: Words, expression: str) -> dict[str, str]:

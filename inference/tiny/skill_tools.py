@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
@@ -19,7 +20,8 @@ from inference.tiny.talk import (
     renderer,
     write,
 )
-from inference.tiny.tool_stock import Request, found, made_up_request, stock_request
+from inference.tiny.tool_results import result_and_answer
+from inference.tiny.tool_stock import Offer, Request, made_up_tool, stock_tool
 from inference.tiny.words import Words, choose
 
 _EXPLAIN = (
@@ -39,22 +41,24 @@ _EXPLAIN_RULES = (
 _DECLINE = "Sorry, none of my tools can do that."
 
 
-def request_and_tools(rng: Random, words: Words, held_out: bool, most: int) -> tuple[Request, list[Request]]:
-    """A request, and requests for all the tools that are declared, itself among them."""
-
-    def one() -> Request:
-        make = stock_request if rng.random() < 0.7 else made_up_request
-        return make(rng, words, held_out)
-
-    wanted = one()
-    found = {wanted.tool.name: wanted}
-    for _ in range(rng.randrange(most)):
-        other = one()
+def some_tools(rng: Random, words: Words, held_out: bool, most: int) -> list[Offer]:
+    """Tools that are declared side by side: no request fits two of them."""
+    found: dict[str, Offer] = {}
+    for _ in range(rng.randrange(most) + 1):
+        make = stock_tool if rng.random() < 0.7 else made_up_tool
+        other = make(rng, words, held_out)
         if not any(_alike(other.tool.name, name) for name in found):
             found[other.tool.name] = other
-    declared = list(found.values())
-    rng.shuffle(declared)
-    return wanted, declared
+    return list(found.values())
+
+
+def one_more_tool(rng: Random, words: Words, held_out: bool, tools: Sequence[Offer]) -> Offer:
+    """A tool whose requests fit none of `tools`."""
+    while True:
+        make = stock_tool if rng.random() < 0.7 else made_up_tool
+        other = make(rng, words, held_out)
+        if not any(_alike(other.tool.name, one.tool.name) for one in tools):
+            return other
 
 
 def _alike(one: str, other: str) -> bool:
@@ -84,104 +88,6 @@ def thought(rng: Random, talk: Talk, request: Request) -> list[int]:
         body += write(f" {field.name} is {{v}}", {"v": value})
         body += write("." if place == len(request.arguments) - 1 else ",", {})
     return message("analysis", [*body, *write(" Now I call {f}.", {"f": name})])
-
-
-def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str, list[int], str]:
-    """What the tool returns, and the answer made of it, as tokens and text."""
-    name = Value(request.tool.name)
-    known = {str(place): value for place, (_, value) in enumerate(request.arguments)}
-    roll = rng.random()
-    separators = rng.choice(((", ", ": "), (",", ":")))
-
-    def said(template: str, values: dict[str, Value]) -> tuple[list[int], str]:
-        return write(template, values), plain(template, values)
-
-    if request.answer is not None and roll < 0.5 and "0" in known:
-        keys, sentence = request.answer
-        pairs = {
-            key: (rng.randrange(-20, 400) if place == 0 else words.lower()) for place, key in enumerate(keys)
-        }
-        values = {letter: Value(str(v), bare=False) for letter, v in zip("ab", pairs.values(), strict=False)}
-        return json.dumps(pairs, separators=separators), *said(sentence, {**values, **known})
-    if roll < 0.62:
-        keys = tuple(dict.fromkeys(_key(rng, words) for _ in range(rng.choice((1, 2, 2, 3, 4)))))
-        drawn: dict[str, str | int | float | bool] = {key: _result_value(rng, words) for key in keys}
-        values = {"f": name}
-        template = "Here is the result of {f}:"
-        for place, (key, value) in enumerate(drawn.items()):
-            values |= {
-                f"k{place}": Value(key, bare=False),
-                f"v{place}": Value(json.dumps(value, ensure_ascii=False).strip('"'), bare=False),
-            }
-            template += f"{',' if place else ''} {{k{place}}} {{v{place}}}"
-        return json.dumps(drawn, separators=separators, ensure_ascii=False), *said(template + ".", values)
-    if roll < 0.70:
-        good = rng.choice(
-            (
-                '{"status": "ok"}',
-                "ok",
-                "OK",
-                '{"success": true}',
-                '{"ok":true}',
-                "done",
-                "success",
-                "{}",
-                '{"status":"ok"}',
-                "Done.",
-                "true",
-                "null",
-            )
-        )
-        return good, *said("Done: {f} was successful.", {"f": name})
-    if roll < 0.76:
-        problem = words.sentence()
-        shown = rng.choice((json.dumps({"error": problem}, separators=separators), f"Error: {problem}"))
-        return shown, *said("Sorry, {f} failed: {e}.", {"f": name, "e": found(shown, problem)})
-    if roll < 0.84:
-        items = [
-            rng.choice((words.file, words.lower, words.capital, words.integer))()
-            for _ in range(rng.choice((1, 2, 3)))
-        ]
-        values = {f"v{place}": Value(item, bare=False) for place, item in enumerate(items)}
-        gaps = ", ".join(f"{{v{place}}}" for place in range(len(items)))
-        return json.dumps(items, separators=separators), *said(
-            "The result of {f} is {g}.".replace("{g}", gaps), {"f": name, **values}
-        )
-    text = _prose(rng, words)
-    return text, *said("{f} says: {t}", {"f": name, "t": Value(text, bare=False)})
-
-
-def _key(rng: Random, words: Words) -> str:
-    usual = stock.lines("result_keys.txt")
-    return (
-        rng.choice(usual)
-        if rng.random() < 0.6
-        else words.lower() + (f"_{words.lower()}" if rng.random() < 0.2 else "")
-    )
-
-
-def _result_value(rng: Random, words: Words) -> str | int | float | bool:
-    roll = rng.random()
-    if roll < 0.4:
-        return rng.choice((rng.randrange(-30, 100), rng.randrange(0, 100_000)))
-    if roll < 0.5:
-        return rng.randrange(0, 5000) / 10
-    if roll < 0.55:
-        return rng.random() < 0.5
-    return rng.choice(
-        (words.lower, words.place, words.sentence, words.identifier, words.date, words.file, words.query)
-    )()
-
-
-def _prose(rng: Random, words: Words) -> str:
-    parts = []
-    for _ in range(rng.choice((2, 4, 6, 10, 16))):
-        parts.append(
-            rng.choice((words.lower, words.lower, words.lower, words.capital, words.integer, words.decimal))()
-        )
-        if rng.random() < 0.12:
-            parts[-1] += rng.choice((",", ".", ":", " C,", "%", " °C"))
-    return " ".join(parts) + rng.choice(("", ".", ""))
 
 
 def _open(rng: Random, talk: Talk, tools: list[FunctionTool], words: Words, rules: str | None = None) -> None:
@@ -237,43 +143,117 @@ def _number(text: str) -> str:
 
 def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     """One request, one call; mostly the tool's result and the answer as well."""
-    request, requests = request_and_tools(rng, words, held_out, most)
-    tools = [one.tool for one in requests]
+    offers = some_tools(rng, words, held_out, most)
+    wanted = rng.choice(offers)
+    request = wanted.request()
     explain = rng.random() < 0.14
     talk = Talk("preamble" if explain else "call", an_effort(rng))
     rules = choose(rng, _EXPLAIN_RULES, held_out) if explain and rng.random() < 0.5 else None
-    _open(rng, talk, tools, words, rules)
+    _open(rng, talk, [one.tool for one in offers], words, rules)
     if rng.random() < 0.12:
         earlier_question(rng, talk, held_out)
-    others = [one for one in requests if one is not request]
+    others = [one for one in offers if one is not wanted]
     for earlier in rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2)))):
-        _history(rng, words, talk, earlier)
+        _history(rng, words, talk, earlier.request())
     if rng.random() < 0.1:
         _history(rng, words, talk, request)
-        request = _again(rng, words, held_out, request)
-    text = request.text
-    if explain and rules is None:
-        text = f"{text.rstrip('.?!')}{'?' if text.endswith('?') else '.'} {choose(rng, _EXPLAIN, held_out)}"
-    talk.user(text)
+        request = _again(rng, words, request) if rng.random() < 0.5 else wanted.request()
+    _ask(rng, talk, request, held_out, explain and rules is None)
     _call_turn(rng, talk, request, explain)
     if rng.random() < 0.65:
         _result_turn(rng, words, talk, request)
     return talk
 
 
+def _ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool) -> None:
+    text = request.text
+    if explain:
+        text = f"{text.rstrip('.?!')}{'?' if text.endswith('?') else '.'} {choose(rng, _EXPLAIN, held_out)}"
+    talk.user(text)
+
+
+def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
+    """Many requests for the same tools in a row, all of them practised: cheap, since most tokens teach.
+
+    No server would show the reasoning of earlier turns, so this is only for training.
+    """
+    offers = some_tools(rng, words, held_out, most)
+    talk = Talk("busy", rng.choice(("low", "medium", "medium", "medium", "high")))
+    _open(rng, talk, [one.tool for one in offers], words)
+    for _ in range(rng.randrange(4, 9)):
+        roll = rng.random()
+        if roll < 0.06:
+            answer_everyday(rng, talk, held_out)
+        elif roll < 0.3 and roll >= 0.22:
+            about_tools(rng, talk, offers, held_out)
+        elif roll < 0.22:
+            request = one_more_tool(rng, words, held_out, offers).request()
+            talk.user(request.text)
+            _decline_turn(talk)
+        else:
+            request = rng.choice(offers).request()
+            explain = rng.random() < 0.08
+            _ask(rng, talk, request, held_out, explain)
+            _call_turn(rng, talk, request, explain)
+            if rng.random() < 0.2:
+                _result_turn(rng, words, talk, request)
+        if len(talk.tokens) > 700:
+            break
+    return talk
+
+
+# Of each, the last ones are for the held-out part.
+_WHICH_TOOLS = (
+    "Which tools do you have?",
+    "What tools can you use?",
+    "List your tools",
+    "Which functions are there?",
+    "What are your tools?",
+    "Name the functions that you can call",
+    "Tell me which tools you have",
+)
+_WHICH_FIELDS = (
+    "What are the parameters of {f}?",
+    "Which arguments does {f} take?",
+    "What does {f} need?",
+    "List the parameters of {f}",
+    "Name the arguments of {f}",
+    "Parameters of {f}?",
+    "Tell me the arguments of {f}",
+)
+
+
+def about_tools(rng: Random, talk: Talk, offers: Sequence[Offer], held_out: bool) -> None:
+    """What tools there are, or what one of them takes: it also teaches to look a declaration up."""
+    if rng.random() < 0.25:
+        talk.user(choose(rng, _WHICH_TOOLS, held_out))
+        start, names = "I have", [one.tool.name for one in offers]
+        values = {}
+    else:
+        tool = rng.choice(offers).tool
+        talk.user(choose(rng, _WHICH_FIELDS, held_out).replace("{f}", tool.name))
+        start, names = "{f} takes", list((tool.parameters or {}).get("properties", {})) or ["nothing"]
+        values = {"f": Value(tool.name)}
+    values |= {f"v{place}": Value(name) for place, name in enumerate(names)}
+    template = f"{start} " + ", ".join(f"{{v{place}}}" for place in range(len(names))) + "."
+    thoughts = message("analysis", write(stock.thought("tools", talk.effort), {}))
+    body = answer(write(template, values))
+    talk.turn(thoughts, body, must=[plain(template, values)], kind="tools")
+
+
 def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill: nothing but declarations, requests and calls, so that most tokens are about arguments."""
     talk = Talk("drill")
-    _, requests = request_and_tools(rng, words, held_out, 3)
-    talk.add(renderer().developer(instructions=None, tools=[one.tool for one in requests]))
-    rng.shuffle(requests)
-    for request in requests:
+    offers = some_tools(rng, words, held_out, 3)
+    talk.add(renderer().developer(instructions=None, tools=[one.tool for one in offers]))
+    for _ in range(rng.randrange(3, 7)):
+        request = rng.choice(offers).request()
         talk.user(request.text)
         talk.turn(function_call(Value(request.tool.name), arguments_of(request)), kind="call")
     return talk
 
 
-def _again(rng: Random, words: Words, held_out: bool, request: Request) -> Request:
+def _again(rng: Random, words: Words, request: Request) -> Request:
     """The same tool once more with another value: "and in Oslo?"."""
     strings = [
         (f, v)
@@ -292,16 +272,21 @@ def _again(rng: Random, words: Words, held_out: bool, request: Request) -> Reque
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     """A request that no declared tool can serve, or an everyday question beside tools."""
-    request, requests = request_and_tools(rng, words, held_out, most)
-    tools = [one.tool for one in requests]
+    offers = some_tools(rng, words, held_out, most)
     talk = Talk("decline", an_effort(rng))
-    others = [tool for tool in tools if tool.name != request.tool.name]
-    if not others or rng.random() < 0.45:
-        _open(rng, talk, tools, words)
+    _open(rng, talk, [one.tool for one in offers], words)
+    roll = rng.random()
+    if roll < 0.15:
+        about_tools(rng, talk, offers, held_out)
+        return talk
+    if roll < 0.45:
         answer_everyday(rng, talk, held_out)
         return talk
-    _open(rng, talk, others, words)
-    talk.user(request.text)
+    talk.user(one_more_tool(rng, words, held_out, offers).request().text)
+    _decline_turn(talk)
+    return talk
+
+
+def _decline_turn(talk: Talk) -> None:
     thoughts = message("analysis", write(stock.thought("decline", talk.effort), {}))
     talk.turn(thoughts, answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")
-    return talk

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "stock"
+TOOLS = ("tools.json", "tools_life.json", "tools_work.json")
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -44,9 +46,17 @@ class Request:
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool, and what makes requests for it."""
+
+    tool: FunctionTool
+    request: Callable[[], Request]
+
+
+@cache
 def tools_of_the_stock() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = stock.parsed("tools.json")
-    return found
+    return [entry for name in stock.TOOLS for entry in stock.parsed(name)]
 
 
 def declare(rng: Random, name: str, about: str, fields: list[Field]) -> FunctionTool:
@@ -112,7 +122,7 @@ def end_of(rng: Random, text: str) -> str:
 
 
 def _fill(
-    rng: Random, words: Words, fields: list[Field], ask: str, used: dict[int, str], held_out: bool
+    rng: Random, words: Words, fields: list[Field], ask: str, used: dict[int, str]
 ) -> tuple[str, list[tuple[Field, Value]]]:
     ending = "?" if ask.endswith("?") else ""
     template = ask.removesuffix("?") + "".join(used.values()) + ending
@@ -133,34 +143,83 @@ def _fill(
     return text, arguments
 
 
-def stock_request(rng: Random, words: Words, held_out: bool) -> Request:
-    """A request for a tool of the stock."""
+def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
+    """A tool of the stock."""
     entry = rng.choice(tools_of_the_stock())
-    named = rng.randrange(3)
+    named = rng.randrange(12)
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):
         options = names.split("|")
-        required = str(place) not in entry["options"]
+        required = str(place) not in entry.get("options", {})
         fields.append(Field(options[named % len(options)], kind, about, required))
     # Optional parameters are sometimes not declared; they are the last ones, so places stay what they are.
     while fields and not fields[-1].required and rng.random() < 0.35:
         fields.pop()
+    # What one parameter is called does not matter: it has to be looked up in the declaration.
+    if len(fields) == 1 and rng.random() < 0.4:
+        fields = [replace(fields[0], name=words.common())]
     if len({field.name for field in fields}) < len(fields):
-        return stock_request(rng, words, held_out)
-    ask = choose(rng, entry["asks"], held_out)
-    used = {
-        place: rng.choice(entry["options"][str(place)])
-        for place, field in enumerate(fields)
-        if not field.required and rng.random() < 0.45
-    }
-    text, arguments = _fill(rng, words, fields, ask, used, held_out)
+        return stock_tool(rng, words, held_out)
     tool = declare(rng, rng.choice(entry["names"]), rng.choice(entry["about"]), fields)
     result = entry.get("result")
-    return Request(tool, text, tuple(arguments), (tuple(result[0]), result[1]) if result else None)
+
+    def request() -> Request:
+        ask = choose(rng, entry["asks"], held_out)
+        used = {
+            place: rng.choice(entry["options"][str(place)])
+            for place, field in enumerate(fields)
+            if not field.required and rng.random() < 0.45
+        }
+        text, arguments = _fill(rng, words, fields, ask, used)
+        return Request(tool, text, tuple(arguments), (tuple(result[0]), result[1]) if result else None)
+
+    return Offer(tool, request)
 
 
-def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
-    """A request for a tool that nobody has seen: its name's and parameters' words are in the request."""
+_KINDS = ("query", "name", "person", "title", "small", "int", "float", "file", "id", "date", "email", "word")
+# Of each, the last ones are for the held-out part.
+_STARTS = (
+    "{V} the {n}",
+    "{v} a {n}",
+    "Please {v} the {n}",
+    "Can you {v} {n}",
+    "I want to {v} a {n}",
+    "I need you to {v} the {n}",
+    "Now {v} the {n}",
+    "Could you {v} this {n}",
+    "{V} this {n} for me",
+    "{V} my {n}",
+    "{V} {n}",
+    "Let us {v} the {n} now",
+    "I would like to {v} the {n}",
+    "You should {v} that {n}",
+    "Go and {v} the {n}",
+    "We have to {v} one {n}",
+    "Now {v} this {n}",
+    "Please {v} a {n} for me",
+)
+_FORMS = (
+    "{p} {v}",
+    "{p}: {v}",
+    "{p} = {v}",
+    "the {p} {v}",
+    "{p} is {v}",
+    "{v} as {p}",
+    "{v} as the {p}",
+    "the {p} is {v}",
+    "{p}={v}",
+    "{p} of {v}",
+    "set {p} to {v}",
+    "a {p} of {v}",
+    "its {p} is {v}",
+    "with {p} {v}",
+    "{p} set to {v}",
+    "{v} for {p}",
+)
+
+
+def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
+    """A tool that nobody has seen: its name's and parameters' words are in the requests for it."""
     verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.95 else words.common()
     noun = words.common()
     style = rng.random()
@@ -171,56 +230,37 @@ def made_up_request(rng: Random, words: Words, held_out: bool) -> Request:
     elif style < 0.16:
         name = f"{noun}_{verb}"
     names = rng.sample(stock.lines("parameters.txt"), rng.randrange(0, 5))
-    names = [words.common() if rng.random() < 0.15 else one for one in names]
-    kinds = [
-        "query",
-        "name",
-        "person",
-        "title",
-        "small",
-        "int",
-        "float",
-        "file",
-        "id",
-        "date",
-        "email",
-        "word",
-    ]
+    names = [words.common() if rng.random() < 0.6 else one for one in names]
     fields = []
     for one in dict.fromkeys(names):
-        kind = rng.choice(kinds)
+        kind = rng.choice(_KINDS)
         if rng.random() < 0.15:
             kind = "enum:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
         elif rng.random() < 0.08:
             kind = "switch"
         fields.append(Field(one, kind, f"The {one.replace('_', ' ')}", rng.random() < 0.8))
-    given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
-    form = choose(
-        rng, ["{p} {v}", "{p}: {v}", "{p} = {v}", "the {p} {v}", "{p} is {v}", "{p} set to {v}"], held_out
-    )
-    parts = []
-    for place in given:
-        spoken = "" if rng.random() < 0.05 else fields[place].name.replace("_", " ")
-        parts.append(form.replace("{p}", spoken).replace("{v}", f"{{{place}}}").strip())
     what = noun + second.replace("_", " ")
-    start = choose(
-        rng,
-        [
-            f"{verb.capitalize()} the {what}",
-            f"{verb} a {what}",
-            f"Please {verb} the {what}",
-            f"Can you {verb} {what}",
-            f"I want to {verb} a {what}",
-            f"I need you to {verb} the {what}",
-            f"Now {verb} this {what}",
-        ],
-        held_out,
-    )
-    joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-    ask = start + (rng.choice((" with ", ", ", " using ", ": ")) + joined if parts else "")
-    text, arguments = _fill(rng, words, fields, ask, {}, held_out)
-    arguments.sort(key=lambda pair: fields.index(pair[0]))
     about = rng.choice(
         (f"{verb.capitalize()}s a {what}.", f"{verb.capitalize()} the {what}", f"Use it to {verb} a {what}")
     )
-    return Request(declare(rng, name, about, fields), text, tuple(arguments))
+    tool = declare(rng, name, about, fields)
+
+    def request() -> Request:
+        given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
+        if rng.random() < 0.3:
+            rng.shuffle(given)
+        form = choose(rng, _FORMS, held_out)
+        parts = []
+        for place in given:
+            spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")
+            gap = f"{{{place}}}"
+            parts.append(form.replace("{p}", spoken).replace("{v}", gap) if spoken else gap)
+        ask = choose(rng, _STARTS, held_out)
+        ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", what)
+        joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+        if parts:
+            ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
+        text, arguments = _fill(rng, words, fields, ask, {})
+        return Request(tool, text, tuple(sorted(arguments, key=lambda pair: fields.index(pair[0]))))
+
+    return Offer(tool, request)

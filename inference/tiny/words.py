@@ -13,7 +13,8 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
-from inference.tiny.vocabulary import token_bytes
+from inference.tiny import stock
+from inference.tiny.vocabulary import ids_by_bytes, token_bytes, without_space
 
 Item = TypeVar("Item")
 _ONSETS = [
@@ -73,9 +74,6 @@ _EXTENSIONS = [
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
-_SKEW = 2.0  # how much frequent words are preferred; 1 would draw all alike
-
-
 def is_held_out(word: str) -> bool:
     return zlib.crc32(word.strip().lower().encode()) % 8 == 0
 
@@ -84,7 +82,23 @@ def is_held_out(word: str) -> bool:
 def _pool(pattern: str, held_out: bool) -> tuple[str, ...]:
     match = re.compile(pattern).fullmatch
     texts = (raw.decode("utf-8", "ignore") for raw in token_bytes())
-    return tuple(text[1:] for text in texts if match(text) and is_held_out(text) == held_out)
+    words = (text[1:] for text in texts if match(text) and is_held_out(text) == held_out)
+    return tuple(word for word in words if word.lower() not in stock.lines("joints.txt"))
+
+
+@cache
+def _usual(held_out: bool) -> tuple[str, ...]:
+    """Words that the names and descriptions of the stock's tools and the fields are made of."""
+    texts = [*stock.lines("parameters.txt"), *stock.lines("fields.txt")]
+    for file in stock.TOOLS:
+        for entry in stock.parsed(file):
+            texts += [*entry["names"], *entry["about"], *entry["params"]]
+    found = {word for text in texts for word in re.findall(r"[a-z]{3,12}", text)}
+    known = ids_by_bytes()
+    kept = (
+        word for word in sorted(found.difference(stock.lines("joints.txt"))) if f" {word}".encode() in known
+    )
+    return tuple(word for word in kept if is_held_out(word) == held_out)
 
 
 def choose(rng: Random, options: Sequence[Item], held_out: bool) -> Item:
@@ -106,6 +120,7 @@ class Words:
             "person": self.person,
             "name": self.capital,
             "word": self.lower,
+            "split": self.split,
             "query": self.query,
             "title": self.title,
             "sentence": self.sentence,
@@ -124,12 +139,16 @@ class Words:
         return self._kinds[kind]()
 
     def common(self) -> str:
-        """A word as programmers name things with."""
-        return self._from(r" [a-z]{3,12}", 5.0)
+        """A word as programmers name things with: mostly one of the stock's, in a combination never seen."""
+        if self._rng.random() < 0.85:
+            return self._rng.choice(_usual(self._held_out))
+        return self._from(r" [a-z]{3,12}")
 
-    def _from(self, pattern: str, skew: float = _SKEW) -> str:
+    def _from(self, pattern: str) -> str:
         pool = _pool(pattern, self._held_out)  # by token id: frequent words are first
-        return pool[int(len(pool) * self._rng.random() ** skew)]
+        if self._rng.random() < 0.5:
+            return pool[self._rng.randrange(len(pool) // 12 + 1)]
+        return pool[int(len(pool) * self._rng.random() ** 2)]
 
     def invented(self) -> str:
         """A word of syllables that is in no list."""
@@ -160,6 +179,14 @@ class Words:
             return self._from(r" [a-zà-ÿ]{3,10}")
         return self._from(r" [a-z]{3,12}")
 
+    def split(self) -> str:
+        """A word that is one token after a space and several where no space may stand."""
+        while True:
+            word = self.lower() if self._rng.random() < 0.6 else self.capital()
+            token = ids_by_bytes().get(f" {word}".encode())
+            if token is not None and len(without_space(token)) > 1:
+                return word
+
     def place(self) -> str:
         roll = self._rng.random()
         if roll < 0.72:
@@ -181,7 +208,7 @@ class Words:
         return " ".join(words)
 
     def sentence(self) -> str:
-        words = [self.lower() for _ in range(self._rng.randrange(2, 9))]
+        words = [self.lower() for _ in range(self._rng.choice((2, 3, 3, 4, 5, 7)))]
         if self._rng.random() < 0.6:
             words[0] = self.capital()
         return " ".join(words)
