@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
+    from triton.runtime import interpreter
+
+    _prepared = interpreter._patch_lang_tensor
+
+    def _with_bounds_of_loops(tensor: Any, *scope: Any) -> None:
+        """Triton before 3.7 takes `int` of an array of one element, which numpy refuses since 2.4.
+
+        What was there before is put back after a launch by Triton, which saved it.
+        """
+        _prepared(tensor, *scope)
+        tensor.__index__ = lambda self: self.handle.data.item()
+
+    interpreter._patch_lang_tensor = _with_bounds_of_loops
 
 
 @pytest.fixture(scope="session")
