@@ -156,8 +156,8 @@ def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
     width = max(16, triton.next_power_of_2(chosen.numel()))
     pairs.sort[(1,)](
         chosen, order, owners, starts, ends, chosen.numel(), experts, count,
-        PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=triton.next_power_of_2(count), AT_ONCE=16,
-        TOKENS=size, num_warps=16 if width >= 128 else 8,
+        PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=min(64, triton.next_power_of_2(count)),
+        AT_ONCE=16, TOKENS=size, num_warps=16 if width >= 128 else 8,
     )  # fmt: skip
     return Tiles(order, owners, starts, ends, size)
 

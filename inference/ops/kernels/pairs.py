@@ -29,15 +29,17 @@ def sort(
     ends = tl.cumsum(counts, 0)
     tiles_of = (counts + TOKENS - 1) // TOKENS
     last_tiles = tl.cumsum(tiles_of, 0)
-    tile = tl.arange(0, TILES)
-    owner = tl.sum((last_tiles[None, :] <= tile[:, None]).to(tl.int32), 1)
-    own = owner[:, None] == expert[None, :]
-    end = tl.sum(tl.where(own, ends[None, :], 0), 1)
-    begin = tl.sum(tl.where(own, (ends - counts)[None, :], 0), 1)
-    before = tl.sum(tl.where(own, (last_tiles - tiles_of)[None, :], 0), 1)
-    start = begin + (tile - before) * TOKENS
-    used = (owner < experts) & (tile < tiles)
-    wanted = tile < tiles
-    tl.store(expert_ptr + tile, tl.where(used, owner, 0), mask=wanted)
-    tl.store(start_ptr + tile, tl.where(used, start, 0), mask=wanted)
-    tl.store(end_ptr + tile, tl.where(used, tl.minimum(start + TOKENS, end), 0), mask=wanted)
+    # Where the expert's tile 0 would start, were all tiles before its own ones full and its too.
+    origins = ends - counts - (last_tiles - tiles_of) * TOKENS
+    # In turns: of all tiles and 128 experts at once, the comparisons do not fit the registers.
+    for first in range(0, tiles, TILES):
+        tile = first + tl.arange(0, TILES)
+        owner = tl.sum((last_tiles[None, :] <= tile[:, None]).to(tl.int32), 1)
+        own = owner[:, None] == expert[None, :]
+        start = tl.sum(tl.where(own, origins[None, :], 0), 1) + tile * TOKENS
+        end = tl.sum(tl.where(own, ends[None, :], 0), 1)
+        used = (owner < experts) & (tile < tiles)
+        wanted = tile < tiles
+        tl.store(expert_ptr + tile, tl.where(used, owner, 0), mask=wanted)
+        tl.store(start_ptr + tile, tl.where(used, start, 0), mask=wanted)
+        tl.store(end_ptr + tile, tl.where(used, tl.minimum(start + TOKENS, end), 0), mask=wanted)

@@ -43,3 +43,23 @@ def test_experts_are_those_of_the_reference(
         (second[0], second[1], second[2].double()), 2.0, 1.702,
     )  # fmt: skip
     assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize(
+    ("tokens", "experts", "per_token"), [(2, 5, 3), (8, 128, 4), (40, 3, 2), (64, 128, 4), (130, 32, 4)]
+)
+def test_pairs_are_sorted_and_cut_as_by_the_library(
+    device: torch.device, tokens: int, experts: int, per_token: int
+) -> None:
+    """Also into more tiles than the kernel takes at a time."""
+    from inference.ops.expert_kernels import _many, tiles_of
+
+    chosen, _ = Draw(tokens, device).choices(tokens, experts, per_token)
+    found = tiles_of(chosen, experts)
+    wanted = _many(chosen, experts, found.tokens, len(found.experts))
+    assert torch.equal(found.order, wanted.order)
+    assert torch.equal(found.starts, wanted.starts)
+    assert torch.equal(found.ends, wanted.ends)
+    used = found.ends > found.starts
+    assert int((found.ends - found.starts).sum()) == tokens * per_token
+    assert torch.equal(found.experts[used], wanted.experts[used])
