@@ -227,6 +227,7 @@ def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
 def _write_new(parent: int, name: str, content: bytes) -> None:
     descriptor = os.open(name, _CREATE_FLAGS, 0o644, dir_fd=parent)
     try:
+        _give(descriptor, parent)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -239,6 +240,16 @@ def _make_folder(parent: int, name: str) -> None:
         os.mkdir(name, 0o755, dir_fd=parent)
     except FileExistsError:
         return  # whatever it is, the open that follows takes folders only
+    if os.geteuid() == 0:
+        owner = os.fstat(parent)
+        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
+
+
+def _give(descriptor: int, parent: int) -> None:
+    """What root puts into another user's folder is that user's: code in the box changes it like its own."""
+    if os.geteuid() == 0:
+        owner = os.fstat(parent)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _forget(parent: int, name: str) -> None:
