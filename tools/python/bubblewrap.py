@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import platform
 import secrets
 import shutil
 import signal
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 from tools.python import seccomp
 from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
@@ -36,12 +34,11 @@ from tools.python.cgroups import Groups, make_groups, remove_stale
 from tools.python.folder import Folder
 from tools.python.interpreter import Interpreter, examine
 from tools.python.refusals import INSTALL, refusal
+from tools.python.running import RunningBox
 from tools.python.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
 from tools.python.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
-from tools.python.watchdog import Watchdog, Watched
+from tools.python.watchdog import Watchdog
 from tools.tool import ToolUnavailable
-
-_log = logging.getLogger(__name__)
 
 _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
@@ -67,7 +64,7 @@ class Bubblewrap:
             if self._interpreter is None:
                 self._interpreter = await self._probe()
 
-    async def start(self, connection: Connection, data: Folder | None) -> BubblewrapBox:
+    async def start(self, connection: Connection, data: Folder | None) -> RunningBox:
         await self.check()
         assert self._interpreter is not None
         return await self._start(self._interpreter, connection, data)
@@ -103,7 +100,7 @@ class Bubblewrap:
 
     async def _start(
         self, interpreter: Interpreter, connection: Connection, data: Folder | None
-    ) -> BubblewrapBox:
+    ) -> RunningBox:
         groups = make_groups(self._limits)
         # Not cancelled half-way: killed before its child is set up, bwrap would leave that behind.
         spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
@@ -159,93 +156,15 @@ class Bubblewrap:
         argv = [self._command, "--args", str(told), "--", str(interpreter.executable), "-I", LAUNCHER]
         return argv, (tell, rules, told, *files.values())
 
-    async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> BubblewrapBox:
+    async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> RunningBox:
         """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
         try:
-            box = BubblewrapBox(spawned, root, groups, self._limits, self._watchdog)
+            box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
         except OSError as error:
             raise SandboxError(f"the box cannot be reached through /proc/{root}: {error.strerror}") from error
-        try:
-            if data is not None:
-                lost = await asyncio.to_thread(data.copy_to, box.data, self._limits.data_size)
-                if lost:
-                    _log.warning("%d files of a session could not be kept over a restart", len(lost))
-        except BaseException:
-            box.kill()
-            await box.wait()
-            box.data.close()
-            raise
         if data is not None:
-            data.close()
+            await box.take_over(data)
         return box
-
-
-class BubblewrapBox:
-    """A running box. Its files are reached through descriptors that keep them alive after its end."""
-
-    def __init__(
-        self,
-        spawned: Spawned,
-        root: int,
-        groups: Groups,
-        limits: Limits,
-        watchdog: Watchdog,
-    ) -> None:
-        self._spawned = spawned
-        self._groups = groups
-        self._limits = limits
-        self._watchdog = watchdog
-        self._handle = os.pidfd_open(root)
-        with ExitStack() as opened:
-            opened.callback(os.close, self._handle)
-            view = f"/proc/{root}/root"
-            self._sockets = _open(view + SOCKET_FOLDER, opened)
-            self._temp = _open(view + "/tmp", opened)
-            self.data = Folder.at(view + WORK_FOLDER)
-            opened.pop_all()
-        self._watched = Watched(root, limits, self.kill, self._too_many_files, spare=1)
-        watchdog.add(self._watched)
-
-    @property
-    def sockets(self) -> Path:
-        return Path(f"/proc/self/fd/{self._sockets}")
-
-    @property
-    def verdict(self) -> str | None:
-        if self._watched.verdict is None and self._groups.out_of_memory():
-            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
-        return self._watched.verdict
-
-    def use(self, running: bool) -> None:
-        self._watched.running = running
-
-    def kill(self) -> None:
-        """The first process of a process namespace takes all others with it."""
-        if self._handle >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-
-    async def wait(self) -> None:
-        await self._spawned.process.wait()
-        self._spawned.let_go()
-        if self._handle < 0:
-            return
-        await _readable(self._handle)  # the namespace has no process left
-        self._watchdog.remove(self._watched)
-        verdict = self.verdict
-        self._watched.verdict = verdict  # before the groups go that tell it
-        for descriptor in (self._sockets, self._temp, self._handle):
-            os.close(descriptor)
-        self._handle = -1
-        await self._groups.remove()
-
-    def _too_many_files(self) -> str | None:
-        for descriptor in (self.data.descriptor, self._temp):
-            with suppress(OSError):  # closed while the watchdog looked: the box is ending
-                room = os.fstatvfs(descriptor)
-                if room.f_files - room.f_ffree > self._limits.data_files:
-                    return f"it had more than {self._limits.data_files} files"
-        return None
 
 
 def _memory_file(content: bytes, given: ExitStack) -> int:
@@ -253,12 +172,6 @@ def _memory_file(content: bytes, given: ExitStack) -> int:
     given.callback(os.close, descriptor)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _open(path: str, opened: ExitStack) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    opened.callback(os.close, descriptor)
     return descriptor
 
 
@@ -279,14 +192,3 @@ async def _options(command: str) -> str:
     )
     words, _ = await process.communicate()
     return words.decode("utf-8", "replace")
-
-
-async def _readable(descriptor: int) -> None:
-    """Waits for a process to end, as its pidfd tells."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
