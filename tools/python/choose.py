@@ -23,13 +23,13 @@ async def choose_sandbox(
     *,
     limits: Limits | None = None,
     interpreter: str = sys.executable,
-    image: str = DEFAULT_IMAGE,
+    image: str | None = None,
 ) -> Sandbox | None:
     """The sandbox of that name, probed. The probe starts a real box; it takes about as long as a kernel."""
     caps = limits or Limits()
     makers: dict[str, Callable[[], Sandbox]] = {
         "bubblewrap": lambda: Bubblewrap(caps, interpreter=interpreter),
-        "docker": lambda: Docker(caps, image=image),
+        "docker": lambda: Docker(caps, image=image or DEFAULT_IMAGE),
         "unsafe-local": lambda: UnsafeLocal(caps, interpreter=interpreter),
     }
     if choice == "off":

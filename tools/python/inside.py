@@ -1,13 +1,15 @@
 """What runs first inside a box: it takes its limits, then becomes the kernel.
 
-In: one line of JSON on standard input (`limits`, `connection`, `home`, `nice`). Out: `READY` on standard
-output once the kernel's sockets listen. Only this file's text goes into the box:
-it imports only the standard library and ipykernel, and holds nothing secret. It is no guard: the code that
+In: one line of JSON on standard input (`limits`, `connection`, `home`, `nice`, `filter`). Out: `READY` on
+standard output once the kernel's sockets listen. Only this file's text goes into the box: it imports only the
+standard library and ipykernel, and holds nothing secret. It is no guard: the code that
 it goes on to run can undo everything in this process except lowered limits. The guards are outside.
 """
 
 from __future__ import annotations
 
+import base64
+import ctypes
 import json
 import os
 import resource
@@ -27,6 +29,35 @@ def lower_limits(limits: dict[str, int]) -> None:
         _, hard = resource.getrlimit(number)
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(number, (value, value))
+
+
+def load_filter(program: bytes) -> None:
+    """Loads a filter of system calls, which all that starts later inherits and nothing can take away."""
+
+    class Program(ctypes.Structure):  # struct sock_fprog
+        _fields_ = (("steps", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    wanted = Program(len(program) // 8, program)
+    no_new_privileges, set_filter, by_program = 38, 22, 2
+    done = libc.prctl(no_new_privileges, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0
+    if not done or libc.prctl(set_filter, ctypes.c_ulong(by_program), ctypes.byref(wanted)) != 0:
+        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be loaded")
+
+
+def be_first() -> None:
+    """Goes on as a child, if this is the first process of a container, and leaves it to adopt orphans.
+
+    An engine's own first process would be without the filter, and open to the code as one of the same user.
+    """
+    if os.getpid() != 1:
+        return
+    child = os.fork()
+    while child:
+        ended, status = os.wait()
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
 
 
 def make_home(home: str) -> None:
@@ -107,6 +138,9 @@ def main() -> None:
     wanted = json.loads(sys.stdin.buffer.readline())
     line = os.dup(0)  # not inherited by programs, unlike 0 itself, from which they may read
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if wanted["filter"]:
+        load_filter(base64.b64decode(wanted["filter"]))  # before a thread, which would be without it
+    be_first()
     threading.Thread(target=end_with_the_host, args=(line,), daemon=True).start()
     os.setpgid(0, 0)  # a leader, so that an interrupt reaches the programs that the code started
     os.nice(wanted["nice"])

@@ -1,18 +1,24 @@
-"""A real bubblewrap sandbox with small limits, and sessions in it."""
+"""Real sandboxes with small limits, and sessions in them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import platform
+import secrets
+import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tools.python import Limits, PythonSession, PythonTool, Sandbox, choose_sandbox
 from tools.python.bubblewrap import Bubblewrap
+from tools.python.docker import Docker
 from tools.python.sandbox import MIB
+from tools.python.seccomp import DENIED, MACHINES
 from tools.tool import ToolUnavailable
 
 SMALL = Limits(
@@ -37,6 +43,17 @@ def bubblewrap(limits: Limits = SMALL) -> Bubblewrap:
             pytest.fail(f"CI must run the sandbox tests: {refusal}")
         pytest.skip(str(refusal))
     assert isinstance(sandbox, Bubblewrap)
+    return sandbox
+
+
+def docker(limits: Limits = SMALL) -> Docker:
+    """The sandbox of a running engine and of an image that is there; skips without them."""
+    image = os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")
+    try:
+        sandbox = asyncio.run(choose_sandbox("docker", limits=limits, image=image))
+    except ToolUnavailable as refusal:
+        pytest.skip(str(refusal))
+    assert isinstance(sandbox, Docker)
     return sandbox
 
 
@@ -65,3 +82,40 @@ async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
 @pytest.fixture
 async def session(make_tool: MakeTool) -> PythonSession:
     return make_tool(timeout=10.0, grace=1.0).open()
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the host has that nothing inside may reach."""
+    canary = f"canary-{secrets.token_hex(8)}"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    (tmp_path / "secret").write_text(canary)
+    abstract = f"gpt-oss-{secrets.token_hex(8)}"
+    path = f"/tmp/gpt-oss-{secrets.token_hex(4)}.sock"
+    with (
+        socket.socket() as tcp,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as unnamed,
+    ):
+        tcp.bind(("127.0.0.1", 0))
+        named.bind(path)
+        unnamed.bind("\0" + abstract)
+        for each in (tcp, named, unnamed):
+            each.listen()
+        column = 1 if platform.machine() == "x86_64" else 2
+        yield {
+            "canary": canary,
+            "file": str(tmp_path / "secret"),
+            "folder": str(tmp_path),
+            "project": __file__,
+            "path": os.environ["PATH"],
+            "hostname": socket.gethostname(),
+            "server": os.getpid(),
+            "port": tcp.getsockname()[1],
+            "abstract": abstract,
+            "socket": path,
+            "clone": MACHINES[platform.machine()][1],
+            "init_module": DENIED["init_module"][column],
+            "shmget": DENIED["shmget"][column],
+        }
+    os.unlink(path)

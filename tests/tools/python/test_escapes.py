@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import platform
-import secrets
-import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,44 +14,6 @@ from tests.tools.python.calling import call, processes, said
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
 from tools.python.cgroups import Groups
-from tools.python.seccomp import DENIED, MACHINES
-
-
-@pytest.fixture
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the host has that nothing inside may reach."""
-    canary = f"canary-{secrets.token_hex(8)}"
-    monkeypatch.setenv("OPENAI_API_KEY", canary)
-    (tmp_path / "secret").write_text(canary)
-    abstract = f"gpt-oss-{secrets.token_hex(8)}"
-    path = f"/tmp/gpt-oss-{secrets.token_hex(4)}.sock"
-    with (
-        socket.socket() as tcp,
-        socket.socket(socket.AF_UNIX) as named,
-        socket.socket(socket.AF_UNIX) as unnamed,
-    ):
-        tcp.bind(("127.0.0.1", 0))
-        named.bind(path)
-        unnamed.bind("\0" + abstract)
-        for each in (tcp, named, unnamed):
-            each.listen()
-        column = 1 if platform.machine() == "x86_64" else 2
-        yield {
-            "canary": canary,
-            "file": str(tmp_path / "secret"),
-            "folder": str(tmp_path),
-            "project": str(Path(__file__)),
-            "path": os.environ["PATH"],
-            "hostname": socket.gethostname(),
-            "server": os.getpid(),
-            "port": tcp.getsockname()[1],
-            "abstract": abstract,
-            "socket": path,
-            "clone": MACHINES[platform.machine()][1],
-            "init_module": DENIED["init_module"][column],
-            "shmget": DENIED["shmget"][column],
-        }
-    os.unlink(path)
 
 
 def test_there_are_at_least_two_hundred_attempts() -> None:

@@ -169,3 +169,12 @@ def test_a_folder_that_turns_into_a_link_while_read_leads_nowhere(folder: Folder
     done.set()
     turning.join()
     assert seen <= {b"inside"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
+def test_what_root_writes_is_the_folder_owners(tmp_path: Path) -> None:
+    os.chown(tmp_path, 1000, 1000)
+    with Folder.at(tmp_path) as folder:
+        folder.write("sub/a.txt", b"a")
+    for path in (tmp_path / "sub", tmp_path / "sub" / "a.txt"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1000, 1000)

@@ -1,4 +1,4 @@
-"""A conversation with the python tool, in a real sandbox."""
+"""A conversation with the python tool, in each real sandbox that there is."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import time
 import pytest
 
 from tests.tools.python.calling import call, launchers, processes, said
-from tests.tools.python.conftest import MakeTool
+from tests.tools.python.conftest import MakeTool, bubblewrap, docker
 from tools.python import FileRefused, PythonSession, PythonTool, Sandbox
 from tools.python.session import NO_OUTPUT
 from tools.tool import ToolCall
+
+
+@pytest.fixture(scope="module", params=[bubblewrap, docker], ids=["bubblewrap", "docker"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    made: Sandbox = request.param()
+    return made
 
 
 async def test_state_is_kept_between_calls(session: PythonSession) -> None:
