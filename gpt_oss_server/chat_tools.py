@@ -16,7 +16,7 @@ from gpt_oss_server.settings import Settings, SettingsError
 if TYPE_CHECKING:
     from gpt_oss_server.toolset import ToolsetMaker
 
-SETTINGS = ("browser", "python", "python_timeout", "tool_server", "allow_private_hosts")
+SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
 INCLUDE = ["code_interpreter_call.outputs"]
 
 

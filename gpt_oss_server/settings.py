@@ -180,6 +180,13 @@ class Settings:
         "Tools",
         "The sandbox of the python tool. `auto` takes one that works here, and never `unsafe-local`.",
     )
+    python_image: str | None = setting(
+        None,
+        optional(text("IMAGE")),
+        "Tools",
+        "The image of the python tool's docker sandbox, with `python3` and ipykernel in it; `none` is "
+        "`quay.io/jupyter/scipy-notebook`.",
+    )
     python_timeout: float = setting(
         120.0, duration(), "Tools", "How long one call of the python tool may run."
     )

@@ -115,7 +115,7 @@ class ToolsetMaker:
         try:
             from tools.python import PythonTool, choose_sandbox
 
-            sandbox = await choose_sandbox(settings.python)
+            sandbox = await choose_sandbox(settings.python, image=settings.python_image)
         except ImportError as error:
             toolset.refusals["python"] = f"The python tool cannot be used here: {error}. {_INSTALL}"
             return

@@ -23,7 +23,7 @@ examples:
 
 Without --http an MCP client starts this command and speaks with it; nobody else reads its output."""
 
-SETTINGS = ("browser", "python", "python_timeout", "allow_private_hosts", "log_level")
+SETTINGS = ("browser", "python", "python_image", "python_timeout", "allow_private_hosts", "log_level")
 _PORT = 8001  # beside the API server's own
 
 
@@ -78,7 +78,7 @@ async def python(settings: Settings) -> Tool:
     from tools.tool import ToolUnavailable
 
     try:
-        sandbox = await choose_sandbox(settings.python)
+        sandbox = await choose_sandbox(settings.python, image=settings.python_image)
     except ToolUnavailable as error:
         raise CommandLineError(str(error)) from error
     if sandbox is None:
