@@ -25,7 +25,7 @@ TOOLS: list[Any] = [
 ]
 
 stream = client.chat.completions.create(
-    model=MODEL, messages=[{"role": "user", "content": "Hello! Who are you?"}], stream=True
+    model=MODEL, messages=[{"role": "user", "content": "Who are you?"}], stream=True
 )
 for chunk in stream:
     delta: Any = chunk.choices[0].delta

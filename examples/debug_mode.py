@@ -8,7 +8,7 @@ from openai import OpenAI
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
 
 response = client.responses.create(
-    input="Hello! Who are you?",
+    input="Who are you?",
     extra_body={"metadata": {"__debug": True, "ticket": "42"}},
 )
 

@@ -7,7 +7,7 @@ from openai import OpenAI
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
 model = client.models.list().data[0].id  # this helper of the SDK wants a name; `create` does without
 
-with client.responses.stream(model=model, input="Hello! Who are you?") as stream:
+with client.responses.stream(model=model, input="Who are you?") as stream:
     for event in stream:
         if event.type == "response.output_item.added":
             print(f"\n[{event.item.type}] ", end="")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY
 from inference.tiny.data import make_talk
-from inference.tiny.talk import Talk
+from inference.tiny.talk import PAST, START, Talk
 from inference.tiny.vocabulary import ORDINARY_TOKENS, encode, token_table
 
 Longs = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ _STOCK = Path(__file__).parent / "stock"
 _POOL = 96  # conversations that are sorted by length at a time
 _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
-_RIVALS = 6  # drawn for each token without, of those that share its word's first piece
+_RIVALS = 4  # drawn for each target, of the tokens that share its word's first piece
 _PROMPT_SHARE = 0.3
 
 
@@ -82,6 +82,9 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
         grid[row, : len(talk.tokens)] = talk.tokens
         owner[row, 1 : len(talk.tokens)] = -1
         for turn in talk.turns:
+            if turn.kind == PAST:  # its header is written after reasoning, and here there is none
+                begin = max(place for place in range(turn.start) if talk.tokens[place] == START)
+                owner[row, begin : turn.start] = -2
             owner[row, turn.start : turn.end] = len(kinds)
             kinds.append(f"{talk.skill}/{turn.kind}")
     is_target = (owner >= 0) | (_can_be_told(talks, owner) & (rng.random(owner.shape) < prompt_share))
@@ -89,7 +92,7 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
     sure = np.unique(grid)
     usual = np.setdiff1d(rng.choice(learned, min(_USUAL, len(learned)), replace=False), sure)
     known = np.concatenate([sure, learned])
-    rivals, rival_prior = _rivals(np.setdiff1d(grid[rows, columns], learned), known, rng)
+    rivals, rival_prior = _rivals(np.unique(grid[rows, columns]), np.concatenate([sure, usual]), rng)
     drawn = np.setdiff1d(rng.integers(0, VOCABULARY, _NEGATIVES), np.concatenate([known, rivals]))
     candidates = np.concatenate([sure, usual, rivals, drawn])
     usual_prior = np.full(len(usual), np.log(max(1, len(learned) / max(1, _USUAL))))
@@ -110,22 +113,35 @@ def _by_first_piece() -> tuple[Longs, Longs]:
     return order, first[order]
 
 
+@cache
+def _with_space() -> Longs:
+    """For every token the one that spells the same after a space, itself where there is none."""
+    table = token_table()
+    whole = (table.pieces[:, 1] < 0) & (table.pieces[:, 0] != np.arange(VOCABULARY))
+    found = np.arange(VOCABULARY)
+    found[table.pieces[whole, 0]] = np.flatnonzero(whole)
+    return found
+
+
 def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Longs, npt.NDArray[np.float32]]:
     """Tokens that a copy is easily mistaken for, with what corrects for how few of them were drawn.
 
-    Words with the same first piece differ in their other pieces alone (" lit", " lithium"): among tokens
-    drawn from the whole vocabulary they are too seldom for the difference to be learned.
+    The same word with a space and without are always among them. Words with the same first piece differ in
+    their other pieces alone (" lit", " lithium"): among tokens drawn from the whole vocabulary they are too
+    seldom for the difference to be learned.
     """
     order, pieces = _by_first_piece()
-    first = np.unique(token_table().pieces[targets, 0])
+    first = np.unique(token_table().pieces[targets, 0].astype(np.int64))
+    twins = np.setdiff1d(np.concatenate([first, _with_space()[first]]), known)
     begin, end = np.searchsorted(pieces, first), np.searchsorted(pieces, first, side="right")
     several = end - begin > 1
     begin, sizes = begin[several], (end - begin)[several]
     places = begin[:, None] + (rng.random((len(begin), _RIVALS)) * sizes[:, None]).astype(np.int64)
     found, where = np.unique(order[places].ravel(), return_index=True)
-    weights = np.log(np.maximum(1, np.repeat(sizes, _RIVALS)[where] / _RIVALS)).astype(np.float32)
-    fresh = ~np.isin(found, known)
-    return found[fresh], weights[fresh]
+    weights = np.log(np.maximum(1, np.repeat(sizes, _RIVALS)[where] / _RIVALS))
+    fresh = ~np.isin(found, np.concatenate([known, twins]))
+    prior = np.concatenate([np.zeros(len(twins)), weights[fresh]])
+    return np.concatenate([twins, found[fresh]]), prior.astype(np.float32)
 
 
 def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:

@@ -52,7 +52,7 @@ class Phase:
 
 
 _BASICS: tuple[tuple[Maker, float], ...] = (
-    (chat_talk, 0.6),
+    (chat_talk, 1.2),
     (busy_chat_talk, 0.6),
     (memory_talk, 0.4),
     (busy_memory_talk, 0.6),
@@ -79,8 +79,9 @@ PHASES = (
     Phase(
         0.75,
         (
-            (drill_talk, 1.0),
+            (drill_talk, 3.5),
             (bare_calls_talk, 0.4),
+            (_calls(3), 2.0),
             (_calls(6), 3.0),
             (_busy(6), 4.5),
             (_declines(6), 0.9),

@@ -40,6 +40,16 @@ def pack_table(table: TokenTable) -> dict[str, Tensor]:
     }
 
 
+def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
+    """Rows as bytes, with a scale for each: they are most of the file, and stand beside rounded codes."""
+    scales = rows.abs().amax(1).clamp(min=1e-8) / 127
+    return {name: (rows / scales[:, None]).round().to(torch.int8), f"{name}.scales": scales.half()}
+
+
+def _unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
+    return tensors[name].float() * tensors[f"{name}.scales"].float()[:, None]
+
+
 def unpack_table(pieces: Tensor, features: Tensor) -> TokenTable:
     planes = np.frombuffer(lzma.decompress(pieces.numpy().tobytes()), dtype=np.uint8)
     four = planes.reshape(4, SLOTS, VOCABULARY).astype(np.uint32)
@@ -84,8 +94,8 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         embedding.index_add_(0, having, codes_there @ into[at])
         head.index_add_(0, having, codes_there @ out[at])
     learned = tensors["learned.ids"].long()
-    embedding[learned] += tensors["learned.in"].float()
-    head[learned] += tensors["learned.out"].float()
+    embedding[learned] += _unpack_rows("learned.in", tensors)
+    head[learned] += _unpack_rows("learned.out", tensors)
     return embedding.bfloat16(), head.bfloat16()
 
 

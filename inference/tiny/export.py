@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.tiny.expand import COMPACT, pack_table
+from inference.tiny.expand import COMPACT, pack_rows, pack_table
 from inference.tiny.quantise import pack
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
@@ -23,8 +23,8 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
     """The tensors of the compact file, under the checkpoint's names where they are part of one."""
     out: dict[str, Tensor] = {
         "learned.ids": learned.int(),
-        "learned.in": state["learned_in"][1:].bfloat16(),
-        "learned.out": state["learned_out"][1:].bfloat16(),
+        **pack_rows("learned.in", state["learned_in"][1:]),
+        **pack_rows("learned.out", state["learned_out"][1:]),
         "map.in": state["map_in"].float(),
         "map.out": state["map_out"].float(),
         "model.norm.weight": state["norm"].bfloat16(),
@@ -45,9 +45,18 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in out.items()}
 
 
-def export(checkpoint: Path, target: Path, shape: Shape) -> int:
+def mean(saved: dict[str, Any], other: dict[str, Any]) -> None:
+    """Makes the weights of `saved` their mean with those of an earlier checkpoint of the same run."""
+    for name, later in saved["model"].items():
+        earlier = other["model"][name]
+        later[: len(earlier)] = (later[: len(earlier)] + earlier) / 2  # rows learned since stay as they are
+
+
+def export(checkpoint: Path, target: Path, shape: Shape, earlier: Path | None = None) -> int:
     """Writes `target`; returns its size in bytes."""
     saved: dict[str, Any] = torch.load(checkpoint, weights_only=False)
+    if earlier is not None:
+        mean(saved, torch.load(earlier, weights_only=False))
     tensors = compact(saved["model"], torch.from_numpy(saved["learned"]))
     about = {name: str(saved[name]) for name in ("step", "tokens", "seconds")}
     save_file(tensors, target, metadata={"shape": json.dumps(asdict(shape)), **about})
@@ -58,10 +67,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/tiny"))
     parser.add_argument("--to", type=Path, default=COMPACT)
+    parser.add_argument(
+        "--mean-with", type=Path, help="an earlier checkpoint of the run; means of two are often better"
+    )
     arguments = parser.parse_args()
     saved = torch.load(arguments.folder / "checkpoint.pt", weights_only=False)
     layers = 1 + max(int(name.split(".")[1]) for name in saved["model"] if name.startswith("layers."))
-    size = export(arguments.folder / "checkpoint.pt", arguments.to, Shape(num_hidden_layers=layers))
+    shape = Shape(num_hidden_layers=layers)
+    size = export(arguments.folder / "checkpoint.pt", arguments.to, shape, arguments.mean_with)
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 
 

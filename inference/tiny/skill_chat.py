@@ -111,7 +111,10 @@ def question(rng: Random, held_out: bool) -> tuple[str, Subject]:
     """An everyday question as it is asked, and its subject."""
     groups: tuple[_GROUPS, ...] = ("talk", "talk", "talk", "definition", "definition", "fact", "fact")
     subject = rng.choice(subjects(rng.choice(groups)))
-    return typed(rng, choose(rng, subject.questions, held_out)), subject
+    asked = typed(rng, choose(rng, subject.questions, held_out))
+    if rng.random() < 0.08 and subject.answer[:5] not in ("Hello", "Good "):
+        asked = rng.choice(("Hello! ", "Hi, ", "Hi! ", "Hello, ", "Hey, ")) + asked
+    return asked, subject
 
 
 def answer_everyday(rng: Random, talk: Talk, held_out: bool) -> None:

@@ -16,7 +16,7 @@ _KINDS = ("word", "name", "query", "title", "person", "city", "file", "id", "int
 
 def drill_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("drill")
-    style = rng.randrange(4)
+    style = rng.choice((0, 1, 1, 1, 2, 3))
     # Half of the drills are about words that fall into pieces: rare elsewhere, to be learned all the same.
     kinds = ("split",) if rng.random() < 0.5 else _KINDS
     values = [words.draw(rng.choice(kinds)) for _ in range(rng.randrange(2, 7))]

@@ -21,7 +21,7 @@ def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str,
     def said(template: str, values: dict[str, Value]) -> tuple[list[int], str]:
         return write(template, values), plain(template, values)
 
-    if request.answer is not None and roll < 0.5 and "0" in known:
+    if request.answer is not None and roll < 0.6 and "0" in known:
         keys, sentence = request.answer
         pairs = {
             key: (rng.randrange(-20, 400) if place == 0 else words.lower()) for place, key in enumerate(keys)

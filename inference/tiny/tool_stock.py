@@ -59,6 +59,12 @@ def tools_of_the_stock() -> list[dict[str, Any]]:
     return [entry for name in stock.TOOLS for entry in stock.parsed(name)]
 
 
+@cache
+def usual_tools() -> list[dict[str, Any]]:
+    """Those that are asked for most, such as the weather: what they return has a usual form."""
+    return [entry for entry in tools_of_the_stock() if "result" in entry]
+
+
 def declare(rng: Random, name: str, about: str, fields: list[Field]) -> FunctionTool:
     """The declaration, with and without descriptions, in the variants that clients write."""
     described = rng.random() < 0.6
@@ -145,7 +151,7 @@ def _fill(
 
 def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     """A tool of the stock."""
-    entry = rng.choice(tools_of_the_stock())
+    entry = rng.choice(usual_tools() if rng.random() < 0.3 else tools_of_the_stock())
     named = rng.randrange(12)
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):

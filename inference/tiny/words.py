@@ -71,6 +71,7 @@ _EXTENSIONS = [
     "rs",
     "cfg",
 ]
+_SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -199,19 +200,25 @@ class Words:
         return self.capital() if self._rng.random() < 0.6 else f"{self.capital()} {self.capital()}"
 
     def query(self) -> str:
-        return " ".join(self.lower() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4))))
+        return self._joined([self.lower() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4)))])
+
+    def _joined(self, words: list[str]) -> str:
+        """Now and then with a small word between two, as in "milk and eggs"."""
+        if len(words) > 1 and self._rng.random() < 0.25:
+            words.insert(self._rng.randrange(1, len(words)), self._rng.choice(_SMALL))
+        return " ".join(words)
 
     def title(self) -> str:
         count = self._rng.choice((1, 2, 2, 3, 4))
         words = [self.lower() if self._rng.random() < 0.6 else self.capital() for _ in range(count)]
         words[0] = self.capital()
-        return " ".join(words)
+        return self._joined(words)
 
     def sentence(self) -> str:
         words = [self.lower() for _ in range(self._rng.choice((2, 3, 3, 4, 5, 7)))]
         if self._rng.random() < 0.6:
             words[0] = self.capital()
-        return " ".join(words)
+        return self._joined(words)
 
     def file(self) -> str:
         rng = self._rng

@@ -66,7 +66,7 @@ def the_call(response: Any) -> Any:
 
 
 def test_the_quick_start_shows_reasoning_and_an_answer(client: OpenAI) -> None:
-    response = client.responses.create(input="Hello! Who are you?", temperature=0)
+    response = client.responses.create(input="Who are you?", temperature=0)
     assert [item.type for item in response.output] == ["reasoning", "message"]
     assert response.status == "completed"
     assert "demonstration" in response.output_text
@@ -146,3 +146,23 @@ def test_the_browser_leads_to_an_answer_with_a_citation(client: OpenAI) -> None:
     (citation,) = part["annotations"]
     assert citation["type"] == "url_citation"
     assert "harbour" in citation["url"]
+
+
+def test_the_browser_searches_opens_finds_and_cites_the_line(client: OpenAI) -> None:
+    response = streamed(
+        client, input="Search the web for harbour and find metres in it", tools=[{"type": "web_search"}]
+    )
+    actions = [item["action"] for item in response["output"] if item["type"] == "web_search_call"]
+    assert [action["type"] for action in actions] == ["search", "open_page", "find_in_page"]
+    assert actions[0]["query"] == "harbour"
+    assert actions[2]["pattern"] == "metres"
+    (part,) = response["output"][-1]["content"]
+    assert part["text"].startswith("The page says: Harbour depth is forty metres")
+    (citation,) = part["annotations"]
+    assert citation["url"] == actions[1]["url"]
+
+
+def test_it_says_that_no_function_fits(client: OpenAI) -> None:
+    response = client.responses.create(input="What is the weather in Paris?", tools=[TIMER], temperature=0)
+    assert response.output[-1].type == "message"
+    assert "none of my tools" in response.output_text

@@ -17,7 +17,7 @@ from inference.tiny.codes import VOCABULARY, codes_of
 from inference.tiny.data import SKILLS, make_talk
 from inference.tiny.outcome import outcome
 from inference.tiny.quantise import pack, straight_through, unpack
-from inference.tiny.talk import PAST, RETURN, Talk, Value, json_object, write
+from inference.tiny.talk import PAST, RETURN, Talk, Value, answer, json_object, write
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, without_space
 from inference.tiny.words import Words, is_held_out
 
@@ -137,3 +137,30 @@ def test_a_batch_holds_every_token_of_the_models_own() -> None:
     assert sorted(batch.candidates[batch.targets].tolist()) == sorted(wanted)
     before = batch.tokens[batch.rows, batch.columns]
     assert set(batch.candidates[before].tolist()) <= {token for talk in talks for token in talk.tokens}
+
+
+def test_the_softmax_holds_every_targets_twin() -> None:
+    talks = [make_talk(Random(seed), 0.9) for seed in range(3)]
+    batch = packed(talks, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 0.3)
+    assert len(set(batch.candidates.tolist())) == len(batch.candidates)
+    assert np.isfinite(batch.prior).all()
+    known = ids_by_bytes()
+    held = set(batch.candidates.tolist())
+    spelled = [
+        token_bytes()[token] for token in batch.candidates[batch.targets] if token < len(token_bytes())
+    ]
+    twins = [known[b" " + text] for text in spelled if text.isalpha() and b" " + text in known]
+    assert twins
+    assert held.issuperset(twins)
+
+
+def test_the_header_of_a_past_message_is_no_target() -> None:
+    talk = Talk("chat")
+    for _ in range(3):  # said again and again, so that every pair of tokens is a repeated one
+        talk.user("Hello")
+        talk.past(answer(write("Hello!", {})))
+    batch = packed([talk], np.arange(2000, dtype=np.int64), np.random.default_rng(0), 1.0)
+    wanted = batch.candidates[batch.targets]
+    assert RETURN not in wanted
+    final = write("final", {})
+    assert not set(final) & set(wanted.tolist())
