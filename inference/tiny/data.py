@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from inference.tiny.skill_browser import browser_talk
@@ -17,30 +18,6 @@ from inference.tiny.talk import Talk
 from inference.tiny.words import Words
 
 Maker = Callable[[Random, Words, bool], Talk]
-
-
-def _calls(most: int) -> Maker:
-    return lambda rng, words, held_out: call_talk(rng, words, held_out, most)
-
-
-def _declines(most: int) -> Maker:
-    return lambda rng, words, held_out: decline_talk(rng, words, held_out, most)
-
-
-def _busy(most: int) -> Maker:
-    return lambda rng, words, held_out: busy_talk(rng, words, held_out, most)
-
-
-def _busy_python(rng: Random, words: Words, held_out: bool) -> Talk:
-    return python_talk(rng, words, held_out, rounds=4)
-
-
-def _busy_browser(rng: Random, words: Words, held_out: bool) -> Talk:
-    return browser_talk(rng, words, held_out, rounds=3)
-
-
-def _busy_json(rng: Random, words: Words, held_out: bool) -> Talk:
-    return json_talk(rng, words, held_out, rounds=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +35,31 @@ _BASICS: tuple[tuple[Maker, float], ...] = (
     (busy_memory_talk, 0.6),
     (unknown_talk, 0.3),
     (json_talk, 0.3),
-    (_busy_json, 0.5),
+    (partial(json_talk, rounds=4), 0.5),
 )
 PHASES = (
-    Phase(0.0, ((drill_talk, 14), (_calls(1), 2), (chat_talk, 1), (json_talk, 1))),
-    Phase(0.05, ((drill_talk, 3), (bare_calls_talk, 4), (_calls(1), 2), (_busy(2), 3), *_BASICS)),
+    Phase(0.0, ((drill_talk, 14), (partial(call_talk, most=1), 2), (chat_talk, 1), (json_talk, 1))),
+    Phase(
+        0.05,
+        (
+            (drill_talk, 3),
+            (bare_calls_talk, 4),
+            (partial(call_talk, most=1), 2),
+            (partial(busy_talk, most=2), 3),
+            *_BASICS,
+        ),
+    ),
     Phase(
         0.25,
         (
             (drill_talk, 2.0),
             (bare_calls_talk, 1),
-            (_calls(2), 1.2),
-            (_busy(5), 5.5),
-            (_declines(4), 0.4),
+            (partial(call_talk, most=2), 1.2),
+            (partial(busy_talk, most=5), 5.5),
+            (partial(decline_talk, most=4), 0.4),
             *_BASICS,
-            (_busy_python, 0.5),
-            (_busy_browser, 0.6),
+            (partial(python_talk, rounds=4), 0.5),
+            (partial(browser_talk, rounds=3), 0.6),
         ),
     ),
     Phase(
@@ -81,22 +67,22 @@ PHASES = (
         (
             (drill_talk, 3.5),
             (bare_calls_talk, 0.4),
-            (_calls(3), 2.0),
-            (_calls(6), 3.0),
-            (_busy(6), 4.5),
-            (_declines(6), 0.9),
+            (partial(call_talk, most=3), 2.0),
+            (partial(call_talk, most=6), 3.0),
+            (partial(busy_talk, most=6), 4.5),
+            (partial(decline_talk, most=6), 0.9),
             *_BASICS,
             (python_talk, 0.4),
-            (_busy_python, 0.4),
-            (_busy_browser, 0.6),
+            (partial(python_talk, rounds=4), 0.4),
+            (partial(browser_talk, rounds=3), 0.6),
             (browser_talk, 0.4),
         ),
     ),
 )
 
 SKILLS: dict[str, Maker] = {
-    "call": _calls(6),
-    "decline": _declines(6),
+    "call": partial(call_talk, most=6),
+    "decline": partial(decline_talk, most=6),
     "chat": chat_talk,
     "unknown": unknown_talk,
     "memory": memory_talk,
