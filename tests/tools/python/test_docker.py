@@ -6,15 +6,13 @@ The image is that of GPT_OSS_SERVER_PYTHON_IMAGE, or the default one. A conversa
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from tests.tools.python.attempts import groups
-from tests.tools.python.calling import call, descriptors, processes, said
+from tests.tools.python.calling import call, descriptors, processes, said, what_gets_through
 from tests.tools.python.conftest import MakeTool, docker
 from tools.python import PythonSession, Sandbox
 from tools.python.owner import mark
@@ -54,15 +52,7 @@ async def test_no_attempt_to_get_out_of_a_container_gets_through(
     tool = make_tool(timeout=120.0)
     other = tool.open()
     await other.write("other-session", b"x")
-    through: dict[str, str] = {}
-    for group, source in groups(known):
-        session = tool.open()
-        output = await call(session, source)
-        assert not output.failed, output.text
-        answers = json.loads(output.text.strip().splitlines()[-1])
-        assert set(answers) == set(group)
-        through |= {name: group[name] for name, answer in answers.items() if answer is None}
-        await session.close()
+    through = await what_gets_through(tool, known)
     assert {name: source for name, source in through.items() if name not in SHOWN} == {}
     assert await said(other, "1") == "1"
 

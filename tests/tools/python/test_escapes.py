@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Any
 
 import pytest
 
-from tests.tools.python.attempts import attempts, groups
-from tests.tools.python.calling import call, processes, said
+from tests.tools.python.attempts import attempts
+from tests.tools.python.calling import call, processes, said, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
 from tools.python.cgroups import Groups
@@ -25,15 +24,7 @@ async def test_no_attempt_to_get_out_gets_through(make_tool: MakeTool, known: di
     tool = make_tool(timeout=40.0)
     other = tool.open()
     await other.write("other-session", b"x")
-    through: dict[str, str] = {}
-    for group, source in groups(known):
-        session = tool.open()  # fresh, so that one attempt's debris does not stop another
-        output = await call(session, source)
-        assert not output.failed, output.text
-        answers = json.loads(output.text.strip().splitlines()[-1])
-        assert set(answers) == set(group)
-        through |= {name: group[name] for name, answer in answers.items() if answer is None}
-        await session.close()
+    through = await what_gets_through(tool, known)
     assert not through
     assert await said(other, "1") == "1"
     await tool.close()
