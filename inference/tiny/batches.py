@@ -51,6 +51,8 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
     """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
     for file in sorted(_STOCK.iterdir()):
+        if file.name == "values.json":  # what is in it is copied, not known
+            continue
         for line in file.read_text("utf-8").splitlines():
             for part in (
                 line.replace('"', " | ")
@@ -114,25 +116,27 @@ def _by_first_piece() -> tuple[Longs, Longs]:
 
 
 @cache
-def _with_space() -> Longs:
-    """For every token the one that spells the same after a space, itself where there is none."""
+def _variants() -> Longs:
+    """For every token those that spell the same after a space and after "_", itself where there is none."""
     table = token_table()
     whole = (table.pieces[:, 1] < 0) & (table.pieces[:, 0] != np.arange(VOCABULARY))
-    found = np.arange(VOCABULARY)
-    found[table.pieces[whole, 0]] = np.flatnonzero(whole)
+    spaced = (table.features >> 1 & 1).astype(np.bool_)
+    found = np.tile(np.arange(VOCABULARY), (2, 1))
+    for row, kind in enumerate((spaced, ~spaced)):
+        found[row, table.pieces[whole & kind, 0]] = np.flatnonzero(whole & kind)
     return found
 
 
 def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Longs, npt.NDArray[np.float32]]:
     """Tokens that a copy is easily mistaken for, with what corrects for how few of them were drawn.
 
-    The same word with a space and without are always among them. Words with the same first piece differ in
-    their other pieces alone (" lit", " lithium"): among tokens drawn from the whole vocabulary they are too
-    seldom for the difference to be learned.
+    The same word with a space, without, and as a part of a name are always among them. Words with the same
+    first piece differ in their other pieces alone (" lit", " lithium"): among tokens drawn from the whole
+    vocabulary they are too seldom for the difference to be learned.
     """
     order, pieces = _by_first_piece()
     first = np.unique(token_table().pieces[targets, 0].astype(np.int64))
-    twins = np.setdiff1d(np.concatenate([first, _with_space()[first]]), known)
+    twins = np.setdiff1d(np.concatenate([first, *_variants()[:, first]]), known)
     begin, end = np.searchsorted(pieces, first), np.searchsorted(pieces, first, side="right")
     several = end - begin > 1
     begin, sizes = begin[several], (end - begin)[several]

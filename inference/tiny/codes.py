@@ -3,10 +3,13 @@
 The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not
 only learned. Tokens without a leading space have a code of +-1 drawn by a hash of their id. A word is told
 by the codes of the pieces that it splits into when no space stands before it (" Oslo" is one token, "Oslo"
-after a quote is two, " Paris" and "Paris" are one each and share their code). A row is the sum of learned
-linear maps, the same for all tokens and one for each place of a piece, of those codes and of the features,
-among them whether a space leads. So one and the same step, "say the code of the first piece", copies a
-word to where no space may stand, whether it was a token there or not.
+after a quote is two, " Paris" and "Paris" are one each and share their code), and a part of a name by the
+word in it ("_weather" and "weather"). Beside them every token has a code of its own, or that of its word's
+second piece if there is one: by it a copy is told from all that begin with the same piece (" San" from
+" Santos") and from itself without the space, and a word's second piece is said as any token is. A row is
+the sum of learned linear maps, the same for all tokens and one for each kind of code, of those codes and
+of the features, among them whether a space leads. So one and the same step, "say the code of the first
+piece", copies a word to where no space may stand, whether it was a token there or not.
 """
 
 from __future__ import annotations
@@ -20,6 +23,13 @@ VOCABULARY = 201_088
 CODE_DIM = 64
 SLOTS = 3  # how many pieces of the word a row carries; 99 % of the words have at most three
 FEATURES = 20
+# What the rows of a map are for, in their order: codes of the first two pieces, a token's own code, that of
+# the third piece, the features. Those in front have dimensions of their own as far as there are any.
+FIRST, SECOND, OWN, THIRD = (slice(CODE_DIM * place, CODE_DIM * (place + 1)) for place in range(SLOTS + 1))
+SPELLING = slice(CODE_DIM * (SLOTS + 1), CODE_DIM * (SLOTS + 1) + FEATURES)
+PIECES = (FIRST, SECOND, THIRD)
+FIXED = SPELLING.stop
+_OWN_IDS = 1 << 20  # the hash of a token's own code is that of an id that no token has
 CODE_SEED = 0x9E3779B97F4A7C15
 
 Floats = npt.NDArray[np.float32]
@@ -52,8 +62,17 @@ def features_of(bits: Ints) -> Floats:
     return ((bits[:, None] >> np.arange(FEATURES)) & 1).astype(np.float32)
 
 
+def own_codes(table: TokenTable, ids: Ints) -> Floats:
+    """The codes of `ids` themselves, or of their second pieces."""
+    second = table.pieces[ids, 1]
+    return codes_of(np.where(second < 0, ids, second) + _OWN_IDS)
+
+
 def fixed_part(table: TokenTable, ids: Ints) -> Floats:
-    """What both maps are applied to, for `ids`: the codes of the word's pieces in turn, then the features."""
-    parts = [codes_of(table.pieces[ids, slot]) for slot in range(SLOTS)]
-    parts.append(features_of(table.features[ids]))
-    return np.concatenate(parts, axis=1)
+    """What both maps are applied to, for `ids`."""
+    out = np.empty((len(ids), FIXED), dtype=np.float32)
+    for slot, at in enumerate(PIECES):
+        out[:, at] = codes_of(table.pieces[ids, slot])
+    out[:, OWN] = own_codes(table, ids)
+    out[:, SPELLING] = features_of(table.features[ids])
+    return out

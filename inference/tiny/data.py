@@ -13,7 +13,7 @@ from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
 from inference.tiny.skill_memory import busy_memory_talk, memory_talk
 from inference.tiny.skill_python import python_talk
-from inference.tiny.skill_tools import bare_calls_talk, busy_talk, call_talk, decline_talk
+from inference.tiny.skill_tools import bare_calls_talk, busy_talk, call_talk, choices_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
 
@@ -66,6 +66,7 @@ PHASES = (
         0.75,
         (
             (drill_talk, 3.5),
+            (choices_talk, 4.0),
             (bare_calls_talk, 0.4),
             (partial(call_talk, most=3), 2.0),
             (partial(call_talk, most=6), 3.0),

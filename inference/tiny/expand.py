@@ -19,7 +19,17 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.tiny.codes import CODE_DIM, SLOTS, VOCABULARY, TokenTable, codes_of, features_of
+from inference.tiny.codes import (
+    OWN,
+    PIECES,
+    SLOTS,
+    SPELLING,
+    VOCABULARY,
+    TokenTable,
+    codes_of,
+    features_of,
+    own_codes,
+)
 from inference.tiny.shape import Shape
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
@@ -82,12 +92,12 @@ def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
 def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The embedding and the head: what is learned of a token, if anything, on top of what is fixed."""
     table = unpack_table(tensors["table.pieces"], tensors["table.features"])
-    codes = torch.from_numpy(codes_of(np.arange(VOCABULARY, dtype=np.int32)))
+    everything = np.arange(VOCABULARY, dtype=np.int32)
+    codes, own = torch.from_numpy(codes_of(everything)), torch.from_numpy(own_codes(table, everything))
     features = torch.from_numpy(features_of(table.features))
     into, out = tensors["map.in"].float(), tensors["map.out"].float()
-    embedding, head = features @ into[CODE_DIM * SLOTS :], features @ out[CODE_DIM * SLOTS :]
-    for slot in range(SLOTS):
-        at = slice(CODE_DIM * slot, CODE_DIM * (slot + 1))
+    embedding, head = (features @ map_[SPELLING] + own @ map_[OWN] for map_ in (into, out))
+    for slot, at in enumerate(PIECES):
         pieces = torch.from_numpy(table.pieces[:, slot]).long()
         having = (pieces >= 0).nonzero().squeeze(1)
         codes_there = codes[pieces[having]]

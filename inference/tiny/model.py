@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inference.tiny.attention import sink_attention
-from inference.tiny.codes import CODE_DIM, FEATURES, SLOTS
+from inference.tiny.codes import CODE_DIM, FIXED, SPELLING
 from inference.tiny.quantise import straight_through
 from inference.tiny.shape import Shape
 
-FIXED = CODE_DIM * SLOTS + FEATURES
 _LEARNED = 0.3  # of the learned rows at the start, beside the codes
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
@@ -146,7 +145,7 @@ class Layer(nn.Module):
 
 
 def initial_map(hidden: int) -> Tensor:
-    """Slots of codes side by side as long as there is room, the rest across them."""
+    """Codes side by side as long as there is room, the rest across them."""
     blocks = [torch.linalg.qr(torch.randn(hidden, hidden)).Q for _ in range(-(-FIXED // hidden))]
     return torch.cat(blocks)[:FIXED] * math.sqrt(hidden / CODE_DIM)
 
@@ -162,7 +161,7 @@ class TinyGptOss(nn.Module):
         self.map_in = nn.Parameter(initial_map(shape.hidden_size) * _LOUD)
         self.map_out = nn.Parameter(initial_map(shape.hidden_size) * 0.05)
         with torch.no_grad():
-            self.map_out[CODE_DIM * SLOTS :] = 0
+            self.map_out[SPELLING] = 0
         self.layers = nn.ModuleList(
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )

@@ -1,13 +1,21 @@
-"""Muon for the matrices inside the layers, Adam for all else."""
+"""Muon for the matrices inside the layers, Adam for all else, and late in a run for all.
+
+Muon is the quicker at first. But its steps are as large for what is noise as for what the batches agree
+on: the better the model, the more of them is noise, and the loss only falls with the rate. Adam's steps are
+small where gradients contradict each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 _STEPS = ((3.4445, -4.7750, 2.0315),) * 5
+_MOMENTUM = 0.98  # long: a step is as large for noise as for what batches agree on, and batches are small
+_BETAS = (0.95, 0.99)
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
@@ -27,7 +35,7 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose steps are made orthogonal."""
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.05
+        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = _MOMENTUM, decay: float = 0.05
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
@@ -50,7 +58,11 @@ class Muon(torch.optim.Optimizer):
 
 # Full rates. The maps of codes turn all rows at once, so theirs is small. A learned row moves only when its
 # token occurs, and has to be heard beside codes that are ten times as loud: with the rest's rate it never is.
-_RATES = {"matrices": 0.012, "rest": 3e-3, "maps": 1.2e-3, "learned_in": 1e-1, "learned_out": 8e-3}
+_RATES = {"matrices": 4e-3, "rest": 3e-3, "maps": 1.2e-3, "learned_in": 1e-1, "learned_out": 8e-3}
+_MUON_RATE = 0.012
+# Adam makes steps of the same length of the smallest gradients. A row of the head is pushed away a little by
+# every batch that it is no target of: without a floor those pushes would outdo the few where it is one.
+_FLOORS = {"learned_in": 1e-6, "learned_out": 3e-6}
 
 
 def _group_of(name: str) -> str:
@@ -62,18 +74,33 @@ def _group_of(name: str) -> str:
     return "matrices" if inside or name.endswith("proj.weight") else "rest"
 
 
-def optimisers(model: nn.Module) -> tuple[Muon, torch.optim.AdamW]:
+def optimisers(model: nn.Module, *, late: bool) -> list[torch.optim.Optimizer]:
     groups: dict[str, list[nn.Parameter]] = {name: [] for name in _RATES}
     for name, parameter in model.named_parameters():
         groups[_group_of(name)].append(parameter)
-    muon = Muon(groups.pop("matrices"), lr=0.0)
-    adam = [{"params": parameters} for parameters in groups.values()]
-    return muon, torch.optim.AdamW(adam, betas=(0.9, 0.98), weight_decay=0.0)
+    found: list[torch.optim.Optimizer] = []
+    if not late:
+        found.append(Muon(groups.pop("matrices"), lr=_MUON_RATE))
+    adam = [
+        {"params": parameters, "lr": _RATES[name], "eps": _FLOORS.get(name, 1e-8)}
+        for name, parameters in groups.items()
+    ]
+    found.append(torch.optim.AdamW(adam, betas=_BETAS, weight_decay=0.0))
+    for group in groups_of(found):
+        group["full"] = group["lr"]
+    return found
 
 
-def set_rates(both: tuple[Muon, torch.optim.AdamW], factor: float) -> None:
+def groups_of(some: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
+    return [group for optimiser in some for group in optimiser.param_groups]
+
+
+def set_rates(some: list[torch.optim.Optimizer], factor: float) -> None:
     """The full rates, times `factor`."""
-    muon, adam = both
-    groups = (*muon.param_groups, *adam.param_groups)
-    for group, rate in zip(groups, _RATES.values(), strict=True):
-        group["lr"] = rate * factor
+    for group in groups_of(some):
+        group["lr"] = group["full"] * factor
+
+
+def restore(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Its averages as they were; rates and the like are those of the recipe as it is now."""
+    optimiser.load_state_dict({**saved, "param_groups": optimiser.state_dict()["param_groups"]})

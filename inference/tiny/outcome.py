@@ -15,6 +15,7 @@ from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
 )
 
 from inference.tiny.vocabulary import encoding
+from inference.tiny.words import is_natural
 
 _STOPS = {200002: "final", 200012: "call"}
 
@@ -60,12 +61,14 @@ def outcome(tokens: Sequence[int], prompt: str) -> Outcome | None:
 
 
 def copied_values(prompt: str, wanted: Outcome, got: Outcome | None) -> list[tuple[bool, bool]]:
-    """Of every string argument that the user said: whether it was quoted, and whether it came out exactly."""
+    """Of every never-seen string that the user said: whether it was quoted, whether it came out exactly."""
     user = prompt.rpartition("<|start|>user<|message|>")[2]
     found = []
     for name, value in wanted.arguments.items():
         if not isinstance(value, str) or f'"{value}"' in prompt.rpartition("<|start|>user<|message|>")[0]:
             continue  # the options of an enum are declared
+        if is_natural(value):
+            continue  # made of words that may have been seen
         quoted = f'"{value}"' in user or f"'{value}'" in user
         if quoted or f" {value}" in user:
             given = got.arguments if got is not None and isinstance(got.arguments, dict) else {}

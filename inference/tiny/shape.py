@@ -10,10 +10,10 @@ class Shape:
     """The sizes of the model; the names are those of config.json."""
 
     num_hidden_layers: int = 5
-    hidden_size: int = 128
+    hidden_size: int = 192
     intermediate_size: int = 128
-    num_attention_heads: int = 6
-    num_key_value_heads: int = 2
+    num_attention_heads: int = 9
+    num_key_value_heads: int = 3
     head_dim: int = 64  # a code fits into one head
     num_local_experts: int = 8
     num_experts_per_tok: int = 2

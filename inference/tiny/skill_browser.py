@@ -36,7 +36,7 @@ def browser_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> 
 
 def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) -> int:
     """One question looked up and answered; `cursor` numbers the next page, the one after it is returned."""
-    topic = words.query() if rng.random() < 0.8 else words.title()
+    topic = words.draw("query" if rng.random() < 0.8 else "title")
     pattern = words.lower() if rng.random() < 0.3 else None
     asked = typed(rng, choose(rng, stock.lines("browser.txt"), held_out).replace("{t}", topic))
     if pattern:
@@ -48,7 +48,7 @@ def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) ->
     _step(talk, "I open the first result.", "browser.open", _at('{"id":0,"cursor":{c}}', cursor), "open")
     lines = ["", f"URL: {address}", *_text(rng, words)]
     place = rng.randrange(2, len(lines) + 1)
-    said = " ".join([words.capital(), pattern or topic, words.query()])
+    said = " ".join([words.capital(), pattern or topic, words.draw("query")])
     lines.insert(place, said + rng.choice((".", ".", "")))
     make = renderer()
     cursor += 1
@@ -83,9 +83,9 @@ def _results(rng: Random, words: Words, talk: Talk, topic: str, cursor: int) -> 
     hits = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         site = f"{words.lower()}.{rng.choice(('com', 'org', 'net', 'example'))}"
-        hits.append((words.title() if rng.random() < 0.7 else f"{words.capital()} {topic}", site))
+        hits.append((words.draw("title") if rng.random() < 0.7 else f"{words.capital()} {topic}", site))
     marked = [
-        f"  * 【{place}†{title}†{site}】 {words.sentence()}" for place, (title, site) in enumerate(hits)
+        f"  * 【{place}†{title}†{site}】 {words.draw('sentence')}" for place, (title, site) in enumerate(hits)
     ]
     view = _view(cursor, topic, ["", "URL: ", "# Search Results", "", *marked])
     talk.add(renderer().tool_result("browser.search", view, channel="analysis"))
@@ -99,7 +99,7 @@ def _text(rng: Random, words: Words) -> list[str]:
         if roll < 0.15:
             lines.append("")
         elif roll < 0.3:
-            lines.append(f"# {words.title()}")
+            lines.append(f"# {words.draw('title')}")
         else:
-            lines.append(words.sentence() + rng.choice((".", ".", "")))
+            lines.append(words.draw("sentence") + rng.choice((".", ".", "")))
     return lines

@@ -74,16 +74,21 @@ def plain(template: str, values: Mapping[str, Value]) -> str:
 
 
 def json_object(fields: Sequence[tuple[str, Value, bool]]) -> list[int]:
-    """Compact JSON of (name, value, is a string), in fixed tokens for its punctuation."""
+    """JSON of (name, value, is a string), in fixed tokens for its punctuation.
+
+    One mark to a token: which value belongs to a name is found while those are written.
+    """
     if not fields:
         return encode("{}")
     out = encode('{"')
     for place, (name, value, quoted) in enumerate(fields):
         last = place == len(fields) - 1
-        out += encode(name)
-        out += encode('":"' if quoted else '":')
+        out += [*encode(name), *encode('"'), *encode(":"), *encode(' "' if quoted else " ")]
         out += value.unspaced()
-        out += encode(('"}' if last else '","') if quoted else ("}" if last else ',"'))
+        if last:
+            out += encode('"}' if quoted else "}")
+        else:
+            out += [*encode('",' if quoted else ","), *encode(' "')]
     return out
 
 

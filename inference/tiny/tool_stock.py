@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,6 +13,8 @@ from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
 from inference.tiny.talk import Value
 from inference.tiny.words import Words, choose
+
+_TRIES = 3  # at a wording that shares a word with the tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,21 @@ def _fill(
     return text, arguments
 
 
+def _words(text: str) -> set[str]:
+    """Its words of four letters and more; those of a name one by one."""
+    return set(re.findall(r"[a-z]{4,}", re.sub(r"([A-Z])", r" \1", text).lower()))
+
+
+def _ask_for(rng: Random, tool: FunctionTool, asks: list[str], held_out: bool) -> str:
+    """One of `asks`, mostly one that shares a word with the tool as it is declared."""
+    declared = _words(f"{tool.name} {tool.description or ''}")
+    for _ in range(_TRIES):
+        ask = choose(rng, asks, held_out)
+        if _words(ask) & declared:
+            break
+    return ask
+
+
 def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     """A tool of the stock."""
     entry = rng.choice(usual_tools() if rng.random() < 0.3 else tools_of_the_stock())
@@ -170,7 +188,7 @@ def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     result = entry.get("result")
 
     def request() -> Request:
-        ask = choose(rng, entry["asks"], held_out)
+        ask = _ask_for(rng, tool, entry["asks"], held_out)
         used = {
             place: rng.choice(entry["options"][str(place)])
             for place, field in enumerate(fields)

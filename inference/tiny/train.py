@@ -25,13 +25,14 @@ from torch.nn import functional as F
 from inference.tiny.batches import Batch, Feeder, learned_tokens
 from inference.tiny.codes import VOCABULARY, fixed_part
 from inference.tiny.model import TinyGptOss
-from inference.tiny.optimiser import optimisers, set_rates
+from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.wiring import wire
 
-QUANTISE_FROM = 0.94
+LATE_FROM = 0.7  # another optimiser from here on
 DECAY_FROM = 0.75
+QUANTISE_FROM = 0.94
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
@@ -45,8 +46,8 @@ def scale_at(progress: float, step: int) -> float:
 class Trainer:
     """The model, its optimisers and where the run stands."""
 
-    def __init__(self, folder: Path, shape: Shape, seed: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, shape: Shape, seed: int, rate: float = 1.0) -> None:
+        self.folder, self.rate = folder, rate
         self.file = folder / "checkpoint.pt"
         saved: dict[str, Any] | None = (
             torch.load(self.file, weights_only=False) if self.file.exists() else None
@@ -57,7 +58,7 @@ class Trainer:
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
         wire(self.model)
-        self.optimisers = optimisers(self.model)
+        self.optimisers = optimisers(self.model, late=saved is not None and len(saved["optimisers"]) == 1)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
             self._restore(saved, len(fresh))
@@ -75,8 +76,6 @@ class Trainer:
                 state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
         self.model.load_state_dict(state)
         for optimiser, kept in zip(self.optimisers, saved["optimisers"], strict=True):
-            if len(kept["param_groups"]) != len(optimiser.param_groups):
-                continue  # of a recipe that grouped them otherwise: its averages are soon made anew
             if fresh:
                 for entry in kept["state"].values():
                     for key, value in entry.items():
@@ -86,7 +85,7 @@ class Trainer:
                             and value.shape[0] == len(self.learned) + 1 - fresh
                         ):
                             entry[key] = torch.cat((value, torch.zeros(fresh, value.shape[1])))
-            optimiser.load_state_dict(kept)
+            restore(optimiser, kept)
         self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
 
     def save(self) -> None:
@@ -122,8 +121,10 @@ class Trainer:
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
         loss = losses.mean() + _EVENNESS * uneven
         loss.backward()
+        if progress >= LATE_FROM and len(self.optimisers) > 1:
+            self.optimisers = optimisers(model, late=True)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        factor = scale_at(progress, self.step)
+        factor = self.rate * scale_at(progress, self.step)
         set_rates(self.optimisers, factor)
         for optimiser in self.optimisers:
             optimiser.step()
@@ -167,7 +168,9 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
-    trainer = Trainer(arguments.folder, Shape(num_hidden_layers=arguments.layers), arguments.seed)
+    trainer = Trainer(
+        arguments.folder, Shape(num_hidden_layers=arguments.layers), arguments.seed, arguments.rate
+    )
     feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
@@ -207,6 +210,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("--rate", type=float, default=1.0, help="times the recipe's learning rates")
     parser.add_argument("--batch", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     run(parser.parse_args())

@@ -98,13 +98,22 @@ def _features(token: int) -> int:
     return sum(1 << place for place, holds in enumerate(tests) if holds)
 
 
+def _joined_word(token: int) -> int | None:
+    """The token of the word that `token` joins to a name: "weather" for "_weather"."""
+    text = token_bytes()[token]
+    return ids_by_bytes().get(text[1:]) if text.startswith(b"_") and text[1:].isalpha() else None
+
+
 @cache
 def token_table() -> TokenTable:
+    """A part of a name has the piece of its word: so a request's words are found in the names of tools."""
     pieces = np.full((VOCABULARY, SLOTS), -1, dtype=np.int32)
     pieces[:, 0] = np.arange(VOCABULARY)
     for token in range(ORDINARY_TOKENS):
         split = without_space(token)[:SLOTS] or (token,)
         pieces[token, : len(split)] = split
+        if (word := _joined_word(token)) is not None:
+            pieces[token, 0] = word
     features = np.fromiter(
         (_features(token) for token in range(VOCABULARY)), dtype=np.int32, count=VOCABULARY
     )

@@ -4,8 +4,8 @@ To copy, a model has to attend to the place after an earlier occurrence of the c
 find this circuit late and at once; begun with it, training only has to shape it. Layer 0 writes the
 previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
 current token, and brings back what stands there. In the last two layers, what a head attends to speaks for
-itself as the next token, by its word's first piece, by its second, or by both. Where to attend is left to
-training.
+itself as the next token: by its word's first piece, by its second, or by the code that it has alone. Where to
+attend is left to training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inference.tiny.codes import CODE_DIM
+from inference.tiny.codes import FIRST, OWN, SECOND
 from inference.tiny.model import Attention, TinyGptOss, rotation
 from inference.tiny.shape import Shape
 
@@ -36,31 +36,29 @@ def wire(model: TinyGptOss) -> None:
 
 
 def wire_copies(model: TinyGptOss) -> None:
-    """Heads of two later layers vote for what they attend to: its first piece, its second, or all of it."""
+    """The heads of two later layers vote for what they attend to; every group of them reads another code."""
     for place in (-2, -1):
         attention = model.layers[place].self_attn
         assert isinstance(attention, Attention)
         with torch.no_grad():
-            for group in range(model.shape.num_key_value_heads):
-                _voting(model, attention, group)
+            for group, code in enumerate((FIRST, SECOND, OWN)[: model.shape.num_key_value_heads]):
+                _voting(model, attention, group, code)
 
 
-def _voting(model: TinyGptOss, attention: Attention, group: int) -> None:
-    """The first half of the groups reads the code of the first piece and votes for it, the other half that of
-    the second, which its heads vote for as a first piece and as a second in turn."""
+def _voting(model: TinyGptOss, attention: Attention, group: int, code: slice) -> None:
+    """What is read is voted for as it is, but a second piece as a first one and as a second in turn."""
     shape = model.shape
     size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
-    part = (group * size) % CODE_DIM
-    reads = (group * size) // CODE_DIM
-    read = model.map_in[reads * CODE_DIM + part :][:size]
+    read = model.map_in[code]
     at = group * size
     attention.v_proj.weight[at : at + size] = read / read.square().sum(1, keepdim=True)
     attention.v_proj.bias[at : at + size] = 0
     for number in range(per_group):
-        slot = number % 2 if reads else 0
-        vote = model.map_out[slot * CODE_DIM + part :][:size].T * (_VOTE * (1 + (reads > 0)) / per_group)
+        said, strength = code, _VOTE / per_group
+        if code == SECOND:
+            said, strength = (FIRST, SECOND)[number % 2], 2 * strength
         of = (group * per_group + number) * size
-        attention.o_proj.weight[:, of : of + size] = vote
+        attention.o_proj.weight[:, of : of + size] = model.map_out[said].T * strength
 
 
 def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:

@@ -1,7 +1,8 @@
 """Values that have never been seen: words drawn from the whole vocabulary, names, files, numbers, dates.
 
-Every word belongs, by a hash of it, to training or to the held-out part, so that no held-out value was
-trained on.
+Some are such as people say them (stock/values.json), most are of words drawn at random: from those, copying
+is learned. Every word, and every value of the stock, belongs by a hash of it to training or to the held-out
+part, so that no held-out value was trained on.
 """
 
 from __future__ import annotations
@@ -72,11 +73,29 @@ _EXTENSIONS = [
     "cfg",
 ]
 _SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
+_NATURAL_SHARE = 0.4
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
 def is_held_out(word: str) -> bool:
     return zlib.crc32(word.strip().lower().encode()) % 8 == 0
+
+
+@cache
+def natural_values(kind: str, held_out: bool) -> tuple[str, ...]:
+    """Those of the stock that are of this kind."""
+    kinds: dict[str, list[str]] = stock.parsed("values.json")
+    return tuple(value for value in kinds.get(kind, ()) if is_held_out(value) == held_out)
+
+
+@cache
+def _natural() -> frozenset[str]:
+    return frozenset(value for values in stock.parsed("values.json").values() for value in values)
+
+
+def is_natural(value: str) -> bool:
+    """Whether it is in the stock, for either part: its words may have been seen elsewhere."""
+    return value in _natural()
 
 
 @cache
@@ -137,6 +156,8 @@ class Words:
         }
 
     def draw(self, kind: str) -> str:
+        if self._rng.random() < _NATURAL_SHARE and (usual := natural_values(kind, self._held_out)):
+            return usual[self._rng.randrange(len(usual))]
         return self._kinds[kind]()
 
     def common(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -13,13 +14,15 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from inference.ops.reference import dequantise_mxfp4
 from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
-from inference.tiny.codes import VOCABULARY, codes_of
+from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
 from inference.tiny.outcome import outcome
 from inference.tiny.quantise import pack, straight_through, unpack
+from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, Talk, Value, answer, json_object, write
-from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, without_space
-from inference.tiny.words import Words, is_held_out
+from inference.tiny.train import Trainer
+from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
+from inference.tiny.words import Words, is_held_out, natural_values
 
 decode = load_encoding().decode
 
@@ -81,6 +84,47 @@ def test_a_copied_value_reads_as_it_was_said(text: str, bare: bool) -> None:
     assert decode(write('say "{v}"', {"v": value})) == f'say "{text}"'
     fields = [("city", value, True), ("days", Value("3"), False), ("on", Value("true", False), False)]
     assert json.loads(decode(json_object(fields))) == {"city": text, "days": 3, "on": True}
+
+
+def test_a_part_of_a_name_has_the_piece_of_its_word() -> None:
+    table, known = token_table(), ids_by_bytes()
+    first = {text: table.pieces[known[text], 0] for text in (b"weather", b" weather", b"_weather")}
+    assert set(first.values()) == {known[b"weather"]}
+    own = own_codes(table, np.array([known[text] for text in first], dtype=np.int32))
+    assert len(np.unique(own, axis=0)) == 3
+
+
+def test_a_words_second_piece_is_where_other_tokens_have_their_own_code() -> None:
+    table = token_table()
+    word = np.array([ids_by_bytes()[b" Oslo"]], dtype=np.int32)
+    piece = table.pieces[word, 1]
+    assert (own_codes(table, word) == own_codes(table, piece)).all()
+
+
+def test_no_natural_value_is_of_both_parts() -> None:
+    for kind in ("person", "city", "word", "query", "title", "sentence", "file"):
+        seen, held_out = natural_values(kind, False), natural_values(kind, True)
+        assert seen
+        assert held_out
+        assert not set(seen) & set(held_out)
+
+
+def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    run = Trainer(tmp_path, shape, 1)
+    batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
+    first = run.train(batch, 0.1)["own"]
+    assert len(run.optimisers) == 2
+    run.save()
+    run = Trainer(tmp_path, shape, 1)
+    assert run.step == 1
+    for _ in range(8):
+        last = run.train(batch, 0.1)["own"]
+    assert last < first / 2
+    run.train(batch, 0.9)
+    assert len(run.optimisers) == 1
+    run.save()
+    assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
 def test_codes_are_signs_and_differ() -> None:
