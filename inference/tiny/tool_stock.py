@@ -15,6 +15,7 @@ from inference.tiny.talk import Value
 from inference.tiny.words import Words, choose
 
 _TRIES = 3  # at a wording that shares a word with the tool
+_KEPT_BACK = 2  # wordings of every tool, the last: no version of the stock had them to train on
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def _ask_for(rng: Random, tool: FunctionTool, asks: list[str], held_out: bool) -
     """One of `asks`, mostly one that shares a word with the tool as it is declared."""
     declared = _words(f"{tool.name} {tool.description or ''}")
     for _ in range(_TRIES):
-        ask = choose(rng, asks, held_out)
+        ask = choose(rng, asks, held_out, _KEPT_BACK)
         if _words(ask) & declared:
             break
     return ask

@@ -121,10 +121,11 @@ def _usual(held_out: bool) -> tuple[str, ...]:
     return tuple(word for word in kept if is_held_out(word) == held_out)
 
 
-def choose(rng: Random, options: Sequence[Item], held_out: bool) -> Item:
-    """One of the phrasings; the last of four or more (a sixth of them) are for the held-out part only."""
-    kept_back = max(1, len(options) // 6) if len(options) >= 4 else 0
-    if kept_back:
+def choose(rng: Random, options: Sequence[Item], held_out: bool, kept_back: int | None = None) -> Item:
+    """One of the phrasings; the last of four or more (a sixth, or `kept_back`) are for the held-out part."""
+    if kept_back is None:
+        kept_back = max(1, len(options) // 6)
+    if len(options) >= 4:
         options = options[-kept_back:] if held_out else options[:-kept_back]
     return options[rng.randrange(len(options))]
 
