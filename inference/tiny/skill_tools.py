@@ -38,6 +38,7 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
+_LOOK = "The user needs a tool. I look at the tools that I have. {f} fits"
 _DECLINE = "Sorry, none of my tools can do that."
 
 
@@ -74,14 +75,11 @@ def arguments_of(request: Request) -> list[int]:
     return json_object([(f.name, v, f.json_type == "string") for f, v in request.arguments])
 
 
-_LOOK = "The user needs a tool. I look at the tools that I have. {f} fits"
-
-
 def thought(talk: Talk, request: Request) -> list[int]:
     """The analysis before a call; the more effort, the more of it.
 
-    A tool is named after a sentence that says nothing new. While it is written, the layers go over the
-    request and the tools again and again: without it, one choice in eight was wrong, with it one of 77.
+    A tool is named after a sentence that says nothing new: while it is written, the layers go over the
+    request and the tools again.
     """
     name = Value(request.tool.name)
     if talk.effort == "low":
