@@ -190,8 +190,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.12:
             about_tools(rng, talk, offers, held_out)
         elif roll < 0.24:
-            request = one_more_tool(rng, words, held_out, offers).request()
-            talk.user(request.text)
+            talk.user(one_more_tool(rng, words, held_out, offers).request().text)
             _decline_turn(talk)
         else:
             request = rng.choice(offers).request()
@@ -264,8 +263,7 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     for _ in range(rng.randrange(8, 15)):
         if rng.random() < 0.12:
             talk.user(one_more_tool(rng, words, held_out, offers).request().text)
-            thoughts = message("analysis", write(stock.thought("decline", talk.effort), {}))
-            talk.turn(thoughts, kind="no choice")
+            talk.turn(_declining_thought(talk), kind="no choice")
         else:
             request = rng.choice(offers).request()
             talk.user(request.text)
@@ -307,6 +305,9 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
     return talk
 
 
+def _declining_thought(talk: Talk) -> list[int]:
+    return message("analysis", write(stock.thought("decline", talk.effort), {}))
+
+
 def _decline_turn(talk: Talk) -> None:
-    thoughts = message("analysis", write(stock.thought("decline", talk.effort), {}))
-    talk.turn(thoughts, answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")
+    talk.turn(_declining_thought(talk), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")

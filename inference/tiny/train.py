@@ -121,11 +121,10 @@ class Trainer:
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
         loss = losses.mean() + _EVENNESS * uneven
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:
             self.optimisers = optimisers(model, late=True)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        factor = self.rate * scale_at(progress, self.step)
-        set_rates(self.optimisers, factor)
+        set_rates(self.optimisers, self.rate * scale_at(progress, self.step))
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
