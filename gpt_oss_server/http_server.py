@@ -138,7 +138,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
   API      {url}/v1   (Responses and Chat Completions; any API key)
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
-             -d '{{"input": "Hello! Who are you?"}}'
+             -d '{{"input": "Who are you?"}}'
 
   Ctrl-C   lets running responses finish; a second one stops at once.
 """
