@@ -47,6 +47,7 @@ class Batch:
     weight: int  # tokens that are not padding
 
 
+@cache
 def learned_tokens(seed: int, sample: int = 1500) -> Longs:
     """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))

@@ -22,9 +22,20 @@ from inference.tiny.talk import (
 )
 from inference.tiny.tool_results import result_and_answer
 from inference.tiny.tool_stock import Offer, Request, made_up_tool, stock_tool
+from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.words import Words, choose
 
+# Of each, the last one is for the held-out part.
 _EXPLAIN = (
+    "Tell me first what you will do.",
+    "Describe what you do before you do it.",
+    "Let me know what you are going to do.",
+    "Say first which tool you take.",
+    "First explain, then act.",
+    "Give me a short explanation first.",
+    "I want to hear what you do before you do it.",
+    "Explain it before you start.",
+    "Walk me through it.",
     "Tell me what you do first.",
     "Explain what you are doing.",
     "Say what you are about to do.",
@@ -38,7 +49,6 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
-_LOOK = "The user needs a tool. I look at the tools that I have. {f} fits"
 _DECLINE = "Sorry, none of my tools can do that."
 
 
@@ -75,31 +85,13 @@ def arguments_of(request: Request) -> list[int]:
     return json_object([(f.name, v, f.json_type == "string") for f, v in request.arguments])
 
 
-def thought(talk: Talk, request: Request) -> list[int]:
-    """The analysis before a call; the more effort, the more of it.
-
-    A tool is named after a sentence that says nothing new: while it is written, the layers go over the
-    request and the tools again.
-    """
-    name = Value(request.tool.name)
-    if talk.effort == "low":
-        return message("analysis", write(_LOOK + ".", {"f": name}))
-    if talk.effort == "medium" or not request.arguments:
-        return message("analysis", write(_LOOK + ", so I should call it.", {"f": name}))
-    body = write(_LOOK + ". Arguments:", {"f": name})
-    for place, (field, value) in enumerate(request.arguments):
-        body += write(' "{n}" is {v}', {"n": Value(field.name, bare=False), "v": value})
-        body += write("." if place == len(request.arguments) - 1 else ",", {})
-    return message("analysis", [*body, *write(" Now I call {f}.", {"f": name})])
-
-
 def _open(rng: Random, talk: Talk, tools: list[FunctionTool], words: Words, rules: str | None = None) -> None:
     talk.open(a_date(rng), instructions=rules or instructions(rng, words), tools=tools)
 
 
-def _call_turn(talk: Talk, request: Request, preamble: bool) -> None:
+def _call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: bool) -> None:
     call = function_call(Value(request.tool.name), arguments_of(request))
-    before = [thought(talk, request)]
+    before = [choosing(talk.effort, request, offers)]
     if preamble:
         before.append(
             message("commentary", write("I will call {f} for you.", {"f": Value(request.tool.name)}))
@@ -162,7 +154,7 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         _history(rng, words, talk, request)
         request = _again(rng, words, request) if rng.random() < 0.5 else wanted.request()
     _ask(rng, talk, request, held_out, explain and rules is None)
-    _call_turn(talk, request, explain)
+    _call_turn(talk, request, offers, explain)
     if rng.random() < 0.65:
         _result_turn(rng, words, talk, request)
     return talk
@@ -171,7 +163,9 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
 def _ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool) -> None:
     text = request.text
     if explain:
-        text = f"{text.rstrip('.?!')}{'?' if text.endswith('?') else '.'} {choose(rng, _EXPLAIN, held_out)}"
+        text = (
+            f"{text.rstrip('.?!')}{'?' if text.endswith('?') else '.'} {choose(rng, _EXPLAIN, held_out, 1)}"
+        )
     talk.user(text)
 
 
@@ -190,13 +184,12 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.12:
             about_tools(rng, talk, offers, held_out)
         elif roll < 0.24:
-            talk.user(one_more_tool(rng, words, held_out, offers).request().text)
-            _decline_turn(talk)
+            _decline(rng, words, held_out, talk, offers)
         else:
             request = rng.choice(offers).request()
             explain = rng.random() < 0.08
             _ask(rng, talk, request, held_out, explain)
-            _call_turn(talk, request, explain)
+            _call_turn(talk, request, offers, explain)
             if rng.random() < 0.2:
                 _result_turn(rng, words, talk, request)
         if len(talk.tokens) > 700:
@@ -204,8 +197,16 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     return talk
 
 
-# Of each, the last ones are for the held-out part.
 _WHICH_TOOLS = (
+    "Which tools can I use here?",
+    "What tools are there?",
+    "Show me your tools",
+    "What functions can you call?",
+    "Tell me your tools",
+    "Tell me what tools are there",
+    "Which functions do you have?",
+    "Give me a list of your tools",
+    "Say which functions you have",
     "Which tools do you have?",
     "What tools can you use?",
     "List your tools",
@@ -215,6 +216,15 @@ _WHICH_TOOLS = (
     "Tell me which tools you have",
 )
 _WHICH_FIELDS = (
+    "What parameters does {f} have?",
+    "What do I have to give {f}?",
+    "Which parameters are there for {f}?",
+    "Arguments of {f}",
+    "Show me the parameters of {f}",
+    "Give me the arguments of {f}",
+    "Tell me what {f} takes",
+    "What arguments are there for {f}?",
+    "Say what the parameters of {f} are",
     "What are the parameters of {f}?",
     "Which arguments does {f} take?",
     "What does {f} need?",
@@ -228,12 +238,12 @@ _WHICH_FIELDS = (
 def about_tools(rng: Random, talk: Talk, offers: Sequence[Offer], held_out: bool) -> None:
     """What tools there are, or what one of them takes: it also teaches to look a declaration up."""
     if rng.random() < 0.25:
-        talk.user(choose(rng, _WHICH_TOOLS, held_out))
+        talk.user(choose(rng, _WHICH_TOOLS, held_out, 1))
         start, names = "I have", [one.tool.name for one in offers]
         values = {}
     else:
         tool = rng.choice(offers).tool
-        talk.user(choose(rng, _WHICH_FIELDS, held_out).replace("{f}", tool.name))
+        talk.user(choose(rng, _WHICH_FIELDS, held_out, 1).replace("{f}", tool.name))
         start, names = "{f} takes", list((tool.parameters or {}).get("properties", {})) or ["nothing"]
         values = {"f": Value(tool.name)}
     values |= {f"v{place}": Value(name) for place, name in enumerate(names)}
@@ -261,13 +271,14 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("drill", rng.choice(("low", "medium")))
     _open(rng, talk, [one.tool for one in offers], words)
     for _ in range(rng.randrange(8, 15)):
-        if rng.random() < 0.12:
-            talk.user(one_more_tool(rng, words, held_out, offers).request().text)
-            talk.turn(_declining_thought(talk), kind="no choice")
+        if rng.random() < 0.22:
+            unserved = one_more_tool(rng, words, held_out, offers).request()
+            talk.user(unserved.text)
+            talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
         else:
             request = rng.choice(offers).request()
             talk.user(request.text)
-            talk.turn(thought(talk, request), kind="choice")
+            talk.turn(choosing(talk.effort, request, offers), kind="choice")
     return talk
 
 
@@ -285,7 +296,7 @@ def _again(rng: Random, words: Words, request: Request) -> Request:
     text = (
         f"And {'in ' if field.kind == 'city' else ''}{value}?" if rng.random() < 0.7 else f"Now for {value}"
     )
-    return Request(request.tool, text, ((field, Value(value)),), request.answer)
+    return Request(request.tool, text, ((field, Value(value)),), request.said, request.answer)
 
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
@@ -300,14 +311,13 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
     if roll < 0.45:
         answer_everyday(rng, talk, held_out)
         return talk
-    talk.user(one_more_tool(rng, words, held_out, offers).request().text)
-    _decline_turn(talk)
+    _decline(rng, words, held_out, talk, offers)
     return talk
 
 
-def _declining_thought(talk: Talk) -> list[int]:
-    return message("analysis", write(stock.thought("decline", talk.effort), {}))
-
-
-def _decline_turn(talk: Talk) -> None:
-    talk.turn(_declining_thought(talk), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")
+def _decline(rng: Random, words: Words, held_out: bool, talk: Talk, offers: Sequence[Offer]) -> None:
+    request = one_more_tool(rng, words, held_out, offers).request()
+    talk.user(request.text)
+    talk.turn(
+        declining(talk.effort, request, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline"
+    )

@@ -15,7 +15,7 @@ from inference.tiny.talk import Value
 from inference.tiny.words import Words, choose
 
 _TRIES = 3  # at a wording that shares a word with the tool
-_KEPT_BACK = 2  # wordings of every tool, the last: no version of the stock had them to train on
+_KEPT_BACK = 2  # wordings of every tool, and forms, the last: no version of the stock had them to train on
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Request:
     tool: FunctionTool
     text: str
     arguments: tuple[tuple[Field, Value], ...]
+    said: frozenset[str]  # the words of the request that are no values, in small letters
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
 
 
@@ -153,6 +154,11 @@ def _fill(
     return text, arguments
 
 
+def said_in(ask: str) -> frozenset[str]:
+    """The words of a wording, without its gaps."""
+    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"\{\w+\}", " ", ask).lower()))
+
+
 def _words(text: str) -> set[str]:
     """Its words of four letters and more; those of a name one by one."""
     return set(re.findall(r"[a-z]{4,}", re.sub(r"([A-Z])", r" \1", text).lower()))
@@ -196,7 +202,8 @@ def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
             if not field.required and rng.random() < 0.45
         }
         text, arguments = _fill(rng, words, fields, ask, used)
-        return Request(tool, text, tuple(arguments), (tuple(result[0]), result[1]) if result else None)
+        usual = (tuple(result[0]), result[1]) if result else None
+        return Request(tool, text, tuple(arguments), said_in(ask), usual)
 
     return Offer(tool, request)
 
@@ -234,6 +241,36 @@ _FORMS = (
     "the {p} is {v}",
     "{p}={v}",
     "{p} of {v}",
+    "{p} being {v}",
+    "{p} should be {v}",
+    "the {p} should be {v}",
+    "{p} must be {v}",
+    "{p} equal to {v}",
+    "{p} equals {v}",
+    "{p} as {v}",
+    "{p} given as {v}",
+    "{p} -> {v}",
+    "{p} will be {v}",
+    "{p} to {v}",
+    "{p} ({v})",
+    "{p} named {v}",
+    "the {p} named {v}",
+    "whose {p} is {v}",
+    "where {p} is {v}",
+    "{p} here {v}",
+    "{p} put at {v}",
+    "{v} is the {p}",
+    "{v} being the {p}",
+    "{v} to be the {p}",
+    "{v} in {p}",
+    "{v} in the {p}",
+    "{v} at {p}",
+    "{v} into {p}",
+    "{v} under {p}",
+    "{v} on the {p}",
+    "{v} ({p})",
+    "{v} which is the {p}",
+    "{v} goes to {p}",
     "set {p} to {v}",
     "a {p} of {v}",
     "its {p} is {v}",
@@ -274,7 +311,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
         if rng.random() < 0.3:
             rng.shuffle(given)
-        form = choose(rng, _FORMS, held_out)
+        form = choose(rng, _FORMS, held_out, _KEPT_BACK)
         parts = []
         for place in given:
             spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")
@@ -286,6 +323,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
         text, arguments = _fill(rng, words, fields, ask, {})
-        return Request(tool, text, tuple(sorted(arguments, key=lambda pair: fields.index(pair[0]))))
+        in_order = tuple(sorted(arguments, key=lambda pair: fields.index(pair[0])))
+        return Request(tool, text, in_order, said_in(ask))
 
     return Offer(tool, request)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.harmony.render import FunctionTool
 from inference.ops.reference import dequantise_mxfp4
 from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
@@ -20,6 +21,8 @@ from inference.tiny.outcome import outcome
 from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, Talk, Value, answer, json_object, write
+from inference.tiny.tool_stock import Offer, Request, said_in
+from inference.tiny.tool_thoughts import choosing, declining, key_word
 from inference.tiny.train import Trainer
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
@@ -125,6 +128,45 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(run.optimisers) == 1
     run.save()
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
+
+
+def offered(name: str, said: str, description: str | None = None) -> tuple[Request, Offer]:
+    request = Request(FunctionTool(name, description, None), said, (), said_in(said))
+    return request, Offer(request.tool, lambda: request)
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "said", "word"),
+    [
+        ("get_file_size", None, "What size does {0} have?", "size"),
+        ("startOven", None, "Put the oven on {0}", "oven"),
+        ("get_events", None, "Any event on {0}?", "events"),  # another form of the word was said
+        ("post_message", "Post it to a channel", "Say {1} in the channel {0}", "channel"),
+        ("set_timer", "Start to count down", "Wake me in {0} minutes", "timer"),  # nothing was said
+    ],
+)
+def test_the_word_that_leads_to_a_tool_is_one_that_was_said_if_any(
+    name: str, description: str | None, said: str, word: str
+) -> None:
+    request, offer = offered(name, said, description)
+    assert key_word(request, [offer]) == word
+
+
+def test_a_word_that_leads_to_another_tool_as_well_is_not_taken() -> None:
+    cancel, first = offered("cancel_order", "Cancel order {0}")
+    _, second = offered("track_order", "Where is order {0}?")
+    assert key_word(cancel, [first]) == "order"
+    assert key_word(cancel, [first, second]) == "cancel"
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high"])
+def test_the_thought_of_a_tool_says_a_word_and_what_it_leads_to(effort: str) -> None:
+    request, offer = offered("set_timer", "Set a timer")
+    assert "The word is timer, so set_timer fits" in decode(choosing(effort, request, [offer]))
+    other = offered("get_weather", "Is it raining?")[1]
+    thought = decode(declining(effort, request, [other]))
+    assert "The word is timer, but none" in thought
+    assert "set_timer" not in thought
 
 
 def test_codes_are_signs_and_differ() -> None:
