@@ -20,7 +20,7 @@ from random import Random
 import inference
 from inference.engine import Engine, Sampling
 from inference.tiny.data import SKILLS
-from inference.tiny.outcome import Outcome, copied_values, outcome
+from inference.tiny.outcome import Outcome, copied_values, outcome, same_call
 from inference.tiny.talk import PAST, Talk, Turn
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
@@ -65,8 +65,7 @@ class Result:
         if self.got is None:
             return False
         if self.wanted.recipient is not None:
-            same = self.got.recipient == self.wanted.recipient
-            return same and bool(self.got.arguments == self.wanted.arguments)
+            return same_call(self.got, self.wanted)
         if self.got.recipient is not None:
             return False
         if self.case.turn.kind == "json":

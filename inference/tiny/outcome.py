@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,15 @@ from inference.tiny.vocabulary import encoding
 from inference.tiny.words import is_natural
 
 _STOPS = {200002: "final", 200012: "call"}
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_LARGEST_POWER = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,44 @@ def copied_values(prompt: str, wanted: Outcome, got: Outcome | None) -> list[tup
             given = got.arguments if got is not None and isinstance(got.arguments, dict) else {}
             found.append((quoted, given.get(name) == value))
     return found
+
+
+def same_call(got: Outcome, wanted: Outcome) -> bool:
+    """The same tool with the same arguments; of python, code that prints the same."""
+    if got.recipient != wanted.recipient:
+        return False
+    if got.arguments == wanted.arguments:
+        return True
+    if got.recipient != "python":
+        return False
+    printed = _printed(got.arguments)
+    return printed is not None and printed == _printed(wanted.arguments)
+
+
+def _printed(code: str) -> float | str | None:
+    """What code that prints one piece of arithmetic prints, or the name of its error; None for other code."""
+    try:
+        match ast.parse(code).body:
+            case [ast.Expr(ast.Call(ast.Name("print"), [expression], []))]:
+                return _computed(expression)
+    except ArithmeticError as error:
+        return type(error).__name__
+    except (SyntaxError, ValueError, RecursionError):
+        pass
+    return None
+
+
+def _computed(expression: ast.expr) -> float:
+    match expression:
+        case ast.Constant(int() | float() as number):
+            return number
+        case ast.BinOp(left, operation, right) if type(operation) in _OPERATORS:
+            first, second = _computed(left), _computed(right)
+            if isinstance(operation, ast.Pow) and abs(second) > _LARGEST_POWER:
+                raise ValueError("too large a power")
+            value: float = _OPERATORS[type(operation)](first, second)
+            return value
+    raise ValueError("no arithmetic")
 
 
 def _declared(recipient: str, prompt: str) -> bool:

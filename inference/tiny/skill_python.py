@@ -7,7 +7,7 @@ from random import Random
 
 from inference.tiny import stock
 from inference.tiny.skill_chat import a_date, an_effort, instructions
-from inference.tiny.talk import Talk, Value, answer, message, plain, renderer, tool_call, write
+from inference.tiny.talk import Talk, Value, answer, message, renderer, tool_call, write
 from inference.tiny.words import Words, choose
 
 _NO_PYTHON = "I need the python tool for arithmetic. Please turn it on."
@@ -57,8 +57,9 @@ def _compute(rng: Random, words: Words, talk: Talk, held_out: bool, on: bool) ->
     failed = result.startswith("Error")
     template = "Sorry, python failed: {r}" if failed else f"{expression} = {{r}}"
     texts = {**values, "r": result}
-    must = plain(template, {name: Value(text) for name, text in texts.items()})
-    talk.turn(answer(_copied(template, texts)), must=[must], kind="answer")
+    talk.turn(
+        answer(_copied(template, texts)), must=[f"{'failed:' if failed else '='} {result}"], kind="answer"
+    )
 
 
 def _values(rng: Random, words: Words, expression: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
-from inference.tiny.outcome import outcome
+from inference.tiny.outcome import Outcome, outcome, same_call
 from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, Talk, Value, answer, json_object, write
@@ -128,6 +128,25 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(run.optimisers) == 1
     run.save()
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        ("print(2 + 40)", True),
+        ("print(40+2)", True),
+        ("print((2 + 40))", True),
+        ("print(2 * 40)", False),
+        ("print(2 + 40", False),
+        ("print(open('x'))", False),
+        ("print('4' + '2')", False),
+        ("print(9 ** 9 ** 9)", False),
+        ("print(1 / 0)", False),
+        ("42", False),
+    ],
+)
+def test_code_is_right_if_it_prints_what_was_asked_for(code: str, right: bool) -> None:
+    assert same_call(Outcome("python", code), Outcome("python", "print(2 + 40)")) is right
 
 
 def offered(name: str, said: str, description: str | None = None) -> tuple[Request, Offer]:
