@@ -49,27 +49,35 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
+_MADE_UP = 0.3  # of the tools
 _DECLINE = "Sorry, none of my tools can do that."
 
 
-def some_tools(rng: Random, words: Words, held_out: bool, most: int) -> list[Offer]:
+def some_tools(
+    rng: Random, words: Words, held_out: bool, most: int, made_up: float = _MADE_UP
+) -> list[Offer]:
     """Tools that are declared side by side: no request fits two of them."""
     found: dict[str, Offer] = {}
     for _ in range(rng.randrange(most) + 1):
-        make = stock_tool if rng.random() < 0.7 else made_up_tool
-        other = make(rng, words, held_out)
+        other = _a_tool(rng, words, held_out, made_up)
         if not any(_alike(other.tool.name, name) for name in found):
             found[other.tool.name] = other
     return list(found.values())
 
 
-def one_more_tool(rng: Random, words: Words, held_out: bool, tools: Sequence[Offer]) -> Offer:
+def one_more_tool(
+    rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = _MADE_UP
+) -> Offer:
     """A tool whose requests fit none of `tools`."""
     while True:
-        make = stock_tool if rng.random() < 0.7 else made_up_tool
-        other = make(rng, words, held_out)
+        other = _a_tool(rng, words, held_out, made_up)
         if not any(_alike(other.tool.name, one.tool.name) for one in tools):
             return other
+
+
+def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float) -> Offer:
+    make = made_up_tool if rng.random() < made_up else stock_tool
+    return make(rng, words, held_out)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -267,12 +275,13 @@ def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
-    offers = some_tools(rng, words, held_out, 6)
+    made_up = rng.choice((_MADE_UP, 1.0))
+    offers = some_tools(rng, words, held_out, 6, made_up)
     talk = Talk("drill", rng.choice(("low", "medium")))
     _open(rng, talk, [one.tool for one in offers], words)
     for _ in range(rng.randrange(8, 15)):
         if rng.random() < 0.22:
-            unserved = one_more_tool(rng, words, held_out, offers).request()
+            unserved = one_more_tool(rng, words, held_out, offers, made_up).request()
             talk.user(unserved.text)
             talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
         else:

@@ -283,14 +283,13 @@ _FORMS = (
 def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     """A tool that nobody has seen: its name's and parameters' words are in the requests for it."""
     verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.95 else words.common()
-    noun = words.common()
+    things = [words.common() for _ in range(rng.choices((1, 2, 3), (6, 3, 1))[0])]
     style = rng.random()
-    second = f"_{words.common()}" if rng.random() < 0.15 else ""
-    name = f"{verb}_{noun}{second}"
+    name = "_".join([verb, *things])
     if style < 0.12:
-        name = verb + noun.capitalize()
+        name = verb + "".join(thing.capitalize() for thing in things)
     elif style < 0.16:
-        name = f"{noun}_{verb}"
+        name = "_".join([*things, verb])
     names = rng.sample(stock.lines("parameters.txt"), rng.randrange(0, 5))
     names = [words.common() if rng.random() < 0.6 else one for one in names]
     fields = []
@@ -301,11 +300,18 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         elif rng.random() < 0.08:
             kind = "switch"
         fields.append(Field(one, kind, f"The {one.replace('_', ' ')}", rng.random() < 0.8))
-    what = noun + second.replace("_", " ")
+    what = " ".join(things)
     about = rng.choice(
         (f"{verb.capitalize()}s a {what}.", f"{verb.capitalize()} the {what}", f"Use it to {verb} a {what}")
     )
+    # Some are asked for by a word that only their description has, or by one part of their name.
+    described = words.common() if rng.random() < 0.25 else None
+    if described:
+        about = f"{verb.capitalize()} the {what} {rng.choice(('of', 'for', 'in'))} a {described}"
     tool = declare(rng, name, about, fields)
+    askable = [what, *things]
+    if described and tool.description:
+        askable.append(described)
 
     def request() -> Request:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
@@ -318,7 +324,8 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
             gap = f"{{{place}}}"
             parts.append(form.replace("{p}", spoken).replace("{v}", gap) if spoken else gap)
         ask = choose(rng, _STARTS, held_out)
-        ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", what)
+        said = what if rng.random() < 0.5 else rng.choice(askable)
+        ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", said)
         joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
