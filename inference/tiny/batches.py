@@ -21,7 +21,7 @@ import numpy.typing as npt
 from inference.tiny.codes import VOCABULARY
 from inference.tiny.data import make_talk
 from inference.tiny.talk import PAST, START, Talk
-from inference.tiny.vocabulary import ORDINARY_TOKENS, encode, token_table
+from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_table
 
 Longs = npt.NDArray[np.int64]
 _STOCK = Path(__file__).parent / "stock"
@@ -121,7 +121,7 @@ def _variants() -> Longs:
     """For every token those that spell the same after a space and after "_", itself where there is none."""
     table = token_table()
     whole = (table.pieces[:, 1] < 0) & (table.pieces[:, 0] != np.arange(VOCABULARY))
-    spaced = (table.features >> 1 & 1).astype(np.bool_)
+    spaced = (table.features >> SPACE_LEADS & 1).astype(np.bool_)
     found = np.tile(np.arange(VOCABULARY), (2, 1))
     for row, kind in enumerate((spaced, ~spaced)):
         found[row, table.pieces[whole & kind, 0]] = np.flatnonzero(whole & kind)

@@ -66,6 +66,9 @@ def without_space(token: int) -> tuple[int, ...]:
     return pieces if pieces is not None else tuple(encode(text[1:].decode("utf-8", "replace")))
 
 
+SPACE_LEADS = 1  # the place of this test among the features
+
+
 def _features(token: int) -> int:
     if token >= ORDINARY_TOKENS:
         return 1
