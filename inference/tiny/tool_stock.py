@@ -14,6 +14,7 @@ from inference.tiny import stock
 from inference.tiny.talk import Value
 from inference.tiny.words import Words, choose
 
+_DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen nowhere
 _TRIES = 3  # at a wording that shares a word with the tool
 _KEPT_BACK = 2  # wordings of every tool, and forms, the last: no version of the stock had them to train on
 
@@ -29,7 +30,8 @@ class Field:
 
     @property
     def options(self) -> list[str]:
-        return self.kind.removeprefix("enum:").split("|") if self.kind.startswith("enum:") else []
+        kind, _, options = self.kind.partition(":")
+        return options.split("|") if kind in ("enum", _DRAWN) else []
 
     @property
     def json_type(self) -> str:
@@ -112,7 +114,8 @@ def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
     """What the user says for a parameter, and the argument's text where it is not what was said."""
     if field.options:
         value = rng.choice(field.options)
-        shown = value.capitalize() if value.islower() and rng.random() < 0.15 else value
+        known = field.kind.startswith("enum:")  # that " High" is "high" can be known, of any word it cannot
+        shown = value.capitalize() if known and value.islower() and rng.random() < 0.2 else value
         return shown, value
     if field.kind.startswith("bool:"):
         return rng.choice(field.kind.removeprefix("bool:").split("|")), "true"
@@ -296,7 +299,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     for one in dict.fromkeys(names):
         kind = rng.choice(_KINDS)
         if rng.random() < 0.15:
-            kind = "enum:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
+            kind = f"{_DRAWN}:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
         elif rng.random() < 0.08:
             kind = "switch"
         fields.append(Field(one, kind, f"The {one.replace('_', ' ')}", rng.random() < 0.8))
