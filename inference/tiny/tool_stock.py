@@ -157,14 +157,24 @@ def _fill(
     return text, arguments
 
 
+def words_in(text: str) -> list[str]:
+    """Its words, in small letters."""
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def taken_apart(name: str) -> str:
+    """`name` with its words one by one: "set Timer" for "setTimer"."""
+    return re.sub(r"([A-Z])", r" \1", name)
+
+
 def said_in(ask: str) -> frozenset[str]:
     """The words of a wording, without its gaps."""
-    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"\{\w+\}", " ", ask).lower()))
+    return frozenset(words_in(re.sub(r"\{\w+\}", " ", ask)))
 
 
 def _words(text: str) -> set[str]:
     """Its words of four letters and more; those of a name one by one."""
-    return set(re.findall(r"[a-z]{4,}", re.sub(r"([A-Z])", r" \1", text).lower()))
+    return set(re.findall(r"[a-z]{4,}", taken_apart(text).lower()))
 
 
 def _ask_for(rng: Random, tool: FunctionTool, asks: list[str], held_out: bool) -> str:

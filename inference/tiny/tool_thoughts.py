@@ -7,13 +7,11 @@ tells. Choosing it and going from it to a name are two easier steps, each with a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
 from inference.tiny.talk import Value, message, write
-from inference.tiny.tool_stock import Offer, Request
+from inference.tiny.tool_stock import Offer, Request, taken_apart, words_in
 
 # While the sentence about looking is written, the layers go over the request and the tools again.
 _LOOK = "The user needs a tool. I look at the tools that I have. The word is {k},"
@@ -24,10 +22,6 @@ _NONE = {
 }
 
 
-def name_words(name: str) -> list[str]:
-    return re.sub(r"([A-Z])", r"_\1", name).lower().strip("_").split("_")
-
-
 def key_word(request: Request, offers: Sequence[Offer]) -> str:
     """The word that tells which tool is asked for, best one of its name that the user said.
 
@@ -35,9 +29,9 @@ def key_word(request: Request, offers: Sequence[Offer]) -> str:
     """
     tool = request.tool
     others = [offer.tool for offer in offers if offer.tool.name != tool.name]
-    elsewhere = {word for other in others for word in name_words(other.name)}
-    described_elsewhere = {word for other in others for word in _described(other)}
-    named = name_words(tool.name)
+    elsewhere = {word for other in others for word in words_in(taken_apart(other.name))}
+    described_elsewhere = {word for other in others for word in words_in(other.description or "")}
+    named = words_in(taken_apart(tool.name))
     general = stock.lines("general.txt")
 
     def worth(word: str) -> tuple[bool, ...]:
@@ -53,13 +47,9 @@ def key_word(request: Request, offers: Sequence[Offer]) -> str:
             word not in described_elsewhere,
         )
 
-    described = [word for word in _described(tool) if len(word) > 3 and word in request.said]
+    described = [word for word in words_in(tool.description or "") if len(word) > 3 and word in request.said]
     # Of two as good, the later one: "size" in file_size.
     return max(reversed([*described, *named]), key=worth)
-
-
-def _described(tool: FunctionTool) -> list[str]:
-    return re.findall(r"[a-z0-9]+", (tool.description or "").lower())
 
 
 def _bent(word: str, said: frozenset[str]) -> bool:
