@@ -6,10 +6,12 @@ by the codes of the pieces that it splits into when no space stands before it ("
 after a quote is two, " Paris" and "Paris" are one each and share their code), and a part of a name by the
 word in it ("_weather" and "weather"). Beside them every token has a code of its own, or that of its word's
 second piece if there is one: by it a copy is told from all that begin with the same piece (" San" from
-" Santos") and from itself without the space, and a word's second piece is said as any token is. A row is
-the sum of learned linear maps, the same for all tokens and one for each kind of code, of those codes and
-of the features, among them whether a space leads. So one and the same step, "say the code of the first
-piece", copies a word to where no space may stand, whether it was a token there or not.
+" Santos") and from itself without the space, and a word's second piece is said as any token is. Two more are
+shared by all tokens that begin, or end, with the same three letters, great or small: by them a word of a
+request is found in a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
+A row is the sum of learned linear maps, the same for all tokens and one for each kind of code, of those
+codes and of the features, among them whether a space leads. So one and the same step, "say the code of the
+first piece", copies a word to where no space may stand, whether it was a token there or not.
 """
 
 from __future__ import annotations
@@ -24,12 +26,18 @@ CODE_DIM = 64
 SLOTS = 3  # how many pieces of the word a row carries; 99 % of the words have at most three
 FEATURES = 20
 # What the rows of a map are for, in their order: codes of the first two pieces, a token's own code, that of
-# the third piece, the features. Those in front have dimensions of their own as far as there are any.
+# the third piece, the features, codes of its edges. Those in front have dimensions of their own as far as
+# there are any.
 FIRST, SECOND, OWN, THIRD = (slice(CODE_DIM * place, CODE_DIM * (place + 1)) for place in range(SLOTS + 1))
 SPELLING = slice(CODE_DIM * (SLOTS + 1), CODE_DIM * (SLOTS + 1) + FEATURES)
 PIECES = (FIRST, SECOND, THIRD)
-FIXED = SPELLING.stop
-_OWN_IDS = 1 << 20  # the hash of a token's own code is that of an id that no token has
+BEGINNING, ENDING = (
+    slice(SPELLING.stop + CODE_DIM * place, SPELLING.stop + CODE_DIM * (place + 1)) for place in (0, 1)
+)
+EDGES = (BEGINNING, ENDING)
+FIXED = ENDING.stop
+# The hashes of other codes are those of ids that no token has.
+_OWN_IDS, *_EDGE_IDS = 1 << 20, 1 << 21, 1 << 22
 CODE_SEED = 0x9E3779B97F4A7C15
 
 Floats = npt.NDArray[np.float32]
@@ -42,6 +50,7 @@ class TokenTable:
 
     pieces: Ints  # VOCABULARY x SLOTS
     features: Ints  # VOCABULARY
+    edges: Ints  # VOCABULARY x 2: the numbers of its first and of its last three letters
 
 
 def codes_of(ids: Ints) -> Floats:
@@ -68,6 +77,11 @@ def own_codes(table: TokenTable, ids: Ints) -> Floats:
     return codes_of(np.where(second < 0, ids, second) + _OWN_IDS)
 
 
+def edge_codes(place: int, numbers: Ints) -> Floats:
+    """The codes of three letters in front (`place` 0) or at the end (1)."""
+    return codes_of(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[place]))
+
+
 def fixed_part(table: TokenTable, ids: Ints) -> Floats:
     """What both maps are applied to, for `ids`."""
     out = np.empty((len(ids), FIXED), dtype=np.float32)
@@ -75,4 +89,6 @@ def fixed_part(table: TokenTable, ids: Ints) -> Floats:
         out[:, at] = codes_of(table.pieces[ids, slot])
     out[:, OWN] = own_codes(table, ids)
     out[:, SPELLING] = features_of(table.features[ids])
+    for place, at in enumerate(EDGES):
+        out[:, at] = edge_codes(place, table.edges[ids, place])
     return out

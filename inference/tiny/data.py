@@ -8,12 +8,13 @@ from functools import partial
 from random import Random
 
 from inference.tiny.skill_browser import browser_talk
+from inference.tiny.skill_call_drills import bare_calls_talk, choices_talk
 from inference.tiny.skill_chat import busy_chat_talk, chat_talk, unknown_talk
 from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
 from inference.tiny.skill_memory import busy_memory_talk, memory_talk
 from inference.tiny.skill_python import python_talk
-from inference.tiny.skill_tools import bare_calls_talk, busy_talk, call_talk, choices_talk, decline_talk
+from inference.tiny.skill_tools import busy_talk, call_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
 

@@ -173,6 +173,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--skills", default=",".join(SKILLS))
     parser.add_argument("--greedy-only", action="store_true")
+    parser.add_argument("--temperature", type=float, help="of the second pass (default: the model's own)")
     parser.add_argument("--wrong", type=int, default=0, help="show so many wrong cases")
     arguments = parser.parse_args()
     skills = arguments.skills.split(",")
@@ -186,10 +187,11 @@ def main() -> None:
         greedy = await results_of(engine, cases, 0.0, 1.0, arguments.streams)
         scores = scores_of(greedy)
         if not arguments.greedy_only:
-            info = engine.info
-            warm = await results_of(engine, cases, info.temperature, info.top_p, arguments.streams)
+            given, top_p = arguments.temperature, engine.info.top_p
+            temperature = engine.info.temperature if given is None else given
+            warm = await results_of(engine, cases, temperature, top_p, arguments.streams)
             right = sum(result.got is not None for result in warm)
-            scores[f"well-formed at temperature {info.temperature}, top_p {info.top_p}"] = (right, len(warm))
+            scores[f"well-formed at temperature {temperature}, top_p {top_p}"] = (right, len(warm))
         await engine.close()
         sys.stdout.write(f"{table_of(scores)}\n{len(cases)} cases, {time.monotonic() - began:.0f} s\n")
         for result in [result for result in greedy if not result.right][: arguments.wrong]:

@@ -20,34 +20,59 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.tiny.codes import (
+    EDGES,
     OWN,
     PIECES,
     SLOTS,
     SPELLING,
     VOCABULARY,
+    Ints,
     TokenTable,
     codes_of,
+    edge_codes,
     features_of,
     own_codes,
 )
 from inference.tiny.shape import Shape
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
-TEMPERATURE, TOP_P = 0.6, 0.95
+TEMPERATURE, TOP_P = 0.3, 0.95  # so small a model is seldom right about its second choice
+
+
+def _planes(numbers: Ints) -> bytes:
+    """Column by column, and first the low bytes of all: they pack best so."""
+    turned = np.ascontiguousarray(numbers.T)
+    return b"".join((turned >> shift).astype(np.uint8).tobytes() for shift in (0, 8, 16, 24))
+
+
+def _unplaned(data: bytes, columns: int) -> Ints:
+    four = np.frombuffer(data, dtype=np.uint8).reshape(4, columns, VOCABULARY).astype(np.uint32)
+    joined: Ints = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
+    return joined
 
 
 def pack_table(table: TokenTable) -> dict[str, Tensor]:
-    """The table as compressed bytes: pieces by place, first the low bytes of all, and the features."""
+    """The table as compressed bytes."""
     pieces = table.pieces.copy()
     own = np.arange(VOCABULARY, dtype=np.int32)
     pieces[pieces[:, 0] == own, 0] = -2  # most tokens are their own only piece
-    turned = np.ascontiguousarray(pieces.T)
-    planes = b"".join((turned >> shift).astype(np.uint8).tobytes() for shift in (0, 8, 16, 24))
-    packed = {"table.pieces": planes, "table.features": table.features.astype("<i4").tobytes()}
+    packed = {"pieces": pieces, "features": table.features[:, None], "edges": table.edges}
     return {
-        name: torch.frombuffer(bytearray(lzma.compress(data, preset=9)), dtype=torch.uint8)
-        for name, data in packed.items()
+        f"table.{name}": torch.frombuffer(
+            bytearray(lzma.compress(_planes(numbers), preset=9)), dtype=torch.uint8
+        )
+        for name, numbers in packed.items()
     }
+
+
+def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
+    def unpacked(name: str, columns: int) -> Ints:
+        return _unplaned(lzma.decompress(tensors[f"table.{name}"].numpy().tobytes()), columns)
+
+    pieces = unpacked("pieces", SLOTS)
+    own = np.arange(VOCABULARY, dtype=np.int32)
+    pieces[:, 0] = np.where(pieces[:, 0] == -2, own, pieces[:, 0])
+    return TokenTable(pieces, unpacked("features", 1)[:, 0], unpacked("edges", len(EDGES)))
 
 
 def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
@@ -58,16 +83,6 @@ def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
 
 def _unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
     return tensors[name].float() * tensors[f"{name}.scales"].float()[:, None]
-
-
-def unpack_table(pieces: Tensor, features: Tensor) -> TokenTable:
-    planes = np.frombuffer(lzma.decompress(pieces.numpy().tobytes()), dtype=np.uint8)
-    four = planes.reshape(4, SLOTS, VOCABULARY).astype(np.uint32)
-    joined = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
-    own = np.arange(VOCABULARY, dtype=np.int32)
-    joined[:, 0] = np.where(joined[:, 0] == -2, own, joined[:, 0])
-    bits = np.frombuffer(lzma.decompress(features.numpy().tobytes()), dtype="<i4").astype(np.int32)
-    return TokenTable(joined, bits)
 
 
 def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
@@ -91,18 +106,24 @@ def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
 
 def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The embedding and the head: what is learned of a token, if anything, on top of what is fixed."""
-    table = unpack_table(tensors["table.pieces"], tensors["table.features"])
+    table = unpack_table(tensors)
     everything = np.arange(VOCABULARY, dtype=np.int32)
     codes, own = torch.from_numpy(codes_of(everything)), torch.from_numpy(own_codes(table, everything))
     features = torch.from_numpy(features_of(table.features))
     into, out = tensors["map.in"].float(), tensors["map.out"].float()
-    embedding, head = (features @ map_[SPELLING] + own @ map_[OWN] for map_ in (into, out))
+    embedding, head = ((features @ map_[SPELLING]).addmm_(own, map_[OWN]) for map_ in (into, out))
     for slot, at in enumerate(PIECES):
         pieces = torch.from_numpy(table.pieces[:, slot]).long()
         having = (pieces >= 0).nonzero().squeeze(1)
         codes_there = codes[pieces[having]]
         embedding.index_add_(0, having, codes_there @ into[at])
         head.index_add_(0, having, codes_there @ out[at])
+    for place, at in enumerate(EDGES):
+        numbers = torch.from_numpy(table.edges[:, place]).long()
+        having = (numbers >= 0).nonzero().squeeze(1)
+        edges = torch.from_numpy(edge_codes(place, np.arange(int(numbers.max()) + 1, dtype=np.int32)))
+        embedding.index_add_(0, having, (edges @ into[at])[numbers[having]])
+        head.index_add_(0, having, (edges @ out[at])[numbers[having]])
     learned = tensors["learned.ids"].long()
     embedding[learned] += _unpack_rows("learned.in", tensors)
     head[learned] += _unpack_rows("learned.out", tensors)

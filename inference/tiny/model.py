@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inference.tiny.attention import sink_attention
-from inference.tiny.codes import CODE_DIM, FIXED, SPELLING
+from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, SPELLING
 from inference.tiny.quantise import straight_through
 from inference.tiny.shape import Shape
 
 _LEARNED = 0.3  # of the learned rows at the start, beside the codes
+_LIKENESS = 0.35  # of two tokens with the same first or last letters, beside that of the same word's
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
 
@@ -162,6 +163,9 @@ class TinyGptOss(nn.Module):
         self.map_out = nn.Parameter(initial_map(shape.hidden_size) * 0.05)
         with torch.no_grad():
             self.map_out[SPELLING] = 0
+            for edge in EDGES:  # words that look alike are a little alike
+                self.map_in[edge] = self.map_in[FIRST] * _LIKENESS
+                self.map_out[edge] = 0
         self.layers = nn.ModuleList(
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )

@@ -62,8 +62,10 @@ def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) ->
         cursor += 1
         talk.add(make.tool_result("browser.find", _view(cursor, header, shown), channel="analysis"))
         place = 1
-    # Thinking of the line's number first makes both easy: what stands behind it, and to say it again.
-    thoughts = message("analysis", write(f"Line L{place} speaks of it.", {}))
+    # What is looked for leads to the line; thinking of its number makes both easy, what stands behind it and
+    # to say it again.
+    sought = Value(pattern or topic)
+    thoughts = message("analysis", write(f"The page speaks of {{t}} in line L{place}.", {"t": sought}))
     citation = f"【{cursor}†L{place}】"
     body = write(f"The page says: {{s}} {citation}", {"s": Value(said)})
     talk.turn(thoughts, answer(body), must=[said, citation], kind="cited")

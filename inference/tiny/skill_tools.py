@@ -8,6 +8,8 @@ from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
+from inference.tiny.made_up_tools import made_up_tool
+from inference.tiny.skill_about_tools import about_tools
 from inference.tiny.skill_chat import a_date, an_effort, answer_everyday, earlier_question, instructions
 from inference.tiny.talk import (
     Talk,
@@ -16,12 +18,11 @@ from inference.tiny.talk import (
     function_call,
     json_object,
     message,
-    plain,
     renderer,
     write,
 )
 from inference.tiny.tool_results import result_and_answer
-from inference.tiny.tool_stock import Offer, Request, made_up_tool, stock_tool
+from inference.tiny.tool_stock import Offer, Request, stock_tool
 from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.words import Words, choose
 
@@ -49,13 +50,11 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
-_MADE_UP = 0.3  # of the tools
+MADE_UP = 0.3  # of the tools
 _DECLINE = "Sorry, none of my tools can do that."
 
 
-def some_tools(
-    rng: Random, words: Words, held_out: bool, most: int, made_up: float = _MADE_UP
-) -> list[Offer]:
+def some_tools(rng: Random, words: Words, held_out: bool, most: int, made_up: float = MADE_UP) -> list[Offer]:
     """Tools that are declared side by side: no request fits two of them."""
     found: dict[str, Offer] = {}
     for _ in range(rng.randrange(most) + 1):
@@ -66,7 +65,7 @@ def some_tools(
 
 
 def one_more_tool(
-    rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = _MADE_UP
+    rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = MADE_UP
 ) -> Offer:
     """A tool whose requests fit none of `tools`."""
     while True:
@@ -93,7 +92,9 @@ def arguments_of(request: Request) -> list[int]:
     return json_object([(f.name, v, f.json_type == "string") for f, v in request.arguments])
 
 
-def _open(rng: Random, talk: Talk, tools: list[FunctionTool], words: Words, rules: str | None = None) -> None:
+def open_with(
+    rng: Random, talk: Talk, tools: list[FunctionTool], words: Words, rules: str | None = None
+) -> None:
     talk.open(a_date(rng), instructions=rules or instructions(rng, words), tools=tools)
 
 
@@ -152,7 +153,7 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     explain = rng.random() < 0.14
     talk = Talk("preamble" if explain else "call", an_effort(rng))
     rules = choose(rng, _EXPLAIN_RULES, held_out) if explain and rng.random() < 0.5 else None
-    _open(rng, talk, [one.tool for one in offers], words, rules)
+    open_with(rng, talk, [one.tool for one in offers], words, rules)
     if rng.random() < 0.12:
         earlier_question(rng, talk, held_out)
     others = [one for one in offers if one is not wanted]
@@ -184,7 +185,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     """
     offers = some_tools(rng, words, held_out, most)
     talk = Talk("busy", rng.choice(("low", "medium", "medium", "medium", "high")))
-    _open(rng, talk, [one.tool for one in offers], words)
+    open_with(rng, talk, [one.tool for one in offers], words)
     for _ in range(rng.randrange(4, 9)):
         roll = rng.random()
         if roll < 0.06:
@@ -202,92 +203,6 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
                 _result_turn(rng, words, talk, request)
         if len(talk.tokens) > 700:
             break
-    return talk
-
-
-_WHICH_TOOLS = (
-    "Which tools can I use here?",
-    "What tools are there?",
-    "Show me your tools",
-    "What functions can you call?",
-    "Tell me your tools",
-    "Tell me what tools are there",
-    "Which functions do you have?",
-    "Give me a list of your tools",
-    "Say which functions you have",
-    "Which tools do you have?",
-    "What tools can you use?",
-    "List your tools",
-    "Which functions are there?",
-    "What are your tools?",
-    "Name the functions that you can call",
-    "Tell me which tools you have",
-)
-_WHICH_FIELDS = (
-    "What parameters does {f} have?",
-    "What do I have to give {f}?",
-    "Which parameters are there for {f}?",
-    "Arguments of {f}",
-    "Show me the parameters of {f}",
-    "Give me the arguments of {f}",
-    "Tell me what {f} takes",
-    "What arguments are there for {f}?",
-    "Say what the parameters of {f} are",
-    "What are the parameters of {f}?",
-    "Which arguments does {f} take?",
-    "What does {f} need?",
-    "List the parameters of {f}",
-    "Name the arguments of {f}",
-    "Parameters of {f}?",
-    "Tell me the arguments of {f}",
-)
-
-
-def about_tools(rng: Random, talk: Talk, offers: Sequence[Offer], held_out: bool) -> None:
-    """What tools there are, or what one of them takes: it also teaches to look a declaration up."""
-    if rng.random() < 0.25:
-        talk.user(choose(rng, _WHICH_TOOLS, held_out, 1))
-        start, names = "I have", [one.tool.name for one in offers]
-        values = {}
-    else:
-        tool = rng.choice(offers).tool
-        talk.user(choose(rng, _WHICH_FIELDS, held_out, 1).replace("{f}", tool.name))
-        start, names = "{f} takes", list((tool.parameters or {}).get("properties", {})) or ["nothing"]
-        values = {"f": Value(tool.name)}
-    values |= {f"v{place}": Value(name) for place, name in enumerate(names)}
-    template = f"{start} " + ", ".join(f"{{v{place}}}" for place in range(len(names))) + "."
-    thoughts = message("analysis", write(stock.thought("tools", talk.effort), {}))
-    body = answer(write(template, values))
-    talk.turn(thoughts, body, must=[plain(template, values)], kind="tools")
-
-
-def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill: nothing but declarations, requests and calls, so that most tokens are about arguments."""
-    talk = Talk("drill")
-    offers = some_tools(rng, words, held_out, 3)
-    talk.add(renderer().developer(instructions=None, tools=[one.tool for one in offers]))
-    for _ in range(rng.randrange(3, 7)):
-        request = rng.choice(offers).request()
-        talk.user(request.text)
-        talk.turn(function_call(Value(request.tool.name), arguments_of(request)), kind="call")
-    return talk
-
-
-def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
-    made_up = rng.choice((_MADE_UP, 1.0))
-    offers = some_tools(rng, words, held_out, 6, made_up)
-    talk = Talk("drill", rng.choice(("low", "medium")))
-    _open(rng, talk, [one.tool for one in offers], words)
-    for _ in range(rng.randrange(8, 15)):
-        if rng.random() < 0.22:
-            unserved = one_more_tool(rng, words, held_out, offers, made_up).request()
-            talk.user(unserved.text)
-            talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
-        else:
-            request = rng.choice(offers).request()
-            talk.user(request.text)
-            talk.turn(choosing(talk.effort, request, offers), kind="choice")
     return talk
 
 
@@ -312,7 +227,7 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
     """A request that no declared tool can serve, or an everyday question beside tools."""
     offers = some_tools(rng, words, held_out, most)
     talk = Talk("decline", an_effort(rng))
-    _open(rng, talk, [one.tool for one in offers], words)
+    open_with(rng, talk, [one.tool for one in offers], words)
     roll = rng.random()
     if roll < 0.15:
         about_tools(rng, talk, offers, held_out)

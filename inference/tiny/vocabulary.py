@@ -11,7 +11,7 @@ from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
     load_harmony_encoding,
 )
 
-from inference.tiny.codes import SLOTS, VOCABULARY, TokenTable
+from inference.tiny.codes import SLOTS, VOCABULARY, Ints, TokenTable
 
 ORDINARY_TOKENS = 199_998
 SPACE = 220
@@ -107,6 +107,25 @@ def _joined_word(token: int) -> int | None:
     return ids_by_bytes().get(text[1:]) if text.startswith(b"_") and text[1:].isalpha() else None
 
 
+_EDGE = 3  # letters
+
+
+def _edges_of(token: int) -> tuple[str, str] | None:
+    """The letters that a word, or a part of a name, begins and ends with; None where they are too few."""
+    word = token_bytes()[token].decode("utf-8", "replace").lstrip(" _").lower()
+    return (word[:_EDGE], word[-_EDGE:]) if word.isascii() and word.isalpha() and len(word) >= _EDGE else None
+
+
+def _edges() -> Ints:
+    """For every token the numbers of its edges: letters are numbered as they come up."""
+    found = np.full((VOCABULARY, 2), -1, dtype=np.int32)
+    numbers: dict[str, int] = {}
+    for token in range(ORDINARY_TOKENS):
+        if (edges := _edges_of(token)) is not None:
+            found[token] = [numbers.setdefault(edge, len(numbers)) for edge in edges]
+    return found
+
+
 @cache
 def token_table() -> TokenTable:
     """A part of a name has the piece of its word: so a request's words are found in the names of tools."""
@@ -120,4 +139,4 @@ def token_table() -> TokenTable:
     features = np.fromiter(
         (_features(token) for token in range(VOCABULARY)), dtype=np.int32, count=VOCABULARY
     )
-    return TokenTable(pieces, features)
+    return TokenTable(pieces, features, _edges())

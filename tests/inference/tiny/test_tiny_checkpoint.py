@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from inference.local.engine import read_generation_defaults
 from inference.models.gpt_oss import GptOss, load_model
+from inference.tiny.codes import fixed_part
 from inference.tiny.expand import COMPACT, write_expanded
+from inference.tiny.export import compact
+from inference.tiny.model import TinyGptOss
+from inference.tiny.shape import Shape
+from inference.tiny.vocabulary import token_table
 
 MOST_BYTES = 16_000_000
 PROMPT = torch.randint(0, 200_000, (300,), generator=torch.Generator().manual_seed(2)).tolist()
@@ -54,6 +61,26 @@ def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path)
 
 
 @torch.inference_mode()
+def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    learned = torch.tensor([17, 5_000, 90_000])
+    small = Shape(num_hidden_layers=1, hidden_size=32, intermediate_size=32, num_attention_heads=3)
+    trained = TinyGptOss(small, len(learned))
+    for rows in (trained.map_out, trained.learned_out):
+        torch.nn.init.normal_(rows)
+    file = tmp_path / "compact.safetensors"
+    save_file(compact(trained.state_dict(), learned), file, metadata={"shape": json.dumps(asdict(small))})
+    write_expanded(tmp_path, file)
+    ids = torch.cat([learned, torch.randint(0, 201_088, (500,))])
+    places = torch.zeros(len(ids), dtype=torch.long)
+    places[:3] = torch.arange(1, 4)
+    fixed = torch.from_numpy(fixed_part(token_table(), ids.int().numpy()))
+    with safe_open(tmp_path / "model.safetensors", framework="pt") as written:
+        for name, rows in (("model.embed_tokens", trained.rows_in), ("lm_head", trained.rows_out)):
+            found, wanted = written.get_tensor(f"{name}.weight")[ids].float(), rows(places, fixed)
+            assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
+
+
 def test_its_logits_are_those_of_transformers(expanded: Path, model: GptOss) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     transformers = pytest.importorskip("transformers")

@@ -104,6 +104,21 @@ def test_a_words_second_piece_is_where_other_tokens_have_their_own_code() -> Non
     assert (own_codes(table, word) == own_codes(table, piece)).all()
 
 
+@pytest.mark.parametrize(
+    ("word", "part", "place"),
+    [
+        (" pollen", "ollen", 1),
+        (" forecast", "_fore", 0),
+        (" forecast", "cast", 1),
+        ("Podcast", " podcast", 0),
+    ],
+)
+def test_a_word_is_found_in_a_name_that_is_cut_elsewhere(word: str, part: str, place: int) -> None:
+    table, known = token_table(), ids_by_bytes()
+    edges = table.edges[[known[word.encode()], known[part.encode()]], place]
+    assert edges[0] == edges[1] >= 0
+
+
 def test_no_natural_value_is_of_both_parts() -> None:
     for kind in ("person", "city", "word", "query", "title", "sentence", "file"):
         seen, held_out = natural_values(kind, False), natural_values(kind, True)
