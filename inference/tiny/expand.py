@@ -112,18 +112,16 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     features = torch.from_numpy(features_of(table.features))
     into, out = tensors["map.in"].float(), tensors["map.out"].float()
     embedding, head = ((features @ map_[SPELLING]).addmm_(own, map_[OWN]) for map_ in (into, out))
-    for slot, at in enumerate(PIECES):
-        pieces = torch.from_numpy(table.pieces[:, slot]).long()
-        having = (pieces >= 0).nonzero().squeeze(1)
-        codes_there = codes[pieces[having]]
-        embedding.index_add_(0, having, codes_there @ into[at])
-        head.index_add_(0, having, codes_there @ out[at])
+    kinds = [(codes, table.pieces[:, slot], at) for slot, at in enumerate(PIECES)]
     for place, at in enumerate(EDGES):
-        numbers = torch.from_numpy(table.edges[:, place]).long()
+        known = np.arange(table.edges[:, place].max() + 1, dtype=np.int32)
+        kinds.append((torch.from_numpy(edge_codes(place, known)), table.edges[:, place], at))
+    for coded, column, at in kinds:
+        numbers = torch.from_numpy(column).long()
         having = (numbers >= 0).nonzero().squeeze(1)
-        edges = torch.from_numpy(edge_codes(place, np.arange(int(numbers.max()) + 1, dtype=np.int32)))
-        embedding.index_add_(0, having, (edges @ into[at])[numbers[having]])
-        head.index_add_(0, having, (edges @ out[at])[numbers[having]])
+        there = coded[numbers[having]]
+        embedding.index_add_(0, having, there @ into[at])
+        head.index_add_(0, having, there @ out[at])
     learned = tensors["learned.ids"].long()
     embedding[learned] += _unpack_rows("learned.in", tensors)
     head[learned] += _unpack_rows("learned.out", tensors)
