@@ -37,7 +37,7 @@ BEGINNING, ENDING = (
 EDGES = (BEGINNING, ENDING)
 FIXED = ENDING.stop
 # The hashes of other codes are those of ids that no token has.
-_OWN_IDS, *_EDGE_IDS = 1 << 20, 1 << 21, 1 << 22
+_OWN_IDS, _EDGE_IDS = 1 << 20, (1 << 21, 1 << 22)
 CODE_SEED = 0x9E3779B97F4A7C15
 
 Floats = npt.NDArray[np.float32]

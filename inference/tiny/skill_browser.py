@@ -48,7 +48,8 @@ def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) ->
     _step(talk, "I open the first result.", "browser.open", _at('{"id":0,"cursor":{c}}', cursor), "open")
     lines = ["", f"URL: {address}", *_text(rng, words)]
     place = rng.randrange(2, len(lines) + 1)
-    said = " ".join([words.capital(), pattern or topic, words.draw("query")])
+    sought = pattern or topic
+    said = " ".join([words.capital(), sought, words.draw("query")])
     lines.insert(place, said + rng.choice((".", ".", "")))
     make = renderer()
     cursor += 1
@@ -64,8 +65,7 @@ def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) ->
         place = 1
     # What is looked for leads to the line; thinking of its number makes both easy, what stands behind it and
     # to say it again.
-    sought = Value(pattern or topic)
-    thoughts = message("analysis", write(f"The page speaks of {{t}} in line L{place}.", {"t": sought}))
+    thoughts = message("analysis", write(f"The page speaks of {{t}} in line L{place}.", {"t": Value(sought)}))
     citation = f"【{cursor}†L{place}】"
     body = write(f"The page says: {{s}} {citation}", {"s": Value(said)})
     talk.turn(thoughts, answer(body), must=[said, citation], kind="cited")

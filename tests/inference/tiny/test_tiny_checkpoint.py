@@ -81,6 +81,7 @@ def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> No
             assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
 
 
+@torch.inference_mode()
 def test_its_logits_are_those_of_transformers(expanded: Path, model: GptOss) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     transformers = pytest.importorskip("transformers")
