@@ -152,13 +152,14 @@ def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Lon
 def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
     """Where a prompt's token repeats what stood after the same token before.
 
-    The others are drawn at random: to practise them would teach nothing, and drown the rest.
+    The others are drawn at random: to practise them would teach nothing, and drown the rest. Nor is who
+    speaks next: the model would take the user's turn.
     """
     found = np.zeros(owner.shape, dtype=np.bool_)
     for row, talk in enumerate(talks):
         seen: set[tuple[int, int]] = set()
         for place, pair in enumerate(pairwise(talk.tokens), 1):
-            found[row, place] = pair in seen
+            found[row, place] = pair in seen and START not in pair
             seen.add(pair)
     told: npt.NDArray[np.bool_] = found & (owner == -1)
     return told

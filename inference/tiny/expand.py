@@ -81,7 +81,7 @@ def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
     return {name: (rows / scales[:, None]).round().to(torch.int8), f"{name}.scales": scales.half()}
 
 
-def _unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
+def unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
     return tensors[name].float() * tensors[f"{name}.scales"].float()[:, None]
 
 
@@ -123,8 +123,8 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         embedding.index_add_(0, having, there @ into[at])
         head.index_add_(0, having, there @ out[at])
     learned = tensors["learned.ids"].long()
-    embedding[learned] += _unpack_rows("learned.in", tensors)
-    head[learned] += _unpack_rows("learned.out", tensors)
+    embedding[learned] += unpack_rows("learned.in", tensors)
+    head[learned] += unpack_rows("learned.out", tensors)
     return embedding.bfloat16(), head.bfloat16()
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.tiny.expand import COMPACT, pack_rows, pack_table
-from inference.tiny.quantise import pack
+from inference.tiny.expand import COMPACT, pack_rows, pack_table, unpack_rows
+from inference.tiny.quantise import pack, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 
@@ -43,6 +44,33 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
         else:
             out["model." + name.replace(".mlp.", ".mlp.experts.")] = tensor.bfloat16()
     return {name: tensor.contiguous() for name, tensor in out.items()}
+
+
+def state_of(compact_file: Path) -> dict[str, Any]:
+    """The checkpoint that `compact_file` was made of: rounded, and without the optimisers' averages."""
+    with safe_open(compact_file, framework="pt") as file:
+        about = file.metadata()
+        held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    state = {"map_in": held["map.in"], "map_out": held["map.out"], "norm": held["model.norm.weight"].float()}
+    for way in ("in", "out"):
+        rows = unpack_rows(f"learned.{way}", held)
+        state[f"learned_{way}"] = torch.cat((torch.zeros(1, rows.shape[1]), rows))
+    for name in (name for name in held if name.startswith("model.layers.")):
+        ours = name.removeprefix("model.").replace(".mlp.experts.", ".mlp.")
+        if name.endswith("_blocks"):
+            stem = name.removesuffix("_blocks")
+            state[ours.removesuffix("_blocks")] = unpack(held[name], held[f"{stem}_scales"])
+        elif not name.endswith("_scales"):
+            at = ours.removesuffix(".weight") if "layernorm" in ours else ours
+            state[at] = held[name].float()
+    return {
+        "model": state,
+        "learned": held["learned.ids"].long().numpy(),
+        "step": int(about["step"]),
+        "tokens": int(about["tokens"]),
+        "seconds": float(about["seconds"]),
+        "fresh": int(about["step"]),
+    }
 
 
 def mean(saved: dict[str, Any], other: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from inference.tiny.batches import Batch, Feeder, learned_tokens
 from inference.tiny.codes import VOCABULARY, fixed_part
+from inference.tiny.export import state_of
 from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
@@ -33,33 +34,43 @@ from inference.tiny.wiring import wire
 LATE_FROM = 0.7  # another optimiser from here on
 DECAY_FROM = 0.75
 QUANTISE_FROM = 0.94
+_RISE = 20  # steps
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
-def scale_at(progress: float, step: int) -> float:
-    """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down."""
-    rise = min(1.0, (step + 1) / 20) / math.pow(1 + step / 2500, 0.85)
+def scale_at(progress: float, step: int, fresh: int = 0) -> float:
+    """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down.
+
+    It rises from `fresh`, the step at which the optimisers' averages began.
+    """
+    rise = min(1.0, (step - fresh + 1) / _RISE) / math.pow(1 + step / 2500, 0.85)
     return rise * min(1.0, max(0.02, (1 - progress) / (1 - DECAY_FROM)))
 
 
 class Trainer:
     """The model, its optimisers and where the run stands."""
 
-    def __init__(self, folder: Path, shape: Shape, seed: int, rate: float = 1.0) -> None:
+    def __init__(
+        self, folder: Path, shape: Shape, seed: int, rate: float = 1.0, start: Path | None = None
+    ) -> None:
         self.folder, self.rate = folder, rate
         self.file = folder / "checkpoint.pt"
-        saved: dict[str, Any] | None = (
-            torch.load(self.file, weights_only=False) if self.file.exists() else None
-        )
+        saved: dict[str, Any] | None = None
+        if self.file.exists():
+            saved = torch.load(self.file, weights_only=False)
+        elif start is not None:
+            saved = state_of(start)
         torch.manual_seed(seed)
         self.learned = saved["learned"] if saved else np.zeros(0, dtype=np.int64)
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
         wire(self.model)
-        self.optimisers = optimisers(self.model, late=saved is not None and len(saved["optimisers"]) == 1)
-        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        # What is exported holds no averages: Adam begins anew.
+        late = saved is not None and len(saved.get("optimisers", [None])) == 1
+        self.optimisers = optimisers(self.model, late=late)
+        self.step, self.tokens, self.seconds, self.fresh = 0, 0, 0.0, 0
         if saved:
             self._restore(saved, len(fresh))
         table = token_table()
@@ -75,6 +86,10 @@ class Trainer:
             for name in ("learned_in", "learned_out"):
                 state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
         self.model.load_state_dict(state)
+        self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
+        self.fresh = saved.get("fresh", 0)
+        if "optimisers" not in saved:
+            return
         for optimiser, kept in zip(self.optimisers, saved["optimisers"], strict=True):
             if fresh:
                 for entry in kept["state"].values():
@@ -86,7 +101,6 @@ class Trainer:
                         ):
                             entry[key] = torch.cat((value, torch.zeros(fresh, value.shape[1])))
             restore(optimiser, kept)
-        self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
 
     def save(self) -> None:
         partial = self.file.with_suffix(".partial")
@@ -98,6 +112,7 @@ class Trainer:
                 "step": self.step,
                 "tokens": self.tokens,
                 "seconds": self.seconds,
+                "fresh": self.fresh,
             },
             partial,
         )
@@ -124,7 +139,7 @@ class Trainer:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:
             self.optimisers = optimisers(model, late=True)
-        set_rates(self.optimisers, self.rate * scale_at(progress, self.step))
+        set_rates(self.optimisers, self.rate * scale_at(progress, self.step, self.fresh))
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
@@ -167,9 +182,8 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
-    trainer = Trainer(
-        arguments.folder, Shape(num_hidden_layers=arguments.layers), arguments.seed, arguments.rate
-    )
+    shape = Shape(num_hidden_layers=arguments.layers)
+    trainer = Trainer(arguments.folder, shape, arguments.seed, arguments.rate, arguments.start)
     feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
@@ -205,6 +219,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/tiny"), help="where the run is kept")
     parser.add_argument(
         "--minutes", type=float, default=90, help="time limit of the whole run, resumed parts included"
+    )
+    parser.add_argument(
+        "--start", type=Path, help="an exported file to go on from where no run is kept yet: tiny.safetensors"
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)

@@ -16,7 +16,7 @@ from inference.local.engine import read_generation_defaults
 from inference.models.gpt_oss import GptOss, load_model
 from inference.tiny.codes import fixed_part
 from inference.tiny.expand import COMPACT, write_expanded
-from inference.tiny.export import compact
+from inference.tiny.export import compact, state_of
 from inference.tiny.model import TinyGptOss
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
@@ -79,6 +79,28 @@ def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> No
         for name, rows in (("model.embed_tokens", trained.rows_in), ("lm_head", trained.rows_out)):
             found, wanted = written.get_tensor(f"{name}.weight")[ids].float(), rows(places, fixed)
             assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
+
+
+def test_a_run_can_go_on_from_what_was_exported(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    small = Shape(num_hidden_layers=2, hidden_size=32, intermediate_size=32, num_attention_heads=3)
+    trained = TinyGptOss(small, 3)
+    trained.quantise_experts(True)
+    about = {"shape": json.dumps(asdict(small)), "step": "7", "tokens": "90", "seconds": "1.5"}
+    file = tmp_path / "compact.safetensors"
+    save_file(compact(trained.state_dict(), torch.tensor([17, 5_000, 90_000])), file, metadata=about)
+    saved = state_of(file)
+    assert (saved["step"], saved["tokens"], saved["seconds"]) == (7, 90, 1.5)
+    assert saved["learned"].tolist() == [17, 5_000, 90_000]
+    again = TinyGptOss(small, 3)
+    again.load_state_dict(saved["model"])
+    again.quantise_experts(True)
+    embedded = torch.randn(1, 40, 32)
+    with torch.inference_mode():
+        wanted, found = trained(embedded)[0], again(embedded)[0]
+    assert (found - wanted).norm() / wanted.norm() < 0.02
+    for name in ("learned_in", "learned_out", "map_in"):
+        assert torch.allclose(saved["model"][name][1:], trained.state_dict()[name][1:], atol=0.02)
 
 
 @torch.inference_mode()

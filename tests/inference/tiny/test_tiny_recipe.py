@@ -17,13 +17,14 @@ from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
+from inference.tiny.export import export
 from inference.tiny.outcome import Outcome, outcome, same_call
 from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
-from inference.tiny.talk import PAST, RETURN, Talk, Value, answer, json_object, write
+from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_object, write
 from inference.tiny.tool_stock import Offer, Request, said_in
 from inference.tiny.tool_thoughts import choosing, declining, key_word
-from inference.tiny.train import Trainer
+from inference.tiny.train import Trainer, scale_at
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
 
@@ -145,6 +146,24 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
+def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    run = Trainer(tmp_path, shape, 1)
+    batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
+    for _ in range(12):
+        run.train(batch, 0.1)
+    learned = run.train(batch, 0.1)["own"]
+    run.save()
+    file = tmp_path / "small.safetensors"
+    export(run.file, file, shape)
+    again = Trainer(tmp_path / "again", shape, 1, start=file)
+    assert again.step == again.fresh == run.step
+    assert len(again.optimisers) == 1
+    # Its averages are new, so its steps are short at first, as those of any new run.
+    assert scale_at(0.5, again.step, again.fresh) < scale_at(0.5, again.step) / 5
+    assert again.train(batch, 0.9)["own"] < 1.3 * learned
+
+
 @pytest.mark.parametrize(
     ("code", "right"),
     [
@@ -184,6 +203,16 @@ def test_the_word_that_leads_to_a_tool_is_one_that_was_said_if_any(
 ) -> None:
     request, offer = offered(name, said, description)
     assert key_word(request, [offer]) == word
+
+
+def test_who_speaks_next_is_no_target() -> None:
+    talk = make_talk(Random(3), 0.9)
+    batch = packed([talk] * 2, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 1.0)
+    prompts = batch.turns < 0
+    assert prompts.any()
+    before = batch.candidates[batch.tokens[batch.rows, batch.columns]]
+    assert START not in before[prompts]
+    assert START not in batch.candidates[batch.targets[prompts]]
 
 
 def test_a_word_that_leads_to_another_tool_as_well_is_not_taken() -> None:
