@@ -85,11 +85,17 @@ def unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
     return tensors[name].float() * tensors[f"{name}.scales"].float()[:, None]
 
 
+def read_compact(compact: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a compact file, and what it says about itself."""
+    with safe_open(compact, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        return tensors, file.metadata()
+
+
 def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
     """Writes the checkpoint's files into `folder`."""
-    with safe_open(compact, framework="pt") as file:
-        shape: dict[str, Any] = json.loads(file.metadata()["shape"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    tensors, about = read_compact(compact)
+    shape: dict[str, Any] = json.loads(about["shape"])
     out = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     out["model.embed_tokens.weight"], out["lm_head.weight"] = _rows(tensors)
     save_file(out, folder / "model.safetensors", metadata={"format": "pt"})

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.tiny.expand import COMPACT, pack_rows, pack_table, unpack_rows
+from inference.tiny.expand import COMPACT, pack_rows, pack_table, read_compact, unpack_rows
 from inference.tiny.quantise import pack, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
@@ -48,9 +47,7 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
 
 def state_of(compact_file: Path) -> dict[str, Any]:
     """The checkpoint that `compact_file` was made of: rounded, and without the optimisers' averages."""
-    with safe_open(compact_file, framework="pt") as file:
-        about = file.metadata()
-        held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    held, about = read_compact(compact_file)
     state = {"map_in": held["map.in"], "map_out": held["map.out"], "norm": held["model.norm.weight"].float()}
     for way in ("in", "out"):
         rows = unpack_rows(f"learned.{way}", held)
@@ -65,6 +62,7 @@ def state_of(compact_file: Path) -> dict[str, Any]:
             state[at] = held[name].float()
     return {
         "model": state,
+        "optimisers": [],
         "learned": held["learned.ids"].long().numpy(),
         "step": int(about["step"]),
         "tokens": int(about["tokens"]),

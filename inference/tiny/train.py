@@ -67,8 +67,8 @@ class Trainer:
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
         wire(self.model)
-        # What is exported holds no averages: Adam begins anew.
-        late = saved is not None and len(saved.get("optimisers", [None])) == 1
+        # What was exported holds no averages: Adam begins anew.
+        late = saved is not None and len(saved["optimisers"]) < 2
         self.optimisers = optimisers(self.model, late=late)
         self.step, self.tokens, self.seconds, self.fresh = 0, 0, 0.0, 0
         if saved:
@@ -88,7 +88,7 @@ class Trainer:
         self.model.load_state_dict(state)
         self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
         self.fresh = saved.get("fresh", 0)
-        if "optimisers" not in saved:
+        if not saved["optimisers"]:
             return
         for optimiser, kept in zip(self.optimisers, saved["optimisers"], strict=True):
             if fresh:
@@ -190,6 +190,8 @@ def run(arguments: argparse.Namespace) -> None:
     counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     sys.stdout.write(f"{parameters} parameters, {len(trainer.learned)} learned rows\n")
+    if trainer.seconds >= limit:
+        sys.stdout.write(f"Its clock is at {trainer.seconds / 60:.0f} minutes: give more as --minutes\n")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     while trainer.seconds < limit and not stopped.is_set():
@@ -229,7 +231,10 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.0, help="times the recipe's learning rates")
     parser.add_argument("--batch", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
-    run(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.start is not None and not arguments.start.is_file():
+        parser.error(f"--start {arguments.start}: there is no such file")
+    run(arguments)
 
 
 if __name__ == "__main__":
