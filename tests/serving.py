@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import uvicorn
 
 from gpt_oss_server.app import create_app
@@ -16,6 +18,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
+from tests.waiting import until_found
 
 VOCABULARY = 201_088
 
@@ -48,3 +51,27 @@ def serving(
         thread.join(20)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
+
+
+async def leave_in_the_middle(
+    url: str, body: dict[str, Any], engine: ScriptedEngine, generations: int = 1
+) -> None:
+    """Asks, and closes the connection once so many generations run; returns when none does any more."""
+
+    async def active() -> int:
+        return engine.active
+
+    async with httpx.AsyncClient(timeout=None) as client:
+        asking = asyncio.create_task(client.post(url, json=body))
+        await until_found(active, lambda count: count == generations)
+        asking.cancel()
+        await asyncio.wait({asking})
+    await until_found(active, lambda count: count == 0)
+
+
+async def cancelled_at(base: str) -> int:
+    """How many answers the server counts as cancelled."""
+    async with httpx.AsyncClient() as client:
+        health = (await client.get(f"{base.removesuffix('/v1')}/health")).json()
+    count: int = health["counters"]["cancelled"]
+    return count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import httpx
@@ -14,7 +13,8 @@ from pydantic import BaseModel
 from tests.chat.asking import TOOL, check_chunks
 from tests.e2e.test_official_sdk import client_of
 from tests.replay import ReplayEngine
-from tests.serving import scripted, serving
+from tests.serving import cancelled_at, leave_in_the_middle, scripted, serving
+from tests.waiting import until_found
 
 NEXT = "<|start|>assistant"
 THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT
@@ -153,20 +153,9 @@ def test_an_engine_that_breaks_is_an_error_the_sdk_raises(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_stops_every_choice(stream: bool) -> None:
+async def test_a_client_that_leaves_stops_every_choice(stream: bool) -> None:
     engine = scripted(LONG, loop=True, tokens_per_second=50)
-    body = {"messages": ASK, "stream": stream, "n": 3}
     with serving(engine) as url:
-        with httpx.Client() as client:
-            try:
-                with client.stream("POST", f"{url}/chat/completions", json=body, timeout=0.5) as response:
-                    next(response.iter_raw())
-                    assert engine.active == 3
-            except httpx.ReadTimeout:
-                assert not stream
-        deadline = time.monotonic() + 5
-        while engine.active and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert engine.active == 0
-        health = httpx.get(f"{url.removesuffix('/v1')}/health").json()
-    assert health["counters"]["cancelled"] == 1
+        body = {"messages": ASK, "stream": stream, "n": 3}
+        await leave_in_the_middle(f"{url}/chat/completions", body, engine, generations=3)
+        assert await until_found(lambda: cancelled_at(url), bool) == 1

@@ -81,7 +81,8 @@ async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
 
 @pytest.fixture
 async def session(make_tool: MakeTool) -> PythonSession:
-    return make_tool(timeout=10.0, grace=1.0).open()
+    """Its limit is for calls that end, on a slow machine too; for others tests make a tool of their own."""
+    return make_tool(timeout=60.0, grace=1.0).open()
 
 
 @pytest.fixture
