@@ -30,8 +30,8 @@ class Phase:
 
 
 _BASICS: tuple[tuple[Maker, float], ...] = (
-    (chat_talk, 1.2),
-    (busy_chat_talk, 0.6),
+    (chat_talk, 1.3),
+    (busy_chat_talk, 0.9),
     (memory_talk, 0.4),
     (busy_memory_talk, 0.6),
     (unknown_talk, 0.3),
@@ -66,17 +66,17 @@ PHASES = (
     Phase(
         0.75,
         (
-            (drill_talk, 3.5),
-            (choices_talk, 4.0),
-            (bare_calls_talk, 0.4),
+            (drill_talk, 2.0),
+            (choices_talk, 4.5),
+            (bare_calls_talk, 1.2),
             (partial(call_talk, most=3), 2.0),
-            (partial(call_talk, most=6), 3.0),
+            (partial(call_talk, most=6), 3.5),
             (partial(busy_talk, most=6), 4.5),
             (partial(decline_talk, most=6), 0.9),
             *_BASICS,
             (python_talk, 0.6),
             (partial(python_talk, rounds=4), 0.5),
-            (partial(browser_talk, rounds=3), 0.8),
+            (partial(browser_talk, rounds=3), 1.0),
             (browser_talk, 0.8),
         ),
     ),

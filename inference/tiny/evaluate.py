@@ -3,7 +3,8 @@
 Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every
 generation of a conversation is a case: the prompt is what the server would send, the rest of the
 conversation what is expected. Greedy, and once more at the checkpoint's default temperature for well-
-formedness.
+formedness. Nothing holds the model to any form, unless `--served` is given: then it is sampled under the
+grammar that the server has for every turn, as it is for a request whose functions are strict.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import inference
 from inference.engine import Engine, Sampling
 from inference.tiny.data import SKILLS
 from inference.tiny.outcome import Outcome, copied_values, outcome, same_call
+from inference.tiny.served import grammar_of
 from inference.tiny.talk import PAST, Talk, Turn
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
@@ -41,7 +43,7 @@ _LINES = {
 @dataclass(frozen=True, slots=True)
 class Case:
     skill: str
-    talk: int  # its number: a flow is completed when all cases of a talk are right
+    talk: Talk  # a flow is completed when all cases of a talk are right
     turn: Turn
     prompt: tuple[int, ...]
     expected: tuple[int, ...]
@@ -74,17 +76,15 @@ class Result:
 
 
 def cases_of(seed: int, per_skill: int, skills: Sequence[str]) -> Iterator[Case]:
-    number = 0
     for skill in skills:
         for place in range(per_skill):
             rng = Random(f"{seed}/held out/{skill}/{place}")
             talk: Talk = SKILLS[skill](rng, Words(rng, True), True)
-            number += 1
             for turn in (turn for turn in talk.turns if turn.kind != PAST):
                 tokens = talk.tokens
                 yield Case(
                     talk.skill,
-                    number,
+                    talk,
                     turn,
                     tuple(tokens[: turn.start]),
                     tuple(tokens[turn.start : turn.end]),
@@ -102,14 +102,21 @@ async def _complete(
 
 
 async def results_of(
-    engine: Engine, cases: Sequence[Case], temperature: float, top_p: float, streams: int
+    engine: Engine, cases: Sequence[Case], temperature: float, top_p: float, streams: int, served: bool
 ) -> list[Result]:
     gate = asyncio.Semaphore(streams)
+    grammars = {id(case.talk): grammar_of(case.talk) for case in cases} if served else {}
     done = 0
 
     async def one(place: int, case: Case) -> Result:
         nonlocal done
-        sampling = Sampling(temperature=temperature, top_p=top_p, seed=place, max_tokens=250)
+        sampling = Sampling(
+            temperature=temperature,
+            top_p=top_p,
+            seed=place,
+            max_tokens=250,
+            grammar=grammars.get(id(case.talk)),
+        )
         tokens = await _complete(engine, case, sampling, gate)
         done += 1
         if sys.stderr.isatty():
@@ -143,7 +150,7 @@ def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
                 result.got is not None and bool(result.got.preamble)
             )
         if case.skill == "browser":
-            flows[case.talk].append(result.right)
+            flows[id(case.talk)].append(result.right)
         elif case.skill == "python" and kind != "no python":
             scores["arithmetic through python"].append(result.right)
         elif kind not in ("call", "preamble"):
@@ -173,6 +180,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--skills", default=",".join(SKILLS))
     parser.add_argument("--greedy-only", action="store_true")
+    parser.add_argument("--served", action="store_true", help="under the grammar that the server enforces")
     parser.add_argument("--temperature", type=float, help="of the second pass (default: the model's own)")
     parser.add_argument("--wrong", type=int, default=0, help="show so many wrong cases")
     arguments = parser.parse_args()
@@ -184,12 +192,12 @@ def main() -> None:
     async def run() -> None:
         engine = inference.load(arguments.model)
         began = time.monotonic()
-        greedy = await results_of(engine, cases, 0.0, 1.0, arguments.streams)
+        greedy = await results_of(engine, cases, 0.0, 1.0, arguments.streams, arguments.served)
         scores = scores_of(greedy)
         if not arguments.greedy_only:
             given, top_p = arguments.temperature, engine.info.top_p
             temperature = engine.info.temperature if given is None else given
-            warm = await results_of(engine, cases, temperature, top_p, arguments.streams)
+            warm = await results_of(engine, cases, temperature, top_p, arguments.streams, arguments.served)
             right = sum(result.got is not None for result in warm)
             scores[f"well-formed at temperature {temperature}, top_p {top_p}"] = (right, len(warm))
         await engine.close()

@@ -105,9 +105,9 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     things = [words.common() for _ in range(rng.choices((1, 2, 3), (6, 3, 1))[0])]
     style = rng.random()
     name = "_".join([verb, *things])
-    if style < 0.12:
+    if style < 0.2:
         name = verb + "".join(thing.capitalize() for thing in things)
-    elif style < 0.16:
+    elif style < 0.25:
         name = "_".join([*things, verb])
     names = rng.sample(stock.lines("parameters.txt"), rng.randrange(0, 5))
     names = [words.common() if rng.random() < 0.6 else one for one in names]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from inference.tiny.skill_tools import MADE_UP, arguments_of, one_more_tool, open_with, some_tools
+from inference.tiny.skill_tools import (
+    MADE_UP,
+    arguments_of,
+    in_turn,
+    one_more_tool,
+    open_with,
+    some_tools,
+)
 from inference.tiny.talk import Talk, Value, function_call, renderer
 from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.words import Words
@@ -15,8 +22,9 @@ def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("drill")
     offers = some_tools(rng, words, held_out, 3)
     talk.add(renderer().developer(instructions=None, tools=[one.tool for one in offers]))
+    wanted = in_turn(rng, offers)
     for _ in range(rng.randrange(3, 7)):
-        request = rng.choice(offers).request()
+        request = next(wanted).request()
         talk.user(request.text)
         talk.turn(function_call(Value(request.tool.name), arguments_of(request)), kind="call")
     return talk
@@ -25,16 +33,17 @@ def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
     made_up = rng.choice((MADE_UP, 1.0))
-    offers = some_tools(rng, words, held_out, 6, made_up)
+    offers = some_tools(rng, words, held_out, 8, made_up)
     talk = Talk("drill", rng.choice(("low", "medium")))
     open_with(rng, talk, [one.tool for one in offers], words)
-    for _ in range(rng.randrange(8, 15)):
+    wanted = in_turn(rng, offers)
+    for _ in range(rng.randrange(5, 8) + len(offers) // 3):
         if rng.random() < 0.22:
             unserved = one_more_tool(rng, words, held_out, offers, made_up).request()
             talk.user(unserved.text)
             talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
         else:
-            request = rng.choice(offers).request()
+            request = next(wanted).request()
             talk.user(request.text)
             talk.turn(choosing(talk.effort, request, offers), kind="choice")
     return talk

@@ -14,7 +14,19 @@ from inference.tiny.words import Words, choose
 
 UNKNOWN = "I am sorry, I do not know that. I am only a small demonstration model."
 _GROUPS = Literal["talk", "definition", "fact"]
+_KEPT_BACK = 2  # questions of a subject at most: lists that grow must not take back what was practised
 _DEFINITION_ASKS = (
+    "What's {a}?",
+    "define {w} for me",
+    "How do you define {w}?",
+    "How would you define {w}?",
+    "Can you tell me what {a} is?",
+    "I would like to know what {a} is",
+    "Could you explain {w} to me?",
+    "{w}, what is that?",
+    "What do people mean by {w}?",
+    "the definition of {w}",
+    "Do you know what {a} is?",
     "What is {a}?",
     "what is {a}?",
     "Define {w}",
@@ -111,7 +123,8 @@ def question(rng: Random, held_out: bool) -> tuple[str, Subject]:
     """An everyday question as it is asked, and its subject."""
     groups: tuple[_GROUPS, ...] = ("talk", "talk", "talk", "definition", "definition", "fact", "fact")
     subject = rng.choice(subjects(rng.choice(groups)))
-    asked = typed(rng, choose(rng, subject.questions, held_out))
+    kept_back = min(_KEPT_BACK, max(1, len(subject.questions) // 6))
+    asked = typed(rng, choose(rng, subject.questions, held_out, kept_back))
     if rng.random() < 0.08 and subject.answer[:5] not in ("Hello", "Good "):
         asked = rng.choice(("Hello! ", "Hi, ", "Hi! ", "Hello, ", "Hey, ")) + asked
     return asked, subject

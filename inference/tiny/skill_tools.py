@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
@@ -72,6 +72,12 @@ def one_more_tool(
         other = _a_tool(rng, words, held_out, made_up)
         if not any(_alike(other.tool.name, one.tool.name) for one in tools):
             return other
+
+
+def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:
+    """Endless; none is taken again before all were: what was called before is easily called again."""
+    while True:
+        yield from rng.sample(offers, len(offers))
 
 
 def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float) -> Offer:
@@ -186,6 +192,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     offers = some_tools(rng, words, held_out, most)
     talk = Talk("busy", rng.choice(("low", "medium", "medium", "medium", "high")))
     open_with(rng, talk, [one.tool for one in offers], words)
+    wanted = in_turn(rng, offers)
     for _ in range(rng.randrange(4, 9)):
         roll = rng.random()
         if roll < 0.06:
@@ -195,7 +202,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.24:
             _decline(rng, words, held_out, talk, offers)
         else:
-            request = rng.choice(offers).request()
+            request = next(wanted).request()
             explain = rng.random() < 0.08
             _ask(rng, talk, request, held_out, explain)
             _call_turn(talk, request, offers, explain)

@@ -21,6 +21,7 @@ from inference.tiny.vocabulary import SPACE, encode, without_space
 START, END, MESSAGE, CHANNEL, CALL, RETURN, CONSTRAIN = 200006, 200007, 200008, 200005, 200012, 200002, 200003
 Effort = Literal["low", "medium", "high"]
 Channel = Literal["analysis", "commentary", "final"]
+Builtin = Literal["browser", "python"]
 PAST = "past"  # the kind of a turn that is history
 _GAP = re.compile(r"\{(\w+)\}")
 
@@ -110,6 +111,10 @@ class Talk:
     effort: Effort = "medium"
     tokens: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    # What the request declares.
+    tools: Sequence[FunctionTool] = ()
+    formats: Sequence[ResponseFormat] = ()
+    builtin: Sequence[Builtin] = ()
 
     def add(self, *segments: Segment | None) -> None:
         for segment in segments:
@@ -123,9 +128,10 @@ class Talk:
         instructions: str | None = None,
         tools: Sequence[FunctionTool] = (),
         formats: Sequence[ResponseFormat] = (),
-        builtin: Sequence[Literal["browser", "python"]] = (),
+        builtin: Sequence[Builtin] = (),
     ) -> None:
         """The system and developer messages, as the server writes them."""
+        self.tools, self.formats, self.builtin = tools, formats, builtin
         make, encoding = renderer(), load_encoding()
         namespaces = [builtin_namespace(encoding, name) for name in builtin]
         self.add(

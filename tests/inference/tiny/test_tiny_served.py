@@ -1,0 +1,58 @@
+"""The recipe beside the server: what the model is taught to say is what the server lets it say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from random import Random
+
+import pytest
+
+from inference.engine import EngineFailed
+from inference.grammar import Grammar
+from inference.tiny.data import SKILLS
+from inference.tiny.served import grammar_of
+from inference.tiny.skill_tools import in_turn, some_tools
+from inference.tiny.talk import PAST
+from inference.tiny.words import Words
+
+CALL = 200012
+
+
+def follow(grammar: Grammar, tokens: Sequence[int]) -> bool:
+    """Whether the tokens are a whole turn; raises for one that is not legal."""
+    state = grammar.start()
+    for token in tokens:
+        state.accept(token)
+    return state.is_accepting()
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_every_generation_of_the_stock_is_in_the_servers_grammar(skill: str) -> None:
+    for seed in range(4):
+        rng = Random(f"served/{skill}/{seed}")
+        talk = SKILLS[skill](rng, Words(rng, True), True)
+        grammar = grammar_of(talk)
+        for turn in (turn for turn in talk.turns if turn.kind != PAST):
+            assert follow(grammar, talk.tokens[turn.start : turn.end])
+
+
+def test_a_call_of_what_is_not_declared_is_not() -> None:
+    rng = Random("served/undeclared")
+    talk = SKILLS["call"](rng, Words(rng, True), True)
+    turn = next(turn for turn in talk.turns if turn.kind in ("call", "preamble"))
+    expected = talk.tokens[turn.start : turn.end]
+    assert expected[-1] == CALL
+    talk.tools = []
+    with pytest.raises(EngineFailed, match="does not allow the token"):
+        follow(grammar_of(talk), expected)
+
+
+def test_all_tools_are_asked_for_before_one_is_asked_for_again() -> None:
+    rng = Random("in turn")
+    offers = []
+    while len(offers) < 3:
+        offers = some_tools(rng, Words(rng, False), False, 6)
+    names = [offer.tool.name for offer in islice(in_turn(rng, offers), 3 * len(offers))]
+    for first in range(0, len(names), len(offers)):
+        assert sorted(names[first : first + len(offers)]) == sorted(offer.tool.name for offer in offers)
