@@ -37,8 +37,9 @@ def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
     assert time.monotonic() - began < 60
 
 
-def long_answer(folder: Path) -> str:
-    return script(folder, "<|channel|>final<|message|>" + "word " * 100 + "<|return|>", tokens_per_second=50)
+def long_answer(folder: Path, tokens_per_second: int = 50) -> str:
+    text = "<|channel|>final<|message|>" + "word " * 100 + "<|return|>"
+    return script(folder, text, tokens_per_second=tokens_per_second)
 
 
 def read_events(served: Any, stop_after: int, signals: int) -> tuple[list[str], float]:
@@ -71,16 +72,16 @@ def test_ctrl_c_lets_a_running_stream_finish(tmp_path: Path) -> None:
 
 
 def test_the_grace_ends_and_the_stream_is_told_so(tmp_path: Path) -> None:
-    with serving("--model", long_answer(tmp_path), "--shutdown-grace", "0") as served:
+    with serving("--model", long_answer(tmp_path, 5), "--shutdown-grace", "0") as served:
         types, signalled = read_events(served, 10, 1)
-        assert time.monotonic() - signalled < 1.5
+        assert time.monotonic() - signalled < 10  # the rest would take 20 s
         assert types[-1] == "response.failed"
         assert served.process.wait(10) == 0
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
-    with serving("--model", long_answer(tmp_path)) as served:
+    with serving("--model", long_answer(tmp_path, 5)) as served:
         types, signalled = read_events(served, 10, 2)
         assert types[-1] == "cut"
         assert served.process.wait(10) == 130
-        assert time.monotonic() - signalled < 1.5
+        assert time.monotonic() - signalled < 10

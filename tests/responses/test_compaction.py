@@ -307,12 +307,14 @@ async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, e
     class Stuck(Summariser):
         async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
             yield Step(tuple(self._encoding.encode_special("<|channel|>final<|message|>The half")))
+            stuck.set()
             await asyncio.sleep(3600)
 
+    stuck = asyncio.Event()
     here = api(Stuck(encoding))
     asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     response = await here.create(input=asked, background=True)
-    await asyncio.sleep(0.01)
+    await asyncio.wait_for(stuck.wait(), 20)
     cancelled = await here.post(f"/responses/{response['id']}/cancel")
     assert (cancelled["status"], cancelled["output"]) == ("cancelled", [])
     assert cancelled["usage"]["output_tokens"] > 0
