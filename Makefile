@@ -89,8 +89,9 @@ wheel-test: wheel
 	@$(BIN)/python tests/meta/wheel.py dist/*.whl
 
 # openai-harmony shares its import name with oss-harmony: put first on the path it takes its place. Its
-# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256. Left out
-# are the tests of what knows no Harmony.
+# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256. One module
+# of the server imports the library: tested are the format and both APIs, and left out is what lies around them.
+AROUND := inference tools meta cli clients gpu published test_runs.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -99,7 +100,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 --ignore=tests/inference --ignore=tests/tools --ignore=tests/meta $(TESTS)
+		$(BIN)/python -m pytest -n 2 $(AROUND:%=--ignore=tests/%) $(TESTS)
 
 # Real clients, in folders of their own: their requirements and ours do not agree. npm may be missing; then the
 # tests of its clients are skipped.
