@@ -106,7 +106,7 @@ async def test_a_rate_is_kept(tmp_path: Path) -> None:
     engine = script(tmp_path, {"turns": [{"tokens": [1] * 60}], "tokens_per_second": 300})
     began = time.perf_counter()
     assert len(await answer(engine)) == 60
-    assert 0.19 <= time.perf_counter() - began < 5.0
+    assert 0.19 <= time.perf_counter() - began < 1.0
 
 
 async def test_closing_ends_a_slow_generation_at_once(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_closing_ends_a_slow_generation_at_once(tmp_path: Path) -> None:
     await asyncio.sleep(0.01)
     await engine.close()
     with pytest.raises(EngineClosed):
-        await asyncio.wait_for(reading, 20)
+        await asyncio.wait_for(reading, 1)
 
 
 async def test_many_streams_cost_next_to_nothing_per_token(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ async def test_closing_stops_what_runs_and_refuses_what_comes() -> None:
     began = time.monotonic()
     await box.close()
     await box.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 1
     assert (await running).failed
     assert (await box.run("c", "notes.add", "{}")).failed
     assert tool.closed_sessions == 1

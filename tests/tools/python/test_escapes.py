@@ -123,7 +123,7 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
     while not running.done():
         began = time.monotonic()
         await asyncio.sleep(0.05)
-        assert time.monotonic() - began < 5.0  # the host goes on
+        assert time.monotonic() - began < 2.0  # the host goes on
         most = max(most, len(processes() - before))
     assert most < (60 if holder == "control groups" else 1000)
     await tool.close()

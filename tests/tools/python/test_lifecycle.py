@@ -63,7 +63,7 @@ async def _used_and_closed(sandbox: Sandbox) -> None:
     await asyncio.sleep(1.0)
     began = time.monotonic()
     await tool.close()
-    assert time.monotonic() - began < 20.0  # 0.1 s on a free machine
+    assert time.monotonic() - began < 2.0
     output = await running
     assert output.failed
 

@@ -154,8 +154,9 @@ async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - began < 0.8  # less than the code is given to stop
-    first = await said(session, "n")  # known: it was stopped, not killed
+    assert time.monotonic() - began < 0.1
+    first = await said(session, "n")
+    assert time.monotonic() - began < 1.0
     await asyncio.sleep(0.2)
     assert await said(session, "n") == first
 
