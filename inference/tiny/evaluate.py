@@ -42,11 +42,16 @@ _LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    skill: str
     talk: Talk  # a flow is completed when all cases of a talk are right
     turn: Turn
-    prompt: tuple[int, ...]
-    expected: tuple[int, ...]
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        return tuple(self.talk.tokens[: self.turn.start])
+
+    @property
+    def expected(self) -> tuple[int, ...]:
+        return tuple(self.talk.tokens[self.turn.start : self.turn.end])
 
     @property
     def several_tools(self) -> bool:
@@ -81,14 +86,7 @@ def cases_of(seed: int, per_skill: int, skills: Sequence[str]) -> Iterator[Case]
             rng = Random(f"{seed}/held out/{skill}/{place}")
             talk: Talk = SKILLS[skill](rng, Words(rng, True), True)
             for turn in (turn for turn in talk.turns if turn.kind != PAST):
-                tokens = talk.tokens
-                yield Case(
-                    talk.skill,
-                    talk,
-                    turn,
-                    tuple(tokens[: turn.start]),
-                    tuple(tokens[turn.start : turn.end]),
-                )
+                yield Case(talk, turn)
 
 
 async def _complete(
@@ -149,9 +147,9 @@ def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
             scores["a preamble before the call, where asked for"].append(
                 result.got is not None and bool(result.got.preamble)
             )
-        if case.skill == "browser":
+        if case.talk.skill == "browser":
             flows[id(case.talk)].append(result.right)
-        elif case.skill == "python" and kind != "no python":
+        elif case.talk.skill == "python" and kind != "no python":
             scores["arithmetic through python"].append(result.right)
         elif kind not in ("call", "preamble"):
             scores[_LINES[kind]].append(result.right)
@@ -205,7 +203,9 @@ def main() -> None:
         for result in [result for result in greedy if not result.right][: arguments.wrong]:
             wanted = encoding().decode(list(result.case.expected))
             prompt = encoding().decode(list(result.case.prompt)).rpartition("<|start|>user")[2]
-            sys.stdout.write(f"--- {result.case.skill} {prompt}\n  got    {result.text}\n  wanted {wanted}\n")
+            sys.stdout.write(
+                f"--- {result.case.talk.skill} {prompt}\n  got    {result.text}\n  wanted {wanted}\n"
+            )
 
     asyncio.run(run())
 

@@ -10,11 +10,11 @@ from typing import Literal
 
 from inference.tiny import stock
 from inference.tiny.talk import Effort, Talk, answer, message, write
+from inference.tiny.tool_stock import KEPT_BACK
 from inference.tiny.words import Words, choose
 
 UNKNOWN = "I am sorry, I do not know that. I am only a small demonstration model."
 _GROUPS = Literal["talk", "definition", "fact"]
-_KEPT_BACK = 2  # questions of a subject at most: lists that grow must not take back what was practised
 _DEFINITION_ASKS = (
     "What's {a}?",
     "define {w} for me",
@@ -123,8 +123,7 @@ def question(rng: Random, held_out: bool) -> tuple[str, Subject]:
     """An everyday question as it is asked, and its subject."""
     groups: tuple[_GROUPS, ...] = ("talk", "talk", "talk", "definition", "definition", "fact", "fact")
     subject = rng.choice(subjects(rng.choice(groups)))
-    kept_back = min(_KEPT_BACK, max(1, len(subject.questions) // 6))
-    asked = typed(rng, choose(rng, subject.questions, held_out, kept_back))
+    asked = typed(rng, choose(rng, subject.questions, held_out, KEPT_BACK))
     if rng.random() < 0.08 and subject.answer[:5] not in ("Hello", "Good "):
         asked = rng.choice(("Hello! ", "Hi, ", "Hi! ", "Hello, ", "Hey, ")) + asked
     return asked, subject

@@ -16,7 +16,7 @@ from inference.tiny.words import Words, choose
 
 DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen nowhere
 _TRIES = 3  # at a wording that shares a word with the tool
-KEPT_BACK = 2  # wordings of every tool, and forms, the last: no version of the stock had them to train on
+KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,11 +122,11 @@ def _usual(held_out: bool) -> tuple[str, ...]:
 
 
 def choose(rng: Random, options: Sequence[Item], held_out: bool, kept_back: int | None = None) -> Item:
-    """One of the phrasings; the last of four or more (a sixth, or `kept_back`) are for the held-out part."""
-    if kept_back is None:
-        kept_back = max(1, len(options) // 6)
+    """One of the phrasings; the last of four or more (a sixth, `kept_back` at most) are the held-out part."""
     if len(options) >= 4:
-        options = options[-kept_back:] if held_out else options[:-kept_back]
+        sixth = max(1, len(options) // 6)
+        last = sixth if kept_back is None else min(kept_back, sixth)
+        options = options[-last:] if held_out else options[:-last]
     return options[rng.randrange(len(options))]
 
 

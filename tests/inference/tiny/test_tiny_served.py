@@ -13,10 +13,8 @@ from inference.grammar import Grammar
 from inference.tiny.data import SKILLS
 from inference.tiny.served import grammar_of
 from inference.tiny.skill_tools import in_turn, some_tools
-from inference.tiny.talk import PAST
+from inference.tiny.talk import CALL, PAST
 from inference.tiny.words import Words
-
-CALL = 200012
 
 
 def follow(grammar: Grammar, tokens: Sequence[int]) -> bool:
