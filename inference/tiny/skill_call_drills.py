@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from inference.tiny.skill_tools import (
-    MADE_UP,
-    arguments_of,
-    in_turn,
-    one_more_tool,
-    open_with,
-    some_tools,
-)
+from inference.tiny.skill_tools import arguments_of, open_with
 from inference.tiny.talk import Talk, Value, function_call, renderer
+from inference.tiny.tool_sets import MADE_UP, in_turn, one_more_tool, some_tools
 from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.words import Words
 

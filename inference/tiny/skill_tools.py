@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
-from inference.tiny import stock
-from inference.tiny.made_up_tools import made_up_tool
 from inference.tiny.skill_about_tools import about_tools
 from inference.tiny.skill_chat import a_date, an_effort, answer_everyday, earlier_question, instructions
 from inference.tiny.talk import (
@@ -22,7 +20,8 @@ from inference.tiny.talk import (
     write,
 )
 from inference.tiny.tool_results import result_and_answer
-from inference.tiny.tool_stock import Offer, Request, stock_tool
+from inference.tiny.tool_sets import in_turn, one_more_tool, some_tools
+from inference.tiny.tool_stock import Offer, Request
 from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.words import Words, choose
 
@@ -50,48 +49,7 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
-MADE_UP = 0.3  # of the tools
 _DECLINE = "Sorry, none of my tools can do that."
-
-
-def some_tools(rng: Random, words: Words, held_out: bool, most: int, made_up: float = MADE_UP) -> list[Offer]:
-    """Tools that are declared side by side: no request fits two of them."""
-    found: dict[str, Offer] = {}
-    for _ in range(rng.randrange(most) + 1):
-        other = _a_tool(rng, words, held_out, made_up)
-        if not any(_alike(other.tool.name, name) for name in found):
-            found[other.tool.name] = other
-    return list(found.values())
-
-
-def one_more_tool(
-    rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = MADE_UP
-) -> Offer:
-    """A tool whose requests fit none of `tools`."""
-    while True:
-        other = _a_tool(rng, words, held_out, made_up)
-        if not any(_alike(other.tool.name, one.tool.name) for one in tools):
-            return other
-
-
-def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:
-    """Endless; none is taken again before all were: what was called before is easily called again."""
-    while True:
-        yield from rng.sample(offers, len(offers))
-
-
-def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float) -> Offer:
-    make = made_up_tool if rng.random() < made_up else stock_tool
-    return make(rng, words, held_out)
-
-
-def _alike(one: str, other: str) -> bool:
-    """Whether both may do the same, so that a request for one would fit the other."""
-
-    def holds(name: str, group: str) -> bool:
-        return any(word in name.lower() for word in group.split())
-
-    return any(holds(one, group) and holds(other, group) for group in stock.lines("alike.txt"))
 
 
 def arguments_of(request: Request) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -12,6 +12,7 @@ from typing import Any
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
 from inference.tiny.talk import Value
+from inference.tiny.tool_names import RENAMED, renamed, taken_apart, words_in
 from inference.tiny.words import Words, choose
 
 DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen nowhere
@@ -154,16 +155,6 @@ def filled(
     return text, arguments
 
 
-def words_in(text: str) -> list[str]:
-    """Its words, in small letters."""
-    return re.findall(r"[a-z0-9]+", text.lower())
-
-
-def taken_apart(name: str) -> str:
-    """`name` with its words one by one: "set Timer" for "setTimer"."""
-    return re.sub(r"([A-Z])", r" \1", name)
-
-
 def said_in(ask: str) -> frozenset[str]:
     """The words of a wording, without its gaps."""
     return frozenset(words_in(re.sub(r"\{\w+\}", " ", ask)))
@@ -184,9 +175,11 @@ def _ask_for(rng: Random, tool: FunctionTool, asks: list[str], held_out: bool) -
     return ask
 
 
-def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
-    """A tool of the stock."""
-    entry = rng.choice(usual_tools() if rng.random() < 0.3 else tools_of_the_stock())
+def stock_tool(
+    rng: Random, words: Words, held_out: bool, entries: Sequence[dict[str, Any]] | None = None
+) -> Offer:
+    """A tool of the stock, or of these `entries` of it."""
+    entry = rng.choice(entries or (usual_tools() if rng.random() < 0.3 else tools_of_the_stock()))
     named = rng.randrange(12)
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):
@@ -200,8 +193,11 @@ def stock_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     if len(fields) == 1 and rng.random() < 0.4:
         fields = [replace(fields[0], name=words.common())]
     if len({field.name for field in fields}) < len(fields):
-        return stock_tool(rng, words, held_out)
-    tool = declare(rng, rng.choice(entry["names"]), rng.choice(entry["about"]), fields)
+        return stock_tool(rng, words, held_out, entries)
+    # The held-out cases stay those by which earlier models were scored.
+    other_name = not held_out and rng.random() < RENAMED
+    name = renamed(rng, words, entry["names"]) if other_name else rng.choice(entry["names"])
+    tool = declare(rng, name, rng.choice(entry["about"]), fields)
     result = entry.get("result")
 
     def request() -> Request:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inference.tiny import stock
 from inference.tiny.talk import Value, message, write
-from inference.tiny.tool_stock import Offer, Request, taken_apart, words_in
+from inference.tiny.tool_names import general_words, words_in, words_of
+from inference.tiny.tool_stock import Offer, Request
 
 # While the sentence about looking is written, the layers go over the request and the tools again.
 _LOOK = "The user needs a tool. I look at the tools that I have. The word is {k},"
@@ -29,10 +29,10 @@ def key_word(request: Request, offers: Sequence[Offer]) -> str:
     """
     tool = request.tool
     others = [offer.tool for offer in offers if offer.tool.name != tool.name]
-    elsewhere = {word for other in others for word in words_in(taken_apart(other.name))}
+    elsewhere = {word for other in others for word in words_of(other.name)}
     described_elsewhere = {word for other in others for word in words_in(other.description or "")}
-    named = words_in(taken_apart(tool.name))
-    general = stock.lines("general.txt")
+    named = words_of(tool.name)
+    general = general_words()
 
     def worth(word: str) -> tuple[bool, ...]:
         """The greater the better."""

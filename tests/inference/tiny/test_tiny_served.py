@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from random import Random
 
 import pytest
@@ -12,7 +11,6 @@ from inference.engine import EngineFailed
 from inference.grammar import Grammar
 from inference.tiny.data import SKILLS
 from inference.tiny.served import grammar_of
-from inference.tiny.skill_tools import in_turn, some_tools
 from inference.tiny.talk import CALL, PAST
 from inference.tiny.words import Words
 
@@ -44,13 +42,3 @@ def test_a_call_of_what_is_not_declared_is_not() -> None:
     talk.tools = []
     with pytest.raises(EngineFailed, match="does not allow the token"):
         follow(grammar_of(talk), expected)
-
-
-def test_all_tools_are_asked_for_before_one_is_asked_for_again() -> None:
-    rng = Random("in turn")
-    offers = []
-    while len(offers) < 3:
-        offers = some_tools(rng, Words(rng, False), False, 6)
-    names = [offer.tool.name for offer in islice(in_turn(rng, offers), 3 * len(offers))]
-    for first in range(0, len(names), len(offers)):
-        assert sorted(names[first : first + len(offers)]) == sorted(offer.tool.name for offer in offers)

@@ -1,0 +1,123 @@
+"""Which tools are declared side by side.
+
+Mostly such that no request fits two of them by what it is about. But tools that are never seen together
+teach that the subject decides: with the pollen beside it, a question about the forecast went there. So in
+training some sets are of tools for like things, and are asked for by a word that only one of them has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+from inference.tiny import stock
+from inference.tiny.made_up_tools import made_up_tool
+from inference.tiny.tool_names import general_words, words_in, words_of
+from inference.tiny.tool_stock import Offer, Request, stock_tool, tools_of_the_stock
+from inference.tiny.words import Words
+
+MADE_UP = 0.3  # of the tools
+_LIKE = 0.3  # of the sets: tools for like things
+_TRIES = 12  # at a request that tells which of them is meant
+
+
+def some_tools(rng: Random, words: Words, held_out: bool, most: int, made_up: float = MADE_UP) -> list[Offer]:
+    """Tools that are declared side by side: no request of theirs fits two of them."""
+    # The held-out cases stay those by which earlier models were scored.
+    if not held_out and most > 1 and made_up < 1 and rng.random() < _LIKE:
+        return tools_for_like_things(rng, words, most)
+    found: dict[str, Offer] = {}
+    for _ in range(rng.randrange(most) + 1):
+        other = _a_tool(rng, words, held_out, made_up)
+        if not any(_alike(other.tool.name, name) for name in found):
+            found[other.tool.name] = other
+    return list(found.values())
+
+
+def one_more_tool(
+    rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = MADE_UP
+) -> Offer:
+    """A tool whose requests fit none of `tools`."""
+    while True:
+        other = _a_tool(rng, words, held_out, made_up)
+        if not any(_alike(other.tool.name, one.tool.name) for one in tools):
+            return other
+
+
+def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:
+    """Endless; none is taken again before all were: what was called before is easily called again."""
+    while True:
+        yield from rng.sample(offers, len(offers))
+
+
+def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float) -> Offer:
+    make = made_up_tool if rng.random() < made_up else stock_tool
+    return make(rng, words, held_out)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether both may do the same, so that a request for one would fit the other."""
+
+    def holds(name: str, group: str) -> bool:
+        return any(word in name.lower() for word in group.split())
+
+    return any(holds(one, group) and holds(other, group) for group in stock.lines("alike.txt"))
+
+
+@cache
+def _groups() -> list[list[dict[str, Any]]]:
+    """Tools of the stock for like things, two and more."""
+    groups = [
+        [
+            entry
+            for entry in tools_of_the_stock()
+            if any(word in name.lower() for name in entry["names"] for word in line.split())
+        ]
+        for line in stock.lines("alike.txt")
+    ]
+    return [group for group in groups if len(group) > 1]
+
+
+def tools_for_like_things(rng: Random, words: Words, most: int) -> list[Offer]:
+    group = rng.choice(_groups())
+    entries = rng.sample(group, min(len(group), rng.randrange(2, max(3, most + 1))))
+    drawn = {offer.tool.name: offer for offer in (stock_tool(rng, words, False, [one]) for one in entries)}
+    for _ in range(rng.randrange(max(1, most - len(drawn) + 1))):
+        other = _a_tool(rng, words, False, MADE_UP)
+        if not any(_alike(other.tool.name, name) for name in drawn):
+            drawn[other.tool.name] = other
+    found = list(drawn.values())
+    asked = [_asked_tellingly(offer, found) for offer in found]
+    return [offer for offer in asked if offer] or some_tools(rng, words, False, most)
+
+
+def _asked_tellingly(offer: Offer, offers: Sequence[Offer]) -> Offer | None:
+    """`offer` with nothing but requests that tell it from the other `offers`; None if there are none."""
+    first = _telling(offer, offers)
+    if first is None:
+        return None
+    return replace(offer, request=lambda: _telling(offer, offers) or first)
+
+
+def _telling(offer: Offer, offers: Sequence[Offer]) -> Request | None:
+    """A request for `offer` with a word that it alone has and none that another has, if one is found."""
+    own = _subjects(_declared(offer))
+    elsewhere = {word for one in offers if one is not offer for word in _subjects(_declared(one))}
+    for _ in range(_TRIES):
+        request = offer.request()
+        said = _subjects(request.said)
+        if said & own - elsewhere and not said & elsewhere:
+            return request
+    return None
+
+
+def _declared(offer: Offer) -> list[str]:
+    return [*words_of(offer.tool.name), *words_in(offer.tool.description or "")]
+
+
+def _subjects(words: Iterable[str]) -> set[str]:
+    """The beginnings of the longer words, for "flights" and "flight" are the same."""
+    return {word[:5] for word in words if len(word) > 3 and word not in general_words()}

@@ -1,0 +1,77 @@
+"""What is declared side by side in training, under which names, and which requests are made for it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+
+from inference.tiny.tool_names import general_words, renamed, words_of
+from inference.tiny.tool_sets import in_turn, some_tools, tools_for_like_things
+from inference.tiny.tool_stock import Offer, tools_of_the_stock
+from inference.tiny.words import Words
+
+
+def subjects(*texts: str | None) -> set[str]:
+    """The words by which things are told, without the ends that they take."""
+    words = {word.strip(".,") for text in texts if text for word in words_of(text)}
+    return {word[:5] for word in words if len(word) > 3 and word not in general_words()}
+
+
+def test_all_tools_are_asked_for_before_one_is_asked_for_again() -> None:
+    rng = Random("in turn")
+    offers: list[Offer] = []
+    while len(offers) < 3:
+        offers = some_tools(rng, Words(rng, False), False, 6)
+    names = [offer.tool.name for offer in islice(in_turn(rng, offers), 3 * len(offers))]
+    for first in range(0, len(names), len(offers)):
+        assert sorted(names[first : first + len(offers)]) == sorted(offer.tool.name for offer in offers)
+
+
+def test_tools_for_like_things_are_asked_for_by_a_word_that_no_other_has() -> None:
+    asked = 0
+    for seed in range(60):
+        rng = Random(f"like/{seed}")
+        offers = tools_for_like_things(rng, Words(rng, False), 6)
+        for offer in offers:
+            request = offer.request()
+            assert request.tool is offer.tool
+            others = [one.tool for one in offers if one is not offer]
+            elsewhere = subjects(*(text for tool in others for text in (tool.name, tool.description)))
+            said = {word[:5] for word in request.said if len(word) > 3} & subjects(" ".join(request.said))
+            assert not said & elsewhere, (request.text, elsewhere)
+            assert said & subjects(offer.tool.name, offer.tool.description), request.text
+            asked += len(offers) > 1
+    assert asked > 100
+
+
+def test_tools_for_like_things_do_stand_side_by_side_in_training_alone() -> None:
+    def together(held_out: bool) -> bool:
+        for seed in range(3000):
+            rng = Random(f"together/{seed}")
+            names = " ".join(one.tool.name for one in some_tools(rng, Words(rng, held_out), held_out, 6))
+            if "pollen" in names.lower() and "forecast" in names.lower():
+                return True
+        return False
+
+    assert together(held_out=False)
+    assert not together(held_out=True)
+
+
+def test_another_name_says_what_the_tool_is_for() -> None:
+    changed = 0
+    for entry in tools_of_the_stock():
+        things = [words_of(name)[1:] or words_of(name) for name in entry["names"]]
+        for seed in range(4):
+            rng = Random(f"{entry['names'][0]}/{seed}")
+            name = renamed(rng, Words(rng, False), entry["names"])
+            assert any(set(thing) <= set(words_of(name)) for thing in things), name
+            changed += name not in entry["names"]
+    assert changed > len(tools_of_the_stock())
+
+
+def test_held_out_tools_keep_the_names_of_the_stock() -> None:
+    names = {name for entry in tools_of_the_stock() for name in entry["names"]}
+    for seed in range(200):
+        rng = Random(f"names/{seed}")
+        for offer in some_tools(rng, Words(rng, True), True, 6, made_up=0.0):
+            assert offer.tool.name in names
