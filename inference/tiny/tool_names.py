@@ -17,17 +17,6 @@ from inference.tiny.words import Words
 
 RENAMED = 0.5  # of the stock's tools
 _PREFIXED = 0.2  # of those
-# Verbs of one line may stand for each other; the usual ones are written more than once.
-# fmt: off
-_ASKING = (
-    "get", "get", "get", "get", "fetch", "check", "show", "find", "look_up", "lookup", "read",
-    "query", "view", "see", "retrieve", "tell", "load",
-)
-_MAKING = (
-    "set", "set", "create", "create", "add", "add", "make", "new", "start", "put", "open", "save",
-    "register", "request", "do", "use", "run",
-)
-# fmt: on
 
 
 @cache
@@ -39,11 +28,10 @@ def general_words() -> frozenset[str]:
 def renamed(rng: Random, words: Words, names: Sequence[str]) -> str:
     """One of a tool's `names`, or such a name as it could have as well."""
     parts = words_of(rng.choice(names))
-    verbs = next(
-        (line for line in (_ASKING, _MAKING) if any(words_of(name)[0] in line for name in names)), None
-    )
+    alike = [line.split() for line in stock.lines("verbs_alike.txt")]
+    verbs = next((line for line in alike if any(words_of(name)[0] in line for name in names)), None)
     if verbs is not None:
-        thing = parts[1:] if parts[0] in (*_ASKING, *_MAKING) else parts
+        thing = parts[1:] if any(parts[0] in line for line in alike) else parts
         if any(len(word) > 3 and word not in general_words() for word in thing):
             verb = rng.choice(verbs).split("_")
             parts = [*thing, *verb] if rng.random() < 0.15 else [*verb, *thing]

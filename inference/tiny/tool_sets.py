@@ -60,22 +60,19 @@ def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float) -> Offer:
 
 def _alike(one: str, other: str) -> bool:
     """Whether both may do the same, so that a request for one would fit the other."""
+    return any(_holds(one, line) and _holds(other, line) for line in stock.lines("alike.txt"))
 
-    def holds(name: str, group: str) -> bool:
-        return any(word in name.lower() for word in group.split())
 
-    return any(holds(one, group) and holds(other, group) for group in stock.lines("alike.txt"))
+def _holds(name: str, line: str) -> bool:
+    """Whether one of the line's words is in `name`."""
+    return any(word in name.lower() for word in line.split())
 
 
 @cache
 def _groups() -> list[list[dict[str, Any]]]:
     """Tools of the stock for like things, two and more."""
     groups = [
-        [
-            entry
-            for entry in tools_of_the_stock()
-            if any(word in name.lower() for name in entry["names"] for word in line.split())
-        ]
+        [entry for entry in tools_of_the_stock() if any(_holds(name, line) for name in entry["names"])]
         for line in stock.lines("alike.txt")
     ]
     return [group for group in groups if len(group) > 1]
