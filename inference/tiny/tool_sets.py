@@ -31,10 +31,14 @@ def some_tools(rng: Random, words: Words, held_out: bool, most: int, made_up: fl
         return tools_for_like_things(rng, words, most)
     found: dict[str, Offer] = {}
     for _ in range(rng.randrange(most) + 1):
-        other = _a_tool(rng, words, held_out, made_up)
-        if not any(_alike(other.tool.name, name) for name in found):
-            found[other.tool.name] = other
+        _add_unlike(found, _a_tool(rng, words, held_out, made_up))
     return list(found.values())
+
+
+def _add_unlike(found: dict[str, Offer], other: Offer) -> None:
+    """Adds `other`, unless a request for it could fit one of those that were found."""
+    if not any(_alike(other.tool.name, name) for name in found):
+        found[other.tool.name] = other
 
 
 def one_more_tool(
@@ -81,34 +85,32 @@ def _groups() -> list[list[dict[str, Any]]]:
 def tools_for_like_things(rng: Random, words: Words, most: int) -> list[Offer]:
     group = rng.choice(_groups())
     entries = rng.sample(group, min(len(group), rng.randrange(2, max(3, most + 1))))
-    drawn = {offer.tool.name: offer for offer in (stock_tool(rng, words, False, [one]) for one in entries)}
-    for _ in range(rng.randrange(max(1, most - len(drawn) + 1))):
-        other = _a_tool(rng, words, False, MADE_UP)
-        if not any(_alike(other.tool.name, name) for name in drawn):
-            drawn[other.tool.name] = other
-    found = list(drawn.values())
-    asked = [_asked_tellingly(offer, found) for offer in found]
+    found = {offer.tool.name: offer for offer in (stock_tool(rng, words, False, [one]) for one in entries)}
+    for _ in range(rng.randrange(max(1, most - len(found) + 1))):
+        _add_unlike(found, _a_tool(rng, words, False, MADE_UP))
+    offers = list(found.values())
+    asked = [_asked_tellingly(offer, offers) for offer in offers]
     return [offer for offer in asked if offer] or some_tools(rng, words, False, most)
 
 
 def _asked_tellingly(offer: Offer, offers: Sequence[Offer]) -> Offer | None:
-    """`offer` with nothing but requests that tell it from the other `offers`; None if there are none."""
-    first = _telling(offer, offers)
-    if first is None:
-        return None
-    return replace(offer, request=lambda: _telling(offer, offers) or first)
+    """`offer` with nothing but requests that have a word of its own and none of the others'.
 
-
-def _telling(offer: Offer, offers: Sequence[Offer]) -> Request | None:
-    """A request for `offer` with a word that it alone has and none that another has, if one is found."""
+    None if no such request is found.
+    """
     own = _subjects(_declared(offer))
     elsewhere = {word for one in offers if one is not offer for word in _subjects(_declared(one))}
-    for _ in range(_TRIES):
-        request = offer.request()
-        said = _subjects(request.said)
-        if said & own - elsewhere and not said & elsewhere:
-            return request
-    return None
+
+    def telling() -> Request | None:
+        for _ in range(_TRIES):
+            request = offer.request()
+            said = _subjects(request.said)
+            if said & own and not said & elsewhere:
+                return request
+        return None
+
+    first = telling()
+    return replace(offer, request=lambda: telling() or first) if first else None
 
 
 def _declared(offer: Offer) -> list[str]:

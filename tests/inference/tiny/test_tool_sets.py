@@ -13,7 +13,7 @@ from inference.tiny.words import Words
 
 def subjects(*texts: str | None) -> set[str]:
     """The words by which things are told, without the ends that they take."""
-    words = {word.strip(".,") for text in texts if text for word in words_of(text)}
+    words = {word for text in texts if text for word in words_of(text)}
     return {word[:5] for word in words if len(word) > 3 and word not in general_words()}
 
 
@@ -37,7 +37,7 @@ def test_tools_for_like_things_are_asked_for_by_a_word_that_no_other_has() -> No
             assert request.tool is offer.tool
             others = [one.tool for one in offers if one is not offer]
             elsewhere = subjects(*(text for tool in others for text in (tool.name, tool.description)))
-            said = {word[:5] for word in request.said if len(word) > 3} & subjects(" ".join(request.said))
+            said = subjects(*request.said)
             assert not said & elsewhere, (request.text, elsewhere)
             assert said & subjects(offer.tool.name, offer.tool.description), request.text
             asked += len(offers) > 1
