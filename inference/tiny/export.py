@@ -71,19 +71,27 @@ def state_of(compact_file: Path) -> dict[str, Any]:
     }
 
 
-def mean(saved: dict[str, Any], other: dict[str, Any]) -> None:
-    """Makes the weights of `saved` their mean with those of an earlier checkpoint of the same run."""
-    for name, later in saved["model"].items():
-        earlier = other["model"][name]
+def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Of a run's checkpoint, the running mean where it has one, or of an exported file; and all it holds."""
+    exported = file.suffix == ".safetensors"
+    saved: dict[str, Any] = state_of(file) if exported else torch.load(file, weights_only=False)
+    average = saved.get("average")
+    return average["weights"] if average else saved["model"], saved
+
+
+def mean(weights: dict[str, Tensor], others: dict[str, Tensor]) -> None:
+    """Makes `weights` their mean with those of earlier in the same run."""
+    for name, later in weights.items():
+        earlier = others[name]
         later[: len(earlier)] = (later[: len(earlier)] + earlier) / 2  # rows learned since stay as they are
 
 
 def export(checkpoint: Path, target: Path, shape: Shape, earlier: Path | None = None) -> int:
     """Writes `target`; returns its size in bytes."""
-    saved: dict[str, Any] = torch.load(checkpoint, weights_only=False)
+    weights, saved = weights_of(checkpoint)
     if earlier is not None:
-        mean(saved, torch.load(earlier, weights_only=False))
-    tensors = compact(saved["model"], torch.from_numpy(saved["learned"]))
+        mean(weights, weights_of(earlier)[0])
+    tensors = compact(weights, torch.from_numpy(saved["learned"]))
     about = {name: str(saved[name]) for name in ("step", "tokens", "seconds")}
     save_file(tensors, target, metadata={"shape": json.dumps(asdict(shape)), **about})
     return target.stat().st_size
@@ -94,7 +102,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/tiny"))
     parser.add_argument("--to", type=Path, default=COMPACT)
     parser.add_argument(
-        "--mean-with", type=Path, help="an earlier checkpoint of the run; means of two are often better"
+        "--mean-with", type=Path, help="a file exported earlier in the run, or a checkpoint: their mean"
     )
     arguments = parser.parse_args()
     saved = torch.load(arguments.folder / "checkpoint.pt", weights_only=False)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from inference.tiny.average import Average
 from inference.tiny.batches import Batch, Feeder, learned_tokens
 from inference.tiny.codes import VOCABULARY, fixed_part
 from inference.tiny.export import state_of
@@ -73,6 +74,8 @@ class Trainer:
         self.step, self.tokens, self.seconds, self.fresh = 0, 0, 0.0, 0
         if saved:
             self._restore(saved, len(fresh))
+        # Rows that are new to the stock are in no mean yet: it begins anew.
+        self.average = Average(self.model, saved.get("average") if saved and not len(fresh) else None)
         table = token_table()
         everything = np.arange(VOCABULARY, dtype=np.int32)
         self._fixed = torch.from_numpy(fixed_part(table, everything).astype(np.int8))
@@ -107,6 +110,7 @@ class Trainer:
         torch.save(
             {
                 "model": self.model.state_dict(),
+                "average": self.average.state(),
                 "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
                 "learned": self.learned,
                 "step": self.step,
@@ -143,6 +147,8 @@ class Trainer:
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        if progress >= DECAY_FROM:
+            self.average.add(model)
         self.step += 1
         self.tokens += batch.weight
         with torch.no_grad():

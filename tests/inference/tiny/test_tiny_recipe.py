@@ -17,7 +17,7 @@ from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
-from inference.tiny.export import export
+from inference.tiny.export import export, weights_of
 from inference.tiny.outcome import Outcome, outcome, same_call
 from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
@@ -162,6 +162,31 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
     # Its averages are new, so its steps are short at first, as those of any new run.
     assert scale_at(0.5, again.step, again.fresh) < scale_at(0.5, again.step) / 5
     assert again.train(batch, 0.9)["own"] < 1.3 * learned
+
+
+def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    run = Trainer(tmp_path, shape, 1)
+    batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
+    seen: list[torch.Tensor] = []
+    for step in range(5):
+        if step == 3:  # a run that goes on goes on with its mean
+            run.save()
+            run = Trainer(tmp_path, shape, 1)
+        run.train(batch, 0.9)
+        seen.append(run.model.norm.detach().clone())
+    run.save()
+    wanted = torch.stack(seen).mean(0)
+    assert (seen[-1] - wanted).norm() > 1e-3
+    assert torch.allclose(weights_of(run.file)[0]["norm"], wanted, atol=1e-5)
+    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    export(run.file, first, shape)
+    assert torch.allclose(weights_of(first)[0]["norm"], wanted, atol=0.01)
+    run.train(batch, 0.9)
+    run.save()
+    export(run.file, second, shape, earlier=first)
+    both = (wanted + run.average.weights["norm"]) / 2
+    assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
 
 
 @pytest.mark.parametrize(
