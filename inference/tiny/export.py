@@ -105,10 +105,14 @@ def main() -> None:
         "--mean-with", type=Path, help="a file exported earlier in the run, or a checkpoint: their mean"
     )
     arguments = parser.parse_args()
-    saved = torch.load(arguments.folder / "checkpoint.pt", weights_only=False)
+    checkpoint, earlier = arguments.folder / "checkpoint.pt", arguments.mean_with
+    for option, file in (("--folder", checkpoint), ("--mean-with", earlier)):
+        if file is not None and not file.is_file():
+            parser.error(f"{option}: there is no {file}")
+    saved = torch.load(checkpoint, weights_only=False)
     layers = 1 + max(int(name.split(".")[1]) for name in saved["model"] if name.startswith("layers."))
     shape = Shape(num_hidden_layers=layers)
-    size = export(arguments.folder / "checkpoint.pt", arguments.to, shape, arguments.mean_with)
+    size = export(checkpoint, arguments.to, shape, earlier)
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from inference.tiny.batches import packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
 from inference.tiny.export import export, weights_of
+from inference.tiny.export import main as export_command
 from inference.tiny.outcome import Outcome, outcome, same_call
 from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
@@ -187,6 +189,19 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     export(run.file, second, shape, earlier=first)
     both = (wanted + run.average.weights["norm"]) / 2
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
+
+
+@pytest.mark.parametrize("missing", ["checkpoint.pt", "earlier.safetensors"])
+def test_exporting_says_which_file_is_missing(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if missing != "checkpoint.pt":
+        (tmp_path / "checkpoint.pt").touch()
+    given = ["--folder", str(tmp_path), "--mean-with", str(tmp_path / "earlier.safetensors")]
+    monkeypatch.setattr(sys, "argv", ["export", *given])
+    with pytest.raises(SystemExit):
+        export_command()
+    assert f"there is no {tmp_path / missing}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
