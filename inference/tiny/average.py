@@ -30,6 +30,10 @@ class Average:
         now = [parameter.detach() for parameter in model.parameters()]
         torch._foreach_lerp_(list(self.weights.values()), now, 1 / min(self.steps, HORIZON))
 
+    def restart(self) -> None:
+        """Forgets what it has: the next weights are taken as they are."""
+        self.steps = 0
+
     def state(self) -> dict[str, Any] | None:
         """What a checkpoint keeps of it: nothing before it began."""
         return {"steps": self.steps, "weights": self.weights} if self.steps else None

@@ -149,6 +149,8 @@ class Trainer:
             optimiser.zero_grad(set_to_none=True)
         if progress >= DECAY_FROM:
             self.average.add(model)
+        else:  # a run that ended and was given more time: its old mean is not what it has learned since
+            self.average.restart()
         self.step += 1
         self.tokens += batch.weight
         with torch.no_grad():

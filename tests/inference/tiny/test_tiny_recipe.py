@@ -189,6 +189,11 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     export(run.file, second, shape, earlier=first)
     both = (wanted + run.average.weights["norm"]) / 2
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
+    run.train(batch, 0.5)  # more time was given: rates are high again, and the old mean is out of date
+    run.save()
+    assert torch.equal(weights_of(run.file)[0]["norm"], run.model.norm)
+    run.train(batch, 0.9)
+    assert torch.equal(run.average.weights["norm"], run.model.norm)
 
 
 @pytest.mark.parametrize("missing", ["checkpoint.pt", "earlier.safetensors"])
