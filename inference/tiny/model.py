@@ -8,6 +8,7 @@ in front and their input dimension last, so that MXFP4 blocks run along it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -145,6 +146,9 @@ class Layer(nn.Module):
         return x + mixed.view_as(x), uneven
 
 
+Onlooker = Callable[[int, Tensor, Layer, Tensor, Tensor], None]  # a layer's place, its input, and it
+
+
 def initial_map(hidden: int) -> Tensor:
     """Codes side by side as long as there is room, the rest across them."""
     blocks = [torch.linalg.qr(torch.randn(hidden, hidden)).Q for _ in range(-(-FIXED // hidden))]
@@ -180,12 +184,18 @@ class TinyGptOss(nn.Module):
         known = (learned > 0).unsqueeze(1)
         return F.embedding(learned, self.learned_out) * known + fixed @ self.map_out
 
-    def forward(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """Normed hidden states of batch x length x hidden, and the experts' unevenness over the layers."""
+    def forward(self, embedded: Tensor, see: Onlooker | None = None) -> tuple[Tensor, Tensor]:
+        """Normed hidden states of batch x length x hidden, and the experts' unevenness over the layers.
+
+        `see` is shown what goes into each layer.
+        """
         length = embedded.shape[1]
         cos, sin = rotation(self.shape, length)
         x, uneven = embedded, torch.zeros(())
-        for layer in self.layers:
+        for place, layer in enumerate(self.layers):
+            assert isinstance(layer, Layer)
+            if see is not None:
+                see(place, x, layer, cos, sin)
             x, part = layer(x, cos, sin)
             uneven = uneven + part / len(self.layers)
         return normalise(x, self.norm, self.shape.rms_norm_eps), uneven

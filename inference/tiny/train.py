@@ -26,6 +26,8 @@ from inference.tiny.average import Average
 from inference.tiny.batches import Batch, Feeder, learned_tokens
 from inference.tiny.codes import VOCABULARY, fixed_part
 from inference.tiny.export import state_of
+from inference.tiny.hints import Hints
+from inference.tiny.impostors import Impostors
 from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
@@ -37,6 +39,7 @@ DECAY_FROM = 0.75
 QUANTISE_FROM = 0.94
 _RISE = 20  # steps
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
+_READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
@@ -81,6 +84,16 @@ class Trainer:
         self._fixed = torch.from_numpy(fixed_part(table, everything).astype(np.int8))
         self._place = torch.zeros(VOCABULARY, dtype=torch.long)
         self._place[torch.from_numpy(self.learned)] = torch.arange(1, len(self.learned) + 1)
+        self.hints = Hints(shape)
+        if saved and "hints" in saved:
+            self.hints.load_state_dict(saved["hints"])
+        self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
+        self.impostors = Impostors(self._rows_out)
+
+    def _rows_out(self, ids: torch.Tensor) -> torch.Tensor:
+        """The head's rows of these tokens."""
+        rows: torch.Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
+        return rows
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
         """Goes on from `saved`; tokens new to the stock get rows of zero."""
@@ -111,6 +124,7 @@ class Trainer:
             {
                 "model": self.model.state_dict(),
                 "average": self.average.state(),
+                "hints": self.hints.state_dict(),
                 "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
                 "learned": self.learned,
                 "step": self.step,
@@ -131,20 +145,25 @@ class Trainer:
         # Rows of the input are made only for tokens that occur: those before the drawn negatives.
         present, inverse = torch.unique(used, return_inverse=True)
         embedded = F.embedding(inverse, model.rows_in(places[present], self._fixed[ids[present]].float()))
-        hidden, uneven = model(embedded)
+        self.hints.begin(batch.marks)
+        hidden, uneven = model(embedded, self.hints.see)
         picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
-        logits = picked @ model.rows_out(places, self._fixed[ids].float()).t() + torch.from_numpy(batch.prior)
+        logits = picked @ self._rows_out(ids).t() + torch.from_numpy(batch.prior)
         targets = torch.from_numpy(batch.targets)
-        losses = F.cross_entropy(logits, targets, reduction="none")
         own = torch.from_numpy(batch.turns) >= 0
+        with torch.no_grad():
+            sampled = F.cross_entropy(logits, targets, reduction="none")
+        impostors = self.impostors.of(picked, sampled, own, ids)
+        logits = torch.cat((logits, picked @ self._rows_out(impostors).t()), dim=1)
+        losses = F.cross_entropy(logits, targets, reduction="none")
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
-        loss = losses.mean() + _EVENNESS * uneven
+        loss = losses.mean() + _EVENNESS * uneven + self.hints.loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:
             self.optimisers = optimisers(model, late=True)
         set_rates(self.optimisers, self.rate * scale_at(progress, self.step, self.fresh))
-        for optimiser in self.optimisers:
+        for optimiser in (*self.optimisers, self.reader):
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         if progress >= DECAY_FROM:
@@ -159,6 +178,7 @@ class Trainer:
                 "loss": losses.mean().item(),
                 "own": losses[own].mean().item(),
                 "uneven": uneven.item(),
+                **self.hints.measured,
             }
             wrong = torch.zeros(len(batch.kinds)).index_add(
                 0, torch.from_numpy(batch.turns)[own], (~right[own]).float()
@@ -175,10 +195,11 @@ def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, p
     exact = {name[3:]: sums[name] / sums[f"n {name[3:]}"] for name in sorted(sums) if name.startswith("ok ")}
     shown = " ".join(f"{kind}={share:.2f}" for kind, share in exact.items())
     bar = ("#" * int(progress * 20)).ljust(20, ".")
+    hints = " ".join(f"{name} {sums[name] / steps:.3f}" for name in ("carry", "look"))
     sys.stdout.write(
         f"[{bar}] step {trainer.step} {trainer.tokens / 1e6:.2f}M tokens {trainer.seconds / 60:.1f} min "
         f"{speed:.0f} tok/s loss {sums['loss'] / steps:.3f} own {sums['own'] / steps:.4f} "
-        f"uneven {sums['uneven'] / steps:.2f} | {shown}\n"
+        f"uneven {sums['uneven'] / steps:.2f} {hints} | {shown}\n"
     )
     sys.stdout.flush()
     with (trainer.folder / "loss.csv").open("a", newline="") as file:
