@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference.tiny.codes import VOCABULARY
+from inference.tiny.codes import VOCABULARY, Longs
 from inference.tiny.data import make_talk
 from inference.tiny.hints import Marks, marks_of
 from inference.tiny.talk import PAST, START, Talk
 from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_table
 
-Longs = npt.NDArray[np.int64]
 _STOCK = Path(__file__).parent / "stock"
 _POOL = 96  # conversations that are sorted by length at a time
 _NEGATIVES = 700  # drawn from the whole vocabulary

@@ -42,6 +42,7 @@ CODE_SEED = 0x9E3779B97F4A7C15
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

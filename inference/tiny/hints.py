@@ -14,18 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inference.tiny.codes import CODE_DIM, codes_of
+from inference.tiny.codes import CODE_DIM, Longs, codes_of
 from inference.tiny.model import Layer, normalise, rotate
 from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, Talk, tokens_of
-from inference.tiny.vocabulary import ORDINARY_TOKENS, token_bytes, token_table
+from inference.tiny.vocabulary import ordinary_bytes, token_table
 
-Longs = npt.NDArray[np.int64]
 _CARRIED_TO = -2  # the layer, from the last, at whose input a name's beginning has to be read
 _GROUP = 0  # of the last layer's heads, that look at the name
 _CARRYING, _LOOKING = 0.02, 0.01  # how much they count beside the loss
@@ -45,18 +43,13 @@ def declared_names(tokens: Sequence[int]) -> dict[tuple[int, ...], int]:
     found: dict[tuple[int, ...], int] = {}
     (behind,) = tokens_of("type")
     for place in range(2, len(tokens)):
-        if tokens[place - 1] == behind and _text(tokens[place - 2]).endswith(b"\n"):
-            texts = [_text(token) for token in tokens[place : place + _LONGEST]]
+        if tokens[place - 1] == behind and ordinary_bytes(tokens[place - 2]).endswith(b"\n"):
+            texts = [ordinary_bytes(token) for token in tokens[place : place + _LONGEST]]
             end = next((at for at, text in enumerate(texts) if text.startswith(b" =")), 0)
             # Without that space it is a parameter that is called so.
             if end and texts[0].startswith(b" "):
                 found[tuple(tokens[place : place + end])] = place
     return found
-
-
-def _text(token: int) -> bytes:
-    """What it stands for; of a special token nothing."""
-    return token_bytes()[token] if token < ORDINARY_TOKENS else b""
 
 
 def _namings(talk: Talk, names: dict[tuple[int, ...], int]) -> Iterator[tuple[int, int]]:

@@ -28,6 +28,11 @@ def token_bytes() -> tuple[bytes, ...]:
     return tuple(bytes(inner.decode_bytes([token])) for token in range(ORDINARY_TOKENS))
 
 
+def ordinary_bytes(token: int) -> bytes:
+    """What `token` stands for; of a special one nothing."""
+    return token_bytes()[token] if token < ORDINARY_TOKENS else b""
+
+
 @cache
 def ids_by_bytes() -> dict[bytes, int]:
     return {text: token for token, text in enumerate(token_bytes())}
@@ -59,7 +64,7 @@ def pieces_of(word: bytes, most: int = SLOTS) -> tuple[int, ...] | None:
 @cache
 def without_space(token: int) -> tuple[int, ...]:
     """The tokens that stand for `token` where no space may stand before it."""
-    text = token_bytes()[token] if token < ORDINARY_TOKENS else b""
+    text = ordinary_bytes(token)
     if not text.startswith(b" ") or text == b" ":
         return () if text == b" " else (token,)
     pieces = pieces_of(text[1:])

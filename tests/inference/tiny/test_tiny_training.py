@@ -71,7 +71,7 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
     cos, sin = rotation(shape, x.shape[1])
     hints.see(shape.num_hidden_layers - 1, x, layer, cos, sin)
 
-    # Values that tell their places apart show what was attended to.
+    # Each place by itself, from the layer's own projections.
     attention = layer.self_attn
     looks = []
     for row, column, begin in hints.marks.looked.tolist():
