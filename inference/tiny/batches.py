@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
 from inference.tiny.data import make_talk
-from inference.tiny.hints import Marks, marks_of
+from inference.tiny.marks import Marks, marks_of
 from inference.tiny.talk import PAST, START, Talk
 from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_table
 
@@ -105,7 +105,7 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
     place = np.searchsorted(sure, grid)
     return Batch(
         candidates, prior, place, rows, columns - 1, place[rows, columns], owner[rows, columns], tuple(kinds),
-        sum(len(talk.tokens) for talk in talks), marks_of(talks),
+        sum(len(talk.tokens) for talk in talks), marks_of(talks, learned),
     )  # fmt: skip
 
 

@@ -4,77 +4,29 @@ To go from a word to the name that it stands in, two layers have to work togethe
 each token of a declared name how that name begins, and a late one finds the token and says what is written
 there. The next token alone teaches this slowly: where the first is vague, the second is hardly worth having.
 So both are also asked directly. At each further token of a declared name, the code of the name's first one
-has to be there to be read; where a function is about to be named in the thought, heads of the last layer
-have to look at where its name begins. Neither costs anything once the model is trained.
+has to be there to be read; where a function is about to be named in the thought, or a value written in a
+call, heads of the last layer have to look at where it begins. And what those heads bring of a word that the
+model knows by its codes alone must tell it from 200,000 others: from their values, its first piece's code
+and its own have to be read. None of it costs anything once the model is trained.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inference.tiny.codes import CODE_DIM, Longs, codes_of
+from inference.tiny.codes import CODE_DIM, codes_of, own_codes
+from inference.tiny.marks import Marks
 from inference.tiny.model import Layer, normalise, rotate
 from inference.tiny.shape import Shape
-from inference.tiny.talk import PAST, Talk, tokens_of
-from inference.tiny.vocabulary import ordinary_bytes, token_table
+from inference.tiny.vocabulary import token_table
 
 _CARRIED_TO = -2  # the layer, from the last, at whose input a name's beginning has to be read
-_GROUP = 0  # of the last layer's heads, that look at the name
-_CARRYING, _LOOKING = 0.02, 0.01  # how much they count beside the loss
-_LONGEST = 14  # tokens of a name
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Places in a batch: rows, columns, and what is asked of each."""
-
-    carried: Longs  # x 3: row, column, the first token of the name
-    looked: Longs  # x 3: row, column, the column where the name begins
-
-
-def declared_names(tokens: Sequence[int]) -> dict[tuple[int, ...], int]:
-    """The names behind `type`, in their tokens, and where each begins."""
-    found: dict[tuple[int, ...], int] = {}
-    (behind,) = tokens_of("type")
-    for place in range(2, len(tokens)):
-        if tokens[place - 1] == behind and ordinary_bytes(tokens[place - 2]).endswith(b"\n"):
-            texts = [ordinary_bytes(token) for token in tokens[place : place + _LONGEST]]
-            end = next((at for at, text in enumerate(texts) if text.startswith(b" =")), 0)
-            # Without that space it is a parameter that is called so.
-            if end and texts[0].startswith(b" "):
-                found[tuple(tokens[place : place + end])] = place
-    return found
-
-
-def _namings(talk: Talk, names: dict[tuple[int, ...], int]) -> Iterator[tuple[int, int]]:
-    """Where a thought comes to name a function, and where that name is declared."""
-    tokens, before = talk.tokens, list(tokens_of(", so"))
-    for turn in (turn for turn in talk.turns if turn.kind != PAST):
-        for place in range(turn.start, turn.end):
-            if tokens[place : place + len(before)] != before:
-                continue
-            said = place + len(before)
-            for name, begin in names.items():
-                if tuple(tokens[said : said + len(name)]) == name:
-                    yield said - 1, begin
-
-
-def marks_of(talks: Sequence[Talk]) -> Marks:
-    carried: list[tuple[int, int, int]] = []
-    looked: list[tuple[int, int, int]] = []
-    for row, talk in enumerate(talks):
-        names = declared_names(talk.tokens)
-        for name, begin in names.items():
-            carried += [(row, begin + further, name[0]) for further in range(1, len(name))]
-        if len(names) > 1:
-            looked += [(row, place, begin) for place, begin in _namings(talk, names)]
-    return Marks(np.array(carried, np.int64).reshape(-1, 3), np.array(looked, np.int64).reshape(-1, 3))
+_GROUP = 0  # of the last layer's heads, that look at where a copy begins
+_FIRST_GROUPS = 2  # those whose values tell a word's first piece; the other's tells its own code
+_CARRYING, _LOOKING, _TELLING = 0.02, 0.01, 0.05  # how much they count beside the loss
 
 
 class Hints(nn.Module):
@@ -84,6 +36,9 @@ class Hints(nn.Module):
         super().__init__()
         self.shape = shape
         self.read = nn.Parameter(torch.zeros(shape.hidden_size, CODE_DIM))
+        groups, size = shape.num_key_value_heads, shape.head_dim
+        self.read_first = nn.Parameter(torch.zeros(_FIRST_GROUPS * size, CODE_DIM))
+        self.read_own = nn.Parameter(torch.zeros((groups - _FIRST_GROUPS) * size, CODE_DIM))
         self.begin(None)
 
     def begin(self, marks: Marks | None) -> None:
@@ -99,6 +54,8 @@ class Hints(nn.Module):
             self._carried(x, torch.from_numpy(self.marks.carried))
         if place == layers - 1 and len(self.marks.looked):
             self._looked(x, layer, cos, sin, torch.from_numpy(self.marks.looked))
+        if place == layers - 1 and len(self.marks.told):
+            self._told(x, layer, torch.from_numpy(self.marks.told))
 
     def _carried(self, x: Tensor, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
@@ -127,3 +84,18 @@ class Hints(nn.Module):
         looks = scores.log_softmax(2).gather(2, begins[:, None, None].expand(-1, per_group, 1))
         self.measured["look"] = looks.exp().mean().item()
         self.loss = self.loss - _LOOKING * looks.mean()
+
+    def _told(self, x: Tensor, layer: Layer, marks: Tensor) -> None:
+        rows, columns, tokens = marks.unbind(1)
+        table, eps = token_table(), self.shape.rms_norm_eps
+        ids = tokens.numpy().astype(np.int32)
+        brought = layer.self_attn.v_proj(normalise(x[rows, columns], layer.input_layernorm, eps))
+        values = brought.split((len(self.read_first), len(self.read_own)), dim=1)
+        codes = codes_of(table.pieces[ids, 0]), own_codes(table, ids)
+        lacking = torch.zeros(())
+        for value, read, wanted in zip(values, (self.read_first, self.read_own), codes, strict=True):
+            lacking = lacking + F.mse_loss(
+                normalise(value, torch.ones(()), eps) @ read, torch.from_numpy(wanted)
+            )
+        self.measured["tell"] = lacking.item() / 2
+        self.loss = self.loss + _TELLING * lacking

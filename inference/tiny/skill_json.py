@@ -21,6 +21,18 @@ _STARTS = (
     "Here is the data: ",
     "As JSON: ",
     "Please extract this: ",
+    "JSON: ",
+    "Return JSON: ",
+    "I need this as JSON: ",
+    "Put this into JSON: ",
+    "Convert to JSON: ",
+    "Write it down as JSON: ",
+    "Answer in JSON. ",
+    "Make JSON of the following: ",
+    "This should be JSON: ",
+    "Please give me an object for: ",
+    "These are the fields: ",
+    "Take this: ",
     "Turn this into JSON: ",
 )
 _STARTS_OF_PEOPLE = (
@@ -52,7 +64,9 @@ def _fill_in(rng: Random, words: Words, talk: Talk, kinds: dict[str, str], held_
     else:
         form = rng.choice(_FORMS)
         said = [form.replace("{n}", name).replace("{v}", value) for name, value in values.items()]
-        text = choose(rng, _STARTS, held_out) + rng.choice((", ", "; ", " and ", ", ")).join(said)
+        text = choose(rng, _STARTS, held_out, kept_back=1) + rng.choice((", ", "; ", " and ", ", ")).join(
+            said
+        )
     text += rng.choice((".", ""))
     talk.user(text)
     fields = [

@@ -26,7 +26,7 @@ from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_object, write
 from inference.tiny.tool_stock import Offer, Request, said_in
 from inference.tiny.tool_thoughts import choosing, declining, key_word
-from inference.tiny.train import Trainer, scale_at
+from inference.tiny.trainer import Trainer, scale_at
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
 
