@@ -72,38 +72,38 @@ def _closing() -> frozenset[int]:
 
 def _begins_with(tokens: Sequence[int], value: Sequence[int]) -> bool:
     """Whether `value` stands at the beginning of `tokens`, where a space may lead."""
-    if token_table().pieces[tokens[0], 0] != value[0]:  # the usual case, and cheap
-        return False
     return any(
         [*first, *tokens[1 : 1 + len(value) - len(first)]] == value
         for first in ([tokens[0]], list(without_space(tokens[0])))
     )
 
 
-def _copies(talk: Talk) -> Iterator[tuple[int, int]]:
+def _requests(tokens: Sequence[int]) -> list[int]:
+    """Where the user's messages begin."""
+    user = [START, *tokens_of("user")]
+    return [at for at, token in enumerate(tokens) if token == START and tokens[at : at + 2] == user]
+
+
+def _copies(talk: Talk, requests: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Where a call comes to a value, and where that begins in the request, if there at one place alone."""
     tokens = talk.tokens
+    pieces = token_table().pieces[tokens, 0]
     for turn in talk.turns:
         if turn.kind == PAST or CONSTRAIN not in tokens[turn.start : turn.end]:
             continue
-        asked = next(at for at in range(turn.start, 0, -1) if tokens[at : at + 2] == _user())
+        asked = max(at for at in requests if at < turn.start)
         for place, value in _values(tokens, turn.start, turn.end):
-            begins = (at for at in range(asked, turn.start) if _begins_with(tokens[at : turn.start], value))
-            found = list(begins) if value else []
+            alike = asked + np.flatnonzero(pieces[asked : turn.start] == value[0]) if value else ()
+            found = [int(at) for at in alike if _begins_with(tokens[at : turn.start], value)]
             if len(found) == 1:
                 yield place, found[0]
 
 
-def _user() -> list[int]:
-    return [START, *tokens_of("user")]
-
-
-def _strange(talk: Talk, learned: Longs) -> Iterator[int]:
+def _strange(talk: Talk, requests: Sequence[int], learned: Longs) -> Iterator[int]:
     """Places of what was said to the model in words that it has no learned rows for."""
-    begin = next(at for at in range(len(talk.tokens)) if talk.tokens[at : at + 2] == _user())
     own = {place for turn in talk.turns for place in range(turn.start, turn.end)}
     for place in np.flatnonzero(~np.isin(talk.tokens, learned)).tolist():
-        if place > begin and place not in own:
+        if place > requests[0] and place not in own:
             yield place
 
 
@@ -118,6 +118,7 @@ def marks_of(talks: Sequence[Talk], learned: Longs) -> Marks:
             carried += [(row, begin + further, name[0]) for further in range(1, len(name))]
         if len(names) > 1:
             looked += [(row, place, begin) for place, begin in _namings(talk, names)]
-        looked += [(row, place, begin) for place, begin in _copies(talk)]
-        told += [(row, place, talk.tokens[place]) for place in _strange(talk, learned)]
+        requests = _requests(talk.tokens)
+        looked += [(row, place, begin) for place, begin in _copies(talk, requests)]
+        told += [(row, place, talk.tokens[place]) for place in _strange(talk, requests, learned)]
     return Marks(*(np.array(marks, np.int64).reshape(-1, 3) for marks in (carried, looked, told)))
