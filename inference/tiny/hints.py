@@ -5,7 +5,10 @@ each token of a declared name how that name begins, and a late one finds the tok
 there. The next token alone teaches this slowly: where the first is vague, the second is hardly worth having.
 So both are also asked directly. At each further token of a declared name, the code of the name's first one
 has to be there to be read; where a function is about to be named in the thought, or a value written in a
-call, heads of the last layer have to look at where it begins. And what those heads bring of a word that the
+call, heads of the last layer have to look at where it begins. In the same way a request is taken apart
+before any of it is copied: at each further token of a value, and at the name of its parameter where that
+comes after it ("Rome for city"), how the value begins has to be there; and at every token, whether it begins
+a value, goes on with one, or is no part of any. And what those heads bring of a word that the
 model knows by its codes alone must tell it from 200,000 others: from their values, its first piece's code
 and its own have to be read. None of it costs anything once the model is trained.
 """
@@ -26,7 +29,7 @@ from inference.tiny.vocabulary import token_table
 _CARRIED_TO = -2  # the layer, from the last, at whose input a name's beginning has to be read
 _GROUP = 0  # of the last layer's heads, that look at where a copy begins
 _FIRST_GROUPS = 2  # those whose values tell a word's first piece; the other's tells its own code
-_CARRYING, _LOOKING, _TELLING = 0.02, 0.01, 0.05  # how much they count beside the loss
+_CARRYING, _TAGGING, _LOOKING, _TELLING = 0.02, 0.04, 0.01, 0.1  # how much they count beside the loss
 
 
 class Hints(nn.Module):
@@ -39,6 +42,7 @@ class Hints(nn.Module):
         groups, size = shape.num_key_value_heads, shape.head_dim
         self.read_first = nn.Parameter(torch.zeros(_FIRST_GROUPS * size, CODE_DIM))
         self.read_own = nn.Parameter(torch.zeros((groups - _FIRST_GROUPS) * size, CODE_DIM))
+        self.read_tag = nn.Parameter(torch.zeros(shape.hidden_size, 3))
         self.begin(None)
 
     def begin(self, marks: Marks | None) -> None:
@@ -51,20 +55,31 @@ class Hints(nn.Module):
             return
         layers = self.shape.num_hidden_layers
         if place == layers + _CARRIED_TO and len(self.marks.carried):
-            self._carried(x, torch.from_numpy(self.marks.carried))
+            self._begins_with(x, "carry", torch.from_numpy(self.marks.carried))
+        if place == layers + _CARRIED_TO and len(self.marks.held):
+            self._begins_with(x, "hold", torch.from_numpy(self.marks.held))
+        if place == layers - 1 and len(self.marks.tagged):
+            self._tagged(x, torch.from_numpy(self.marks.tagged))
         if place == layers - 1 and len(self.marks.looked):
             self._looked(x, layer, cos, sin, torch.from_numpy(self.marks.looked))
         if place == layers - 1 and len(self.marks.told):
             self._told(x, layer, torch.from_numpy(self.marks.told))
 
-    def _carried(self, x: Tensor, marks: Tensor) -> None:
+    def _begins_with(self, x: Tensor, measured: str, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
         first = token_table().pieces[tokens.numpy(), 0]
         wanted = torch.from_numpy(codes_of(first))
         read = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read
         lacking = F.mse_loss(read, wanted)
-        self.measured["carry"] = lacking.item()
+        self.measured[measured] = lacking.item()
         self.loss = self.loss + _CARRYING * lacking
+
+    def _tagged(self, x: Tensor, marks: Tensor) -> None:
+        rows, columns, tags = marks.unbind(1)
+        scores = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read_tag
+        lacking = F.cross_entropy(scores, tags)
+        self.measured["tag"] = lacking.item()
+        self.loss = self.loss + _TAGGING * lacking
 
     def _looked(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor, marks: Tensor) -> None:
         shape, attention = self.shape, layer.self_attn

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
-from inference.tiny.codes import Longs
-from inference.tiny.talk import CALL, CONSTRAIN, PAST, START, Talk, tokens_of
-from inference.tiny.vocabulary import ordinary_bytes, token_table, without_space
+from inference.tiny.codes import VOCABULARY, Longs
+from inference.tiny.copies import copies_of, held, tags
+from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, tokens_of
+from inference.tiny.vocabulary import ORDINARY_TOKENS, ordinary_bytes, token_table
 
 _LONGEST = 14  # tokens of a name
 
@@ -20,6 +22,8 @@ class Marks:
     """Places in a batch: rows, columns, and what is asked of each."""
 
     carried: Longs  # x 3: row, column, the first token of the name
+    held: Longs  # x 3: row, column, the first token of the value
+    tagged: Longs  # x 3: row, column, what it is to a value
     looked: Longs  # x 3: row, column, the column where what comes next begins
     told: Longs  # x 3: row, column, the token there
 
@@ -39,7 +43,7 @@ def declared_names(tokens: Sequence[int]) -> dict[tuple[int, ...], int]:
 
 
 def _namings(talk: Talk, names: dict[tuple[int, ...], int]) -> Iterator[tuple[int, int]]:
-    """Where a thought comes to name a function, and where that name is declared."""
+    """Where a thought comes to say that a function fits, and to name it; and where that name is declared."""
     tokens, before = talk.tokens, list(tokens_of(", so"))
     for turn in (turn for turn in talk.turns if turn.kind != PAST):
         for place in range(turn.start, turn.end):
@@ -48,34 +52,7 @@ def _namings(talk: Talk, names: dict[tuple[int, ...], int]) -> Iterator[tuple[in
             said = place + len(before)
             for name, begin in names.items():
                 if tuple(tokens[said : said + len(name)]) == name:
-                    yield said - 1, begin
-
-
-def _values(tokens: Sequence[int], start: int, end: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """The values of a call between these places: where each is about to be written, and its tokens."""
-    (colon,) = tokens_of(":")
-    for place in range(tokens.index(CONSTRAIN, start, end) + 1, end):
-        if tokens[place - 1] == colon and tokens[place] in _opening():
-            close = next(at for at in range(place + 1, end) if tokens[at] in _closing())
-            yield place, tokens[place + 1 : close]
-
-
-@cache
-def _opening() -> frozenset[int]:
-    return frozenset(token for mark in (' "', " ") for token in tokens_of(mark))
-
-
-@cache
-def _closing() -> frozenset[int]:
-    return frozenset({CALL}.union(*(tokens_of(mark) for mark in ('"', '",', '"}', ",", "}"))))
-
-
-def _begins_with(tokens: Sequence[int], value: Sequence[int]) -> bool:
-    """Whether `value` stands at the beginning of `tokens`, where a space may lead."""
-    return any(
-        [*first, *tokens[1 : 1 + len(value) - len(first)]] == value
-        for first in ([tokens[0]], list(without_space(tokens[0])))
-    )
+                    yield from ((place, begin), (said - 1, begin))
 
 
 def _requests(tokens: Sequence[int]) -> list[int]:
@@ -84,41 +61,56 @@ def _requests(tokens: Sequence[int]) -> list[int]:
     return [at for at, token in enumerate(tokens) if token == START and tokens[at : at + 2] == user]
 
 
-def _copies(talk: Talk, requests: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where a call comes to a value, and where that begins in the request, if there at one place alone."""
-    tokens = talk.tokens
-    pieces = token_table().pieces[tokens, 0]
-    for turn in talk.turns:
-        if turn.kind == PAST or CONSTRAIN not in tokens[turn.start : turn.end]:
-            continue
-        asked = max(at for at in requests if at < turn.start)
-        for place, value in _values(tokens, turn.start, turn.end):
-            alike = asked + np.flatnonzero(pieces[asked : turn.start] == value[0]) if value else ()
-            found = [int(at) for at in alike if _begins_with(tokens[at : turn.start], value)]
-            if len(found) == 1:
-                yield place, found[0]
+def _results(tokens: Sequence[int]) -> Iterator[range]:
+    """What tools returned."""
+    others = {tokens_of(role)[0] for role in ("system", "developer", "user", "assistant")}
+    for at in (at for at, token in enumerate(tokens[:-1]) if token == START and tokens[at + 1] not in others):
+        yield range(tokens.index(MESSAGE, at), tokens.index(END, at))
 
 
-def _strange(talk: Talk, requests: Sequence[int], learned: Longs) -> Iterator[int]:
-    """Places of what was said to the model in words that it has no learned rows for."""
+def _strange(talk: Talk, begins: int, learned: Longs) -> Iterator[int]:
+    """Places of what was said to the model, from `begins` on, in words that it has no learned rows for."""
     own = {place for turn in talk.turns for place in range(turn.start, turn.end)}
     for place in np.flatnonzero(~np.isin(talk.tokens, learned)).tolist():
-        if place > requests[0] and place not in own:
+        if place > begins and place not in own:
             yield place
+
+
+def _said_again(talk: Talk) -> Iterator[int]:
+    """Places of the words of tools' results that are said again after them."""
+    tokens, pieces = np.array(talk.tokens), token_table().pieces[talk.tokens, 0]
+    for result in _results(talk.tokens):
+        end = next((turn.end for turn in talk.turns if turn.start > result.stop), result.stop)
+        again = np.isin(pieces[result.start : result.stop], pieces[result.stop : end])
+        words = _is_word()[tokens[result.start : result.stop]]
+        yield from (result.start + np.flatnonzero(again & words)).tolist()
+
+
+@cache
+def _is_word() -> npt.NDArray[np.bool_]:
+    """Of every token whether it begins with a letter, after a space if there is one."""
+    texts = (ordinary_bytes(token).decode("utf-8", "replace") for token in range(ORDINARY_TOKENS))
+    found = np.zeros(VOCABULARY, np.bool_)
+    found[:ORDINARY_TOKENS] = [text.lstrip(" _")[:1].isalpha() for text in texts]
+    return found
 
 
 def marks_of(talks: Sequence[Talk], learned: Longs) -> Marks:
     """The marks of a batch; `learned` are the tokens with rows of their own."""
-    carried: list[tuple[int, int, int]] = []
-    looked: list[tuple[int, int, int]] = []
-    told: list[tuple[int, int, int]] = []
+    found: dict[str, list[tuple[int, int, int]]] = {field.name: [] for field in fields(Marks)}
     for row, talk in enumerate(talks):
         names = declared_names(talk.tokens)
         for name, begin in names.items():
-            carried += [(row, begin + further, name[0]) for further in range(1, len(name))]
+            found["carried"] += [(row, begin + further, name[0]) for further in range(1, len(name))]
         if len(names) > 1:
-            looked += [(row, place, begin) for place, begin in _namings(talk, names)]
+            found["looked"] += [(row, place, begin) for place, begin in _namings(talk, names)]
         requests = _requests(talk.tokens)
-        looked += [(row, place, begin) for place, begin in _copies(talk, requests)]
-        told += [(row, place, talk.tokens[place]) for place in _strange(talk, requests, learned)]
-    return Marks(*(np.array(marks, np.int64).reshape(-1, 3) for marks in (carried, looked, told)))
+        told = {*_strange(talk, requests[0], learned), *_said_again(talk)}
+        for asked, copies, sure in copies_of(talk, requests):
+            found["looked"] += [(row, copy.place, copy.begin) for copy in copies]
+            told.update(place for copy in copies for place in range(copy.begin, copy.end))
+            found["held"] += [(row, place, first) for place, first in held(talk, copies)]
+            if sure:
+                found["tagged"] += [(row, place, tag) for place, tag in tags(talk, asked, copies)]
+        found["told"] += [(row, place, talk.tokens[place]) for place in sorted(told)]
+    return Marks(**{name: np.array(marks, np.int64).reshape(-1, 3) for name, marks in found.items()})

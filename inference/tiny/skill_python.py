@@ -38,7 +38,7 @@ def python_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> T
 def _compute(rng: Random, words: Words, talk: Talk, held_out: bool, on: bool) -> None:
     expression, questions = rng.choice(_expressions())
     values = _values(rng, words, expression)
-    question = choose(rng, questions, held_out).format(**values)
+    question = choose(rng, questions, held_out, kept_back=2).format(**values)
     if rng.random() < 0.2:
         question = question[0].lower() + question[1:]
     talk.user(question.rstrip("?") if rng.random() < 0.2 else question)

@@ -73,9 +73,10 @@ class Trainer:
         self._place[torch.from_numpy(self.learned)] = torch.arange(1, len(self.learned) + 1)
         self.hints = Hints(shape)
         self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
-        if saved and "reader" in saved:  # an older run's hints asked for less: its reader begins anew
-            self.hints.load_state_dict(saved["hints"])
-            self.reader.load_state_dict(saved["reader"])
+        if saved and "reader" in saved:
+            self.hints.load_state_dict(saved["hints"], strict=False)
+            if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run's hints asked for less
+                self.reader.load_state_dict(saved["reader"])
         self.impostors = Impostors(self._rows_out)
 
     def _rows_out(self, ids: Tensor) -> Tensor:

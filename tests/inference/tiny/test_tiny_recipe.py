@@ -154,16 +154,17 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     for _ in range(12):
         run.train(batch, 0.1)
-    learned = run.train(batch, 0.1)["own"]
     run.save()
     file = tmp_path / "small.safetensors"
     export(run.file, file, shape)
+    run.model.quantise_experts(True)  # as the file holds them
+    learned = run.train(batch, 0.1)["own"]  # measured before the step
     again = Trainer(tmp_path / "again", shape, 1, start=file)
-    assert again.step == again.fresh == run.step
+    assert again.step == again.fresh == run.step - 1
     assert len(again.optimisers) == 1
     # Its averages are new, so its steps are short at first, as those of any new run.
     assert scale_at(0.5, again.step, again.fresh) < scale_at(0.5, again.step) / 5
-    assert again.train(batch, 0.9)["own"] < 1.3 * learned
+    assert again.train(batch, 0.9)["own"] == pytest.approx(learned, rel=0.02)
 
 
 def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:

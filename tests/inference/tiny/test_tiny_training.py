@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -16,93 +13,11 @@ from inference.tiny.batches import learned_tokens, packed
 from inference.tiny.codes import VOCABULARY
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
-from inference.tiny.marks import declared_names, marks_of
+from inference.tiny.marks import marks_of
 from inference.tiny.model import Layer, TinyGptOss, rotation
 from inference.tiny.shape import Shape
-from inference.tiny.skill_call_drills import choices_talk
-from inference.tiny.skill_tools import call_talk
-from inference.tiny.talk import CONSTRAIN, MESSAGE, PAST, Talk
+from inference.tiny.talk import Talk
 from inference.tiny.trainer import Trainer
-from inference.tiny.vocabulary import encoding
-from inference.tiny.words import Words
-
-
-def choices(seed: int) -> Talk:
-    rng = Random(f"choices/{seed}")
-    return choices_talk(rng, Words(rng, False), False)
-
-
-@pytest.fixture(scope="module")
-def talks() -> list[Talk]:
-    return [choices(seed) for seed in range(12)]
-
-
-@pytest.fixture(scope="module")
-def calls() -> list[Talk]:
-    rngs = [Random(f"calls/{seed}") for seed in range(30)]
-    return [call_talk(rng, Words(rng, False), False, most=3) for rng in rngs]
-
-
-def test_declared_names_are_found_where_they_begin(talks: list[Talk]) -> None:
-    for talk in talks:
-        names = declared_names(talk.tokens)
-        written = {encoding().decode(list(name)).strip(): begin for name, begin in names.items()}
-        assert set(written) == {tool.name for tool in talk.tools}
-        for begin in written.values():
-            assert encoding().decode(talk.tokens[:begin]).endswith("\ntype")
-
-
-def test_no_name_is_found_where_nothing_is_declared() -> None:
-    talk = Talk("chat")
-    talk.open(None)
-    talk.user("Which type get_weather = is it?\ntype")
-    assert declared_names(talk.tokens) == {}
-    marks = marks_of([talk], learned_tokens(1))
-    assert len(marks.carried) == len(marks.looked) == 0
-
-
-def test_every_naming_is_marked_with_where_the_name_begins(talks: list[Talk]) -> None:
-    marks = marks_of(talks, learned_tokens(1))
-    said = 0
-    for row, talk in enumerate(talks):
-        several = len(declared_names(talk.tokens)) > 1
-        said += several * sum(turn.kind == "choice" for turn in talk.turns)
-        for _, place, begin in marks.looked[marks.looked[:, 0] == row]:
-            assert encoding().decode(talk.tokens[: place + 1]).endswith(", so")
-            assert talk.tokens[place + 1] == talk.tokens[begin]
-    assert len(marks.looked) == said > 0
-
-
-def test_a_value_is_marked_with_where_it_begins_in_the_request(calls: list[Talk]) -> None:
-    marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
-    marked = values = 0
-    for row, talk in enumerate(calls):
-        turns = [turn for turn in talk.turns if turn.kind != PAST]
-        places = {place: begin for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist()}
-        for turn in (turn for turn in turns if CONSTRAIN in talk.tokens[turn.start : turn.end]):
-            body = talk.tokens.index(MESSAGE, talk.tokens.index(CONSTRAIN, turn.start)) + 1
-            arguments = json.loads(decode(talk.tokens[body : turn.end - 1]))
-            asked = decode(talk.tokens[: turn.start]).rpartition("<|start|>user<|message|>")[2]
-            found = sorted(place for place in places if body <= place < turn.end)
-            values += len(arguments)
-            marked += len(found)
-            for place in found:
-                begun, source = decode(talk.tokens[body : place + 1]), decode(talk.tokens[places[place] :])
-                value = arguments[re.findall(r'"([^"]+)": "?$', begun)[0]]
-                assert source.lstrip().startswith(str(value))
-                assert asked.count(str(value)) >= 1
-    assert marked > values / 2 > 10
-
-
-def test_words_without_rows_of_their_own_are_marked_where_they_were_said(calls: list[Talk]) -> None:
-    told = marks_of(calls, learned_tokens(1)).told
-    assert len(told)
-    for row, place, token in told.tolist():
-        talk = calls[row]
-        assert talk.tokens[place] == token
-        assert token not in learned_tokens(1)
-        assert not any(turn.start <= place < turn.end for turn in talk.turns)
-        assert "<|start|>user" in encoding().decode(talk.tokens[:place])
 
 
 def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(calls: list[Talk]) -> None:
@@ -111,7 +26,9 @@ def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(call
     layer, hints = Layer(shape, sliding=False), Hints(shape)
     marks = marks_of(calls, learned_tokens(1))
     nothing = marks.looked[:0]
-    marks = dataclasses.replace(marks, carried=nothing, looked=nothing, told=marks.told[:40])
+    marks = dataclasses.replace(
+        marks, carried=nothing, held=nothing, tagged=nothing, looked=nothing, told=marks.told[:40]
+    )
     x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
     cos, sin = rotation(shape, x.shape[1])
 
@@ -160,9 +77,11 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
 def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> None:
     run = Trainer(tmp_path, Shape(), 1)
     batch = packed(calls[:2], run.learned, np.random.default_rng(0), 0.3)
-    assert all(map(len, (batch.marks.carried, batch.marks.looked, batch.marks.told)))
+    assert all(len(getattr(batch.marks, field.name)) for field in dataclasses.fields(batch.marks))
     seen = [run.train(batch, 0.1) for _ in range(6)]
     assert seen[-1]["carry"] < seen[0]["carry"]
+    assert seen[-1]["hold"] < seen[0]["hold"]
+    assert seen[-1]["tag"] < seen[0]["tag"]
     assert seen[-1]["look"] > seen[0]["look"]
     assert seen[-1]["tell"] < seen[0]["tell"]
 

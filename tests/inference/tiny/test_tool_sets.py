@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from random import Random
 
-from inference.tiny.tool_names import general_words, renamed, words_of
+import pytest
+
+from inference.tiny.tool_names import general_words, renamed, words_in, words_of
 from inference.tiny.tool_sets import in_turn, some_tools, tools_for_like_things
-from inference.tiny.tool_stock import Offer, tools_of_the_stock
+from inference.tiny.tool_stock import Offer, said_in, stock_tool, tools_of_the_stock
 from inference.tiny.words import Words
 
 
@@ -75,3 +78,21 @@ def test_held_out_tools_keep_the_names_of_the_stock() -> None:
         rng = Random(f"names/{seed}")
         for offer in some_tools(rng, Words(rng, True), True, 6, made_up=0.0):
             assert offer.tool.name in names
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_in_training_a_name_has_now_and_then_a_word_behind_it_that_no_wording_has(held_out: bool) -> None:
+    entry = next(entry for entry in tools_of_the_stock() if "get_contact" in entry["names"])
+    wordings = [said_in(ask) for ask in entry["asks"]]
+    strange = 0
+    for seed in range(300):
+        rng = Random(f"behind/{seed}")
+        request = stock_tool(rng, Words(rng, held_out), held_out, [entry]).request()
+        (name,) = (value.text for field, value in request.arguments if field.kind == "person")
+        assert re.search(rf"{re.escape(name)}\b", request.text)
+        rest = frozenset(words_in(request.text.replace(name, "")))
+        extra = min(len(rest - wording - {"please"}) for wording in wordings)
+        assert extra <= 1
+        strange += extra
+        assert request.said in wordings
+    assert (strange == 0) if held_out else (5 < strange < 60)

@@ -1,0 +1,28 @@
+"""Conversations that the tests of training look at."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from inference.tiny.skill_call_drills import choices_talk
+from inference.tiny.skill_tools import call_talk
+from inference.tiny.talk import Talk
+from inference.tiny.words import Words
+
+
+def choices(seed: int) -> Talk:
+    rng = Random(f"choices/{seed}")
+    return choices_talk(rng, Words(rng, False), False)
+
+
+@pytest.fixture(scope="package")
+def talks() -> list[Talk]:
+    return [choices(seed) for seed in range(12)]
+
+
+@pytest.fixture(scope="package")
+def calls() -> list[Talk]:
+    rngs = [Random(f"calls/{seed}") for seed in range(30)]
+    return [call_talk(rng, Words(rng, False), False, most=3) for rng in rngs]
