@@ -9,7 +9,8 @@ and nothing of the host's processes, network, environment, home or devices. What
   the host is bound writable.
 - memory: per process by rlimits; of the whole box by a control group where one can be made, else by the
   watchdog.
-- processes: by a control group or, for an unprivileged user, RLIMIT_NPROC; and by the watchdog always.
+- processes: by a control group or, for an unprivileged user, RLIMIT_NPROC, or for root without control groups
+  by the box's highest process number (Linux 6.14); and by the watchdog always.
 - time: RLIMIT_CPU per process, the watchdog for the whole; a call's own time is the session's business.
 
 Started by root, uid 1000 inside is the host's uid 0 without any capability: it owns what root owns. Hence
@@ -33,6 +34,7 @@ from tools.python.box_view import ETC_FILES, HOME, LAUNCHER, private_view, seale
 from tools.python.cgroups import Groups, make_groups, remove_stale
 from tools.python.folder import Folder
 from tools.python.interpreter import Interpreter, examine
+from tools.python.process_numbers import bound_processes
 from tools.python.refusals import INSTALL, refusal
 from tools.python.running import RunningBox
 from tools.python.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
@@ -107,6 +109,8 @@ class Bubblewrap:
         try:
             spawned, root = await asyncio.shield(spawning)
             await spawned.ready()
+            if not groups.folders:
+                await bound_processes(root, self._limits.processes)
             return await self._box(spawned, root, groups, data)
         except BaseException:
             ending = asyncio.create_task(_abandon(spawning, groups))
