@@ -79,18 +79,21 @@ def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return average["weights"] if average else saved["model"], saved
 
 
-def mean(weights: dict[str, Tensor], others: dict[str, Tensor]) -> None:
-    """Makes `weights` their mean with those of earlier in the same run."""
+def mean(weights: dict[str, Tensor], others: dict[str, Tensor], share: float) -> None:
+    """Makes `weights` their mean with those of earlier in the same run; they count this much."""
     for name, later in weights.items():
         earlier = others[name]
-        later[: len(earlier)] = (later[: len(earlier)] + earlier) / 2  # rows learned since stay as they are
+        # Rows learned since stay as they are.
+        later[: len(earlier)] = share * later[: len(earlier)] + (1 - share) * earlier
 
 
-def export(checkpoint: Path, target: Path, shape: Shape, earlier: Path | None = None) -> int:
-    """Writes `target`; returns its size in bytes."""
+def export(
+    checkpoint: Path, target: Path, shape: Shape, earlier: Path | None = None, share: float = 0.5
+) -> int:
+    """Writes `target`, the mean with `earlier` if there is one; returns its size in bytes."""
     weights, saved = weights_of(checkpoint)
     if earlier is not None:
-        mean(weights, weights_of(earlier)[0])
+        mean(weights, weights_of(earlier)[0], share)
     tensors = compact(weights, torch.from_numpy(saved["learned"]))
     about = {name: str(saved[name]) for name in ("step", "tokens", "seconds")}
     save_file(tensors, target, metadata={"shape": json.dumps(asdict(shape)), **about})
@@ -104,7 +107,10 @@ def main() -> None:
     parser.add_argument(
         "--mean-with", type=Path, help="a file exported earlier in the run, or a checkpoint: their mean"
     )
+    parser.add_argument("--share", type=float, default=0.5, help="of this run in that mean")
     arguments = parser.parse_args()
+    if not 0 <= arguments.share <= 1:
+        parser.error(f"--share {arguments.share}: it has to be from 0 to 1")
     checkpoint, earlier = arguments.folder / "checkpoint.pt", arguments.mean_with
     for option, file in (("--folder", checkpoint), ("--mean-with", earlier)):
         if file is not None and not file.is_file():
@@ -112,7 +118,7 @@ def main() -> None:
     saved = torch.load(checkpoint, weights_only=False)
     layers = 1 + max(int(name.split(".")[1]) for name in saved["model"] if name.startswith("layers."))
     shape = Shape(num_hidden_layers=layers)
-    size = export(checkpoint, arguments.to, shape, earlier)
+    size = export(checkpoint, arguments.to, shape, earlier, arguments.share)
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from inference.tiny.batches import learned_tokens, packed
 from inference.tiny.codes import VOCABULARY
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
-from inference.tiny.marks import marks_of
+from inference.tiny.marks import Marks, marks_of
 from inference.tiny.model import Layer, TinyGptOss, rotation
 from inference.tiny.shape import Shape
 from inference.tiny.talk import Talk
@@ -76,8 +77,9 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
 
 def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> None:
     run = Trainer(tmp_path, Shape(), 1)
-    batch = packed(calls[:2], run.learned, np.random.default_rng(0), 0.3)
-    assert all(len(getattr(batch.marks, field.name)) for field in dataclasses.fields(batch.marks))
+    batches = (packed(list(two), run.learned, np.random.default_rng(0), 0.3) for two in pairwise(calls))
+    kinds = dataclasses.fields(Marks)
+    batch = next(one for one in batches if all(len(getattr(one.marks, kind.name)) for kind in kinds))
     seen = [run.train(batch, 0.1) for _ in range(6)]
     assert seen[-1]["carry"] < seen[0]["carry"]
     assert seen[-1]["hold"] < seen[0]["hold"]
