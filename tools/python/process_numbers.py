@@ -16,7 +16,8 @@ from pathlib import Path
 
 _SETTING = Path("/proc/sys/kernel/pid_max")
 _RESERVED = 300  # lower numbers are given out once only: what has run long has the others alone
-_PER_PROCESSOR = 8  # the kernel takes no less than this many
+_PER_PROCESSOR = 8  # the kernel takes no less for each processor that there could be
+_PROCESSORS = Path("/sys/devices/system/cpu/possible")  # such as "0-239"
 _SPARE = 16
 _OWN_SINCE = (6, 14)
 
@@ -30,11 +31,15 @@ def can_bound(release: str | None = None) -> bool:
 
 def highest_number(processes: int) -> int:
     """Such that there are always numbers for so many processes and threads."""
-    return max(_RESERVED + processes + _SPARE, _PER_PROCESSOR * (os.cpu_count() or 1))
+    last = re.search(r"\d+$", _PROCESSORS.read_text()) if _PROCESSORS.exists() else None
+    return max(_RESERVED + processes + _SPARE, _PER_PROCESSOR * (int(last[0]) + 1 if last else 1))
 
 
 async def bound_processes(root: int, processes: int) -> bool:
-    """Has the kernel hold the box of `root` near `processes` of them and threads; False: not possible."""
+    """Has the kernel hold the box of `root` to some hundred processes and threads more than `processes`.
+
+    False: not possible here.
+    """
     if not can_bound():
         return False
     write = f"echo {highest_number(processes)} > {_SETTING}"
