@@ -1,77 +1,118 @@
-"""Attention with sinks for training: torch's fused CPU kernel, told of the sink after the fact.
+"""Attention with sinks for training, in blocks of queries: made of large products and fused softmaxes.
 
-The kernel knows no sinks, but a sink only adds to the denominator: outputs shrink by a factor that the
-kernel's log-sum-exp gives, and its backward pass is exact for the shrunk outputs and the larger log-sum-
-exp.
+Half of a step's time would go into torch's own kernel on a CPU. Here the heads of a group are stacked, so
+that they read its keys in one product, and what follows is one pass over the scores, in bf16 as they come. A
+sink is one key more: it stands in front of all others and is asked for in dimensions of its own, one for
+each head of a group. So the softmax needs to know nothing of it.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_BLOCK = 128  # queries at a time
+_ROOM = 8  # dimensions for sinks: as many heads may share a group
 
 
-class _SinkAttention(torch.autograd.Function):
+@cache
+def _mask(queries: int, keys: int, ahead: int, window: int | None, dtype: torch.dtype) -> Tensor:
+    """0 where a query sees a key, key 0 being the sink; query 0 sees keys up to `ahead`."""
+    behind = torch.arange(queries)[:, None] + ahead - torch.arange(keys)[None, :]
+    hidden = behind < 0
+    if window is not None:
+        hidden |= behind >= window
+    hidden[:, 0] = False
+    return torch.zeros(queries, keys, dtype=dtype).masked_fill_(hidden, float("-inf"))
+
+
+class _Blocks(torch.autograd.Function):
+    """q: batch x length x groups x heads of a group x size; k, v: batch x groups x 1 + length x size."""
+
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool
-    ) -> Tensor:
-        whole, total = _forward(q, k, v, 0.0, causal, attn_mask=mask)
-        with_sink = torch.logaddexp(total, sinks.view(1, -1, 1))
-        out: Tensor = whole * (total - with_sink).exp().unsqueeze(-1)
-        ctx.save_for_backward(q, k, v, out, with_sink, sinks)
-        ctx.mask, ctx.causal = mask, causal
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+        batch, length, groups, heads, _ = q.shape
+        out = q.new_empty(batch, length, groups, heads, v.shape[-1])
+        ctx.window, ctx.parts = window, []
+        for row, start, end, begin in _blocks(batch, length, window):
+            count = end - start
+            keys, values = (_seen(x[row], begin, end) for x in (k, v))
+            scores = torch.bmm(_stacked(q[row, start:end]), keys.mT).view(groups, heads, count, -1)
+            if window is None:  # all keys before the block are seen
+                scores[..., start + 1 :].add_(_mask(count, count + 1, 1, None, q.dtype)[:, 1:])
+            else:
+                scores.add_(_mask(count, end - begin + 1, start - begin + 1, window, q.dtype))
+            weights = scores.softmax(-1).view(groups, heads * count, -1)
+            out[row, start:end] = _unstacked(torch.bmm(weights, values), heads)
+            ctx.parts.append(weights)
+        ctx.save_for_backward(q, k, v)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, with_sink, sinks = ctx.saved_tensors
         (gradient,) = gradients
-        dq, dk, dv = _backward(
-            gradient.contiguous(), q, k, v, out, with_sink, 0.0, ctx.causal, attn_mask=ctx.mask
-        )
-        share = (sinks.view(1, -1, 1) - with_sink).exp()
-        dsinks = -(share * (gradient * out).sum(-1)).sum((0, 2))
-        return dq, dk, dv, dsinks, None, None
+        q, k, v = ctx.saved_tensors
+        batch, length, _, heads, _ = q.shape
+        dq = torch.empty_like(q)
+        dk, dv = (torch.zeros(x.shape, dtype=torch.float32) for x in (k, v))
+        places = _blocks(batch, length, ctx.window)
+        for (row, start, end, begin), weights in zip(places, ctx.parts, strict=True):
+            keys, values = (_seen(x[row], begin, end) for x in (k, v))
+            queries, above = (_stacked(x[row, start:end]) for x in (q, gradient))
+            scores = torch._softmax_backward_data(torch.bmm(above, values.mT), weights, -1, weights.dtype)
+            dq[row, start:end] = _unstacked(torch.bmm(scores, keys), heads)
+            for whole, part in (
+                (dk[row], torch.bmm(scores.mT, queries)),
+                (dv[row], torch.bmm(weights.mT, above)),
+            ):
+                whole[:, 0] += part[:, 0]
+                whole[:, begin + 1 : end + 1] += part[:, 1:]
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    result: Tensor = _SinkAttention.apply(q, k, v, sinks, mask, causal)  # type: ignore[no-untyped-call]
-    return result
+def _stacked(queries: Tensor) -> Tensor:
+    """Groups x heads * queries x size, of queries x groups x heads x size."""
+    count, groups, heads, size = queries.shape
+    return queries.permute(1, 2, 0, 3).reshape(groups, heads * count, size)
+
+
+def _unstacked(found: Tensor, heads: int) -> Tensor:
+    groups, rows, size = found.shape
+    return found.view(groups, heads, rows // heads, size).permute(2, 0, 1, 3)
+
+
+def _blocks(batch: int, length: int, window: int | None) -> list[tuple[int, int, int, int]]:
+    """Row, first query, the end of its queries, first key."""
+    return [
+        (row, start, min(length, start + _BLOCK), 0 if window is None else max(0, start - window + 1))
+        for row in range(batch)
+        for start in range(0, length, _BLOCK)
+    ]
+
+
+def _seen(keys: Tensor, begin: int, end: int) -> Tensor:
+    """The sink and the keys from `begin` to `end`."""
+    if begin == 0:
+        return keys[:, : end + 1]
+    return torch.cat((keys[:, :1], keys[:, begin + 1 : end + 1]), dim=1)
 
 
 def sink_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int | None) -> Tensor:
-    """Causal attention of batch x heads x length x size; `window` keys at most, if given."""
-    length = q.shape[2]
-    if window is None or length <= window:
-        return _attend(q, k, v, sinks, None, True)
-    if length <= 3 * window or length % window:
-        place = torch.arange(length)
-        behind = place[:, None] - place[None, :]
-        mask = torch.zeros(length, length).masked_fill((behind < 0) | (behind >= window), float("-inf"))
-        return _attend(q, k, v, sinks, mask, False)
-    return _by_chunks(q, k, v, sinks, window)
+    """Causal attention of batch x length x heads x size, keys and values of groups of heads.
 
-
-def _by_chunks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int) -> Tensor:
-    """Chunks of `window` queries see their own chunk and the one before: linear in the length."""
-    batch, heads, length, size = q.shape
-    chunks = length // window
-
-    def with_previous(x: Tensor) -> Tensor:
-        parts = x.view(batch, heads, chunks, window, size)
-        before = torch.cat((torch.zeros_like(parts[:, :, :1]), parts[:, :, :-1]), dim=2)
-        return torch.cat((before, parts), dim=3).transpose(1, 2).reshape(-1, heads, 2 * window, size)
-
-    query, key = torch.arange(window)[:, None] + window, torch.arange(2 * window)[None, :]
-    hidden = (key > query) | (query - key >= window)
-    mask = torch.zeros(chunks, 1, window, 2 * window).masked_fill(hidden, float("-inf"))
-    mask[0].masked_fill_(key < window, float("-inf"))
-    queries = q.view(batch, heads, chunks, window, size).transpose(1, 2).reshape(-1, heads, window, size)
-    out = _attend(queries, with_previous(k), with_previous(v), sinks, mask.repeat(batch, 1, 1, 1), False)
-    return out.view(batch, chunks, heads, window, size).transpose(1, 2).reshape(batch, heads, length, size)
+    Every query sees `window` keys at most, if given.
+    """
+    batch, length, groups, size = k.shape
+    heads = len(sinks) // groups
+    k, v = k.transpose(1, 2), v.transpose(1, 2)
+    q = q.view(batch, length, groups, heads, size) * size**-0.5
+    whose = torch.eye(heads, _ROOM, dtype=q.dtype).expand(batch, length, groups, heads, _ROOM)
+    q = torch.cat((q, whose), dim=-1)
+    sink = F.pad(sinks.view(groups, heads), (size, _ROOM - heads)).to(k.dtype)
+    k = torch.cat((sink.view(1, groups, 1, -1).expand(batch, -1, -1, -1), F.pad(k, (0, _ROOM))), dim=2)
+    result: Tensor = _Blocks.apply(q, k, F.pad(v, (0, 0, 1, 0)), window)  # type: ignore[no-untyped-call]
+    return result.flatten(2)

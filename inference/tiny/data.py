@@ -68,7 +68,7 @@ PHASES = (
         (
             (drill_talk, 2.0),
             (choices_talk, 4.5),
-            (bare_calls_talk, 1.2),
+            (bare_calls_talk, 2.5),
             (partial(call_talk, most=3), 2.0),
             (partial(call_talk, most=6), 3.5),
             (partial(busy_talk, most=6), 4.5),
@@ -82,6 +82,7 @@ PHASES = (
         ),
     ),
 )
+LAST_PHASE = PHASES[-1].begins
 
 SKILLS: dict[str, Maker] = {
     "call": partial(call_talk, most=6),

@@ -13,10 +13,19 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.tiny.expand import COMPACT, pack_rows, pack_table, read_compact, unpack_rows
+from inference.tiny.expand import (
+    COMPACT,
+    layers_of,
+    pack_rows,
+    pack_table,
+    read_compact,
+    shape_of,
+    unpack_rows,
+)
 from inference.tiny.quantise import pack, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
+from inference.tiny.widen import widened
 
 
 def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
@@ -40,6 +49,8 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
         elif ".mlp." in name and name.endswith("_proj"):
             at = "model." + name.replace(".mlp.", ".mlp.experts.")
             out[f"{at}_blocks"], out[f"{at}_scales"] = pack(tensor)
+        elif name.endswith("_proj.weight"):
+            out.update(pack_rows(f"model.{name}", tensor))
         else:
             out["model." + name.replace(".mlp.", ".mlp.experts.")] = tensor.bfloat16()
     return {name: tensor.contiguous() for name, tensor in out.items()}
@@ -52,22 +63,23 @@ def state_of(compact_file: Path) -> dict[str, Any]:
     for way in ("in", "out"):
         rows = unpack_rows(f"learned.{way}", held)
         state[f"learned_{way}"] = torch.cat((torch.zeros(1, rows.shape[1]), rows))
-    for name in (name for name in held if name.startswith("model.layers.")):
+    layers = layers_of(held)
+    for name in (name for name in layers if name.startswith("model.layers.")):
         ours = name.removeprefix("model.").replace(".mlp.experts.", ".mlp.")
         if name.endswith("_blocks"):
             stem = name.removesuffix("_blocks")
-            state[ours.removesuffix("_blocks")] = unpack(held[name], held[f"{stem}_scales"])
+            state[ours.removesuffix("_blocks")] = unpack(layers[name], layers[f"{stem}_scales"])
         elif not name.endswith("_scales"):
             at = ours.removesuffix(".weight") if "layernorm" in ours else ours
-            state[at] = held[name].float()
+            state[at] = layers[name].float()
     return {
         "model": state,
         "optimisers": [],
         "learned": held["learned.ids"].long().numpy(),
+        "shape": asdict(shape_of(about)),
         "step": int(about["step"]),
         "tokens": int(about["tokens"]),
         "seconds": float(about["seconds"]),
-        "fresh": int(about["step"]),
     }
 
 
@@ -80,23 +92,23 @@ def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def mean(weights: dict[str, Tensor], others: dict[str, Tensor], share: float) -> None:
-    """Makes `weights` their mean with those of earlier in the same run; they count this much."""
+    """Makes `weights` their mean with those that they were trained from; they count this much."""
     for name, later in weights.items():
         earlier = others[name]
         # Rows learned since stay as they are.
         later[: len(earlier)] = share * later[: len(earlier)] + (1 - share) * earlier
 
 
-def export(
-    checkpoint: Path, target: Path, shape: Shape, earlier: Path | None = None, share: float = 0.5
-) -> int:
+def export(checkpoint: Path, target: Path, earlier: Path | None = None, share: float = 0.5) -> int:
     """Writes `target`, the mean with `earlier` if there is one; returns its size in bytes."""
     weights, saved = weights_of(checkpoint)
     if earlier is not None:
-        mean(weights, weights_of(earlier)[0], share)
+        others, theirs = weights_of(earlier)
+        mean(weights, widened(others, Shape(**theirs["shape"]), Shape(**saved["shape"]), faint=0.0), share)
     tensors = compact(weights, torch.from_numpy(saved["learned"]))
-    about = {name: str(saved[name]) for name in ("step", "tokens", "seconds")}
-    save_file(tensors, target, metadata={"shape": json.dumps(asdict(shape)), **about})
+    before = saved.get("before", {})
+    about = {name: str(saved[name] + before.get(name, 0)) for name in ("step", "tokens", "seconds")}
+    save_file(tensors, target, metadata={"shape": json.dumps(saved["shape"]), **about})
     return target.stat().st_size
 
 
@@ -115,10 +127,7 @@ def main() -> None:
     for option, file in (("--folder", checkpoint), ("--mean-with", earlier)):
         if file is not None and not file.is_file():
             parser.error(f"{option}: there is no {file}")
-    saved = torch.load(checkpoint, weights_only=False)
-    layers = 1 + max(int(name.split(".")[1]) for name in saved["model"] if name.startswith("layers."))
-    shape = Shape(num_hidden_layers=layers)
-    size = export(checkpoint, arguments.to, shape, earlier, arguments.share)
+    size = export(checkpoint, arguments.to, earlier, arguments.share)
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 
 

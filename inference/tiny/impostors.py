@@ -15,7 +15,7 @@ from torch import Tensor
 from inference.tiny.codes import VOCABULARY
 
 _REFRESHED = 100  # steps between looks at the rows of the whole vocabulary
-_WORST, _ANY = 48, 48  # targets that impostors are looked for: the least certain, and any
+_WORST, _ANY = 40, 24  # targets that impostors are looked for: the least certain, and any
 _EACH = 4
 _CHUNK = 20_000
 
@@ -23,8 +23,9 @@ _CHUNK = 20_000
 class Impostors:
     """Finds them by the head's rows for all tokens, as those were a while ago."""
 
-    def __init__(self, rows: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, rows: Callable[[Tensor], Tensor], *, half: bool) -> None:
         self._rows_of = rows
+        self._kind = torch.bfloat16 if half else torch.float32
         self._rows = torch.empty(0)
         self._age = 0
 
@@ -33,12 +34,12 @@ class Impostors:
         """The likeliest tokens that are no `candidates`, for some of the model's `own` targets."""
         if self._age % _REFRESHED == 0:
             parts = torch.split(torch.arange(VOCABULARY), _CHUNK)
-            self._rows = torch.cat([self._rows_of(part) for part in parts])
+            self._rows = torch.cat([self._rows_of(part).to(self._kind) for part in parts])
         self._age += 1
         places = own.nonzero().squeeze(1)
         worst = places[losses[places].topk(min(_WORST, len(places))).indices]
         some = places[torch.randperm(len(places))[:_ANY]]
-        scores = hidden[torch.cat((worst, some))] @ self._rows.t()
+        scores = hidden[torch.cat((worst, some))].to(self._kind) @ self._rows.t()
         scores[:, candidates] = float("-inf")
         found: Tensor = torch.unique(scores.topk(_EACH, dim=1).indices)
         return found

@@ -43,17 +43,32 @@ def rotation(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    """`x` turned by its place: in float32, and then as precise as it was."""
+    first, second = x.float().chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-def normalise(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+def normalise(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype = torch.float32) -> Tensor:
+    return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight).to(kind)
 
 
 def swiglu(x: Tensor, limit: float) -> Tensor:
     gate, linear = x[..., 0::2].clamp(max=limit), x[..., 1::2].clamp(-limit, limit)
     return gate * torch.sigmoid(1.702 * gate) * (linear + 1)
+
+
+def weighted(found: Tensor, shares: Tensor) -> Tensor:
+    """What a token's experts say, each by its share: tokens x experts x hidden, summed in float32."""
+    return (found.float() * shares.unsqueeze(-1)).sum(1)
+
+
+def compile_small_steps() -> None:
+    """Has each of these done in one pass over the memory instead of one for every operation.
+
+    It takes half a minute and a C++ compiler: for training, not for tests.
+    """
+    for step in (normalise, rotate, weighted):
+        globals()[step.__name__] = torch.compile(step, dynamic=True)
 
 
 class Experts(nn.Module):
@@ -78,15 +93,17 @@ class Experts(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The output, and how unevenly the tokens fall on the experts (1 is even)."""
         top = self.shape.num_experts_per_tok
-        scores = self.router(x)
+        with torch.autocast("cpu", enabled=False):  # which experts are best is a matter of small differences
+            scores = self.router(x.float())
         best, chosen = scores.topk(top, dim=-1)
         shares = best.softmax(-1)
         order = chosen.flatten().argsort(stable=True)
         counts = chosen.flatten().bincount(minlength=self.shape.num_local_experts)
-        rows = order // top
+        # Where in that order each token's experts stand.
+        back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
         up, down = (weight.unbind(0) for weight in self.weights())
         up_bias, down_bias = self.gate_up_proj_bias.unbind(0), self.down_proj_bias.unbind(0)
-        inputs = torch.split(x.index_select(0, rows), counts.tolist())
+        inputs = torch.split(x.index_select(0, order // top), counts.tolist())
         outputs = [
             F.linear(
                 swiglu(F.linear(part, up[e], up_bias[e]), self.shape.swiglu_limit),
@@ -95,8 +112,8 @@ class Experts(nn.Module):
             )
             for e, part in enumerate(inputs)
         ]
-        weighted = torch.cat(outputs) * shares.flatten().index_select(0, order).unsqueeze(1)
-        mixed = torch.zeros_like(x).index_add(0, rows, weighted)
+        found = torch.cat(outputs).index_select(0, back)
+        mixed = weighted(found.view(*shares.shape, -1), shares)
         fractions = counts / counts.sum()
         uneven = self.shape.num_local_experts * (fractions * scores.softmax(-1).mean(0)).sum()
         return mixed, uneven
@@ -117,14 +134,11 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         batch, length, _ = x.shape
-        size, groups = self.shape.head_dim, self.shape.num_key_value_heads
-        per_group = self.shape.num_attention_heads // groups
-        q = rotate(self.q_proj(x).view(batch, length, -1, size).transpose(1, 2), cos, sin)
-        k = rotate(self.k_proj(x).view(batch, length, -1, size).transpose(1, 2), cos, sin)
-        v = self.v_proj(x).view(batch, length, -1, size).transpose(1, 2)
-        k, v = (x.repeat_interleave(per_group, dim=1) for x in (k, v))
+        size = self.shape.head_dim
+        q, k, v = (part(x) for part in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (part.view(batch, length, -1, size) for part in (q, k, v))
+        q, k = (rotate(part, cos.unsqueeze(1), sin.unsqueeze(1)) for part in (q, k))
         mixed = sink_attention(q, k, v, self.sinks, self.shape.sliding_window if self.sliding else None)
-        mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
         result: Tensor = self.o_proj(mixed)
         return result
 
@@ -138,10 +152,10 @@ class Layer(nn.Module):
         self.self_attn = Attention(shape, sliding)
         self.mlp = Experts(shape)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        eps = self.shape.rms_norm_eps
-        x = x + self.self_attn(normalise(x, self.input_layernorm, eps), cos, sin)
-        normed = normalise(x, self.post_attention_layernorm, eps)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, in_bf16: bool) -> tuple[Tensor, Tensor]:
+        eps, kind = self.shape.rms_norm_eps, torch.bfloat16 if in_bf16 else torch.float32
+        x = x + self.self_attn(normalise(x, self.input_layernorm, eps, kind), cos, sin)
+        normed = normalise(x, self.post_attention_layernorm, eps, kind)
         mixed, uneven = self.mlp(normed.flatten(0, 1))
         return x + mixed.view_as(x), uneven
 
@@ -161,8 +175,8 @@ class TinyGptOss(nn.Module):
     def __init__(self, shape: Shape, learned: int) -> None:
         super().__init__()
         self.shape = shape
-        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.hidden_size) * _LOUD * _LEARNED)
-        self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.hidden_size))
+        self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.learned_width) * _LOUD * _LEARNED)
+        self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.learned_width))
         self.map_in = nn.Parameter(initial_map(shape.hidden_size) * _LOUD)
         self.map_out = nn.Parameter(initial_map(shape.hidden_size) * 0.05)
         with torch.no_grad():
@@ -174,15 +188,18 @@ class TinyGptOss(nn.Module):
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )
         self.norm = nn.Parameter(torch.ones(shape.hidden_size))
+        self.in_bf16 = False  # products; four times as fast where the processor has an instruction for them
 
     def rows_in(self, learned: Tensor, fixed: Tensor) -> Tensor:
         """Embedding rows; `learned` are places in the learned rows, 0 for a token that has none."""
-        known = (learned > 0).unsqueeze(1)
-        return F.embedding(learned, self.learned_in) * known + fixed @ self.map_in
+        return self._row(self.learned_in, learned) + fixed @ self.map_in
 
     def rows_out(self, learned: Tensor, fixed: Tensor) -> Tensor:
-        known = (learned > 0).unsqueeze(1)
-        return F.embedding(learned, self.learned_out) * known + fixed @ self.map_out
+        return self._row(self.learned_out, learned) + fixed @ self.map_out
+
+    def _row(self, rows: Tensor, learned: Tensor) -> Tensor:
+        known = F.embedding(learned, rows) * (learned > 0).unsqueeze(1)
+        return F.pad(known, (0, self.shape.hidden_size - rows.shape[1]))
 
     def forward(self, embedded: Tensor, see: Onlooker | None = None) -> tuple[Tensor, Tensor]:
         """Normed hidden states of batch x length x hidden, and the experts' unevenness over the layers.
@@ -192,12 +209,13 @@ class TinyGptOss(nn.Module):
         length = embedded.shape[1]
         cos, sin = rotation(self.shape, length)
         x, uneven = embedded, torch.zeros(())
-        for place, layer in enumerate(self.layers):
-            assert isinstance(layer, Layer)
-            if see is not None:
-                see(place, x, layer, cos, sin)
-            x, part = layer(x, cos, sin)
-            uneven = uneven + part / len(self.layers)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.in_bf16):
+            for place, layer in enumerate(self.layers):
+                assert isinstance(layer, Layer)
+                if see is not None:
+                    see(place, x, layer, cos, sin)
+                x, part = layer(x, cos, sin, self.in_bf16)
+                uneven = uneven + part / len(self.layers)
         return normalise(x, self.norm, self.shape.rms_norm_eps), uneven
 
     def quantise_experts(self, on: bool) -> None:

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_STEPS = ((3.4445, -4.7750, 2.0315),) * 5
+# Of Newton-Schulz: few and bold, since a step need not be precise.
+_STEPS = ((8.2872, -23.5959, 17.3004), (4.1071, -2.9478, 0.5448), (3.9487, -2.9089, 0.5518))
 _MOMENTUM = 0.98  # long: a step is as large for noise as for what batches agree on, and batches are small
 _BETAS = (0.95, 0.99)
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
     """The nearest orthogonal matrices, roughly, by Newton-Schulz; any number of them stacked in front."""
-    x = (matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
+    x = (matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)).bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
@@ -35,7 +36,11 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose steps are made orthogonal."""
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = _MOMENTUM, decay: float = 0.05
+        self,
+        parameters: Iterable[dict[str, Any]],
+        lr: float,
+        momentum: float = _MOMENTUM,
+        decay: float = 0.05,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
@@ -60,6 +65,8 @@ class Muon(torch.optim.Optimizer):
 # token occurs, and has to be heard beside codes that are ten times as loud: with the rest's rate it never is.
 _RATES = {"matrices": 4e-3, "rest": 3e-3, "maps": 1.2e-3, "learned_in": 1e-1, "learned_out": 8e-3}
 _MUON_RATE = 0.012
+# What tokens look like has to stand still where layers have learned to read it: such rates fell long ago.
+_ROWS, _SETTLED = ("maps", "learned_in", "learned_out"), 0.2
 # Adam makes steps of the same length of the smallest gradients. A row of the head is pushed away a little by
 # every batch that it is no target of: without a floor those pushes would outdo the few where it is one.
 _FLOORS = {"learned_in": 1e-6, "learned_out": 3e-6}
@@ -74,20 +81,21 @@ def _group_of(name: str) -> str:
     return "matrices" if inside or name.endswith("proj.weight") else "rest"
 
 
-def optimisers(model: nn.Module, *, late: bool) -> list[torch.optim.Optimizer]:
+def optimisers(model: nn.Module, *, late: bool, settled: bool) -> list[torch.optim.Optimizer]:
+    """`settled`: the model goes on from a trained one."""
     groups: dict[str, list[nn.Parameter]] = {name: [] for name in _RATES}
     for name, parameter in model.named_parameters():
         groups[_group_of(name)].append(parameter)
     found: list[torch.optim.Optimizer] = []
     if not late:
-        found.append(Muon(groups.pop("matrices"), lr=_MUON_RATE))
+        found.append(Muon([{"params": groups.pop("matrices"), "rows": False}], lr=_MUON_RATE))
     adam = [
-        {"params": parameters, "lr": _RATES[name], "eps": _FLOORS.get(name, 1e-8)}
+        {"params": parameters, "lr": _RATES[name], "eps": _FLOORS.get(name, 1e-8), "rows": name in _ROWS}
         for name, parameters in groups.items()
     ]
     found.append(torch.optim.AdamW(adam, betas=_BETAS, weight_decay=0.0))
     for group in groups_of(found):
-        group["full"] = group["lr"]
+        group["full"] = group["lr"] * (_SETTLED if settled and group["rows"] else 1)
     return found
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 class Shape:
     """The sizes of the model; the names are those of config.json."""
 
-    num_hidden_layers: int = 5
-    hidden_size: int = 192
+    num_hidden_layers: int = 6
+    hidden_size: int = 320
+    learned_size: int = 192  # dimensions that a token's learned row fills; the others are left to the layers
     intermediate_size: int = 128
-    num_attention_heads: int = 9
-    num_key_value_heads: int = 3
+    num_attention_heads: int = 12
+    num_key_value_heads: int = 4
     head_dim: int = 64  # a code fits into one head
     num_local_experts: int = 8
     num_experts_per_tok: int = 2
@@ -26,8 +27,8 @@ class Shape:
     beta_slow: float = 1.0
     original_context: int = 4096
     context: int = 131_072
+    sliding_layers: tuple[int, ...] = (0, 2)  # these look back over the window alone
 
     @property
-    def sliding_layers(self) -> range:
-        """Every other layer, the first one first; the last one sees all."""
-        return range(0, self.num_hidden_layers - 1, 2)
+    def learned_width(self) -> int:
+        return min(self.learned_size, self.hidden_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,35 @@ from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
+from inference.tiny.widen import widened
 from inference.tiny.wiring import wire
 
 LATE_FROM = 0.7  # another optimiser from here on
-DECAY_FROM = 0.75
-_RISE = 20  # steps
+# From where rates fall straight, and where the model goes on from a trained one: it has found its way.
+DECAY_FROM, CAREFUL_DECAY_FROM = 0.75, 0.15
+AVERAGE_FROM = 0.75
+# Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
+# could be lost by them.
+_RISE, _CAREFUL_RISE = 20, 150
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 
 
-def scale_at(progress: float, step: int, fresh: int = 0) -> float:
+def scale_at(progress: float, step: int, *, careful: bool = False) -> float:
     """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down.
 
-    It rises from `fresh`, the step at which the optimisers' averages began.
+    The rise is `careful` where the model goes on from a trained one.
     """
-    rise = min(1.0, (step - fresh + 1) / _RISE) / math.pow(1 + step / 2500, 0.85)
-    return rise * min(1.0, max(0.02, (1 - progress) / (1 - DECAY_FROM)))
+    steps, begins = (_CAREFUL_RISE, CAREFUL_DECAY_FROM) if careful else (_RISE, DECAY_FROM)
+    rise = min(1.0, (step + 1) / steps) / math.pow(1 + step / 2500, 0.85)
+    return rise * min(1.0, max(0.02, (1 - progress) / (1 - begins)))
+
+
+def begun_from(exported: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """What a new run begins with: the weights of `exported`, widened if need be, and a clock at zero."""
+    before = {name: exported[name] for name in ("step", "tokens", "seconds")}
+    model = widened(exported["model"], Shape(**exported["shape"]), shape)
+    return {**exported, "model": model, "before": before, "step": 0, "tokens": 0, "seconds": 0.0}
 
 
 class Trainer:
@@ -51,17 +65,18 @@ class Trainer:
         if self.file.exists():
             saved = torch.load(self.file, weights_only=False)
         elif start is not None:
-            saved = state_of(start)
+            saved = begun_from(state_of(start), shape)
         torch.manual_seed(seed)
         self.learned = saved["learned"] if saved else np.zeros(0, dtype=np.int64)
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
         wire(self.model)
-        # What was exported holds no averages: Adam begins anew.
-        late = saved is not None and len(saved["optimisers"]) < 2
-        self.optimisers = optimisers(self.model, late=late)
-        self.step, self.tokens, self.seconds, self.fresh = 0, 0, 0.0, 0
+        # What the file that it goes on from had behind it; the schedule is that of this run alone.
+        self.before: dict[str, float] = saved.get("before", {}) if saved else {}
+        self.model.in_bf16 = torch.cpu._is_avx512_bf16_supported()
+        self.optimisers = self._optimisers(late=saved is not None and len(saved["optimisers"]) == 1)
+        self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
             self._restore(saved, len(fresh))
         # Rows that are new to the stock are in no mean yet: it begins anew.
@@ -77,11 +92,15 @@ class Trainer:
             self.hints.load_state_dict(saved["hints"], strict=False)
             if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run's hints asked for less
                 self.reader.load_state_dict(saved["reader"])
-        self.impostors = Impostors(self._rows_out)
+        self.impostors = Impostors(self._rows_out, half=self.model.in_bf16)
+
+    def _optimisers(self, *, late: bool) -> list[torch.optim.Optimizer]:
+        return optimisers(self.model, late=late, settled=bool(self.before))
 
     def _rows_out(self, ids: Tensor) -> Tensor:
         """The head's rows of these tokens."""
-        rows: Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
+        with torch.autocast("cpu", enabled=False):
+            rows: Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
         return rows
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
@@ -92,7 +111,6 @@ class Trainer:
                 state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
         self.model.load_state_dict(state)
         self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
-        self.fresh = saved.get("fresh", 0)
         if not saved["optimisers"]:
             return
         for optimiser, kept in zip(self.optimisers, saved["optimisers"], strict=True):
@@ -120,7 +138,8 @@ class Trainer:
                 "step": self.step,
                 "tokens": self.tokens,
                 "seconds": self.seconds,
-                "fresh": self.fresh,
+                "before": self.before,
+                "shape": asdict(self.model.shape),
             },
             partial,
         )
@@ -138,13 +157,17 @@ class Trainer:
         self.hints.begin(batch.marks)
         hidden, uneven = model(embedded, self.hints.see)
         picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
-        logits = picked @ self._rows_out(ids).t() + torch.from_numpy(batch.prior)
-        targets = torch.from_numpy(batch.targets)
-        with torch.no_grad():
-            sampled = F.cross_entropy(logits, targets, reduction="none")
-        impostors = self.impostors.of(picked, sampled, torch.from_numpy(batch.turns) >= 0, ids)
-        logits = torch.cat((logits, picked @ self._rows_out(impostors).t()), dim=1)
-        return F.cross_entropy(logits, targets, reduction="none"), logits.argmax(-1) == targets, uneven
+        logits = self._logits(picked, ids) + torch.from_numpy(batch.prior)
+        target = logits.gather(1, torch.from_numpy(batch.targets).unsqueeze(1)).squeeze(1)
+        sampled = logits.logsumexp(1)
+        own = torch.from_numpy(batch.turns) >= 0
+        impostors = self._logits(picked, self.impostors.of(picked, (sampled - target).detach(), own, ids))
+        right = target >= torch.maximum(logits.amax(1), impostors.amax(1))
+        return torch.logaddexp(sampled, impostors.logsumexp(1)) - target, right, uneven
+
+    def _logits(self, hidden: Tensor, ids: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.model.in_bf16):
+            return F.linear(hidden, self._rows_out(ids)).float()
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
         """One step; returns what was measured on the batch before it."""
@@ -154,12 +177,12 @@ class Trainer:
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:
-            self.optimisers = optimisers(self.model, late=True)
-        set_rates(self.optimisers, self.rate * scale_at(progress, self.step, self.fresh))
+            self.optimisers = self._optimisers(late=True)
+        set_rates(self.optimisers, self.rate * scale_at(progress, self.step, careful=bool(self.before)))
         for optimiser in (*self.optimisers, self.reader):
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
-        if progress >= DECAY_FROM:
+        if progress >= AVERAGE_FROM:
             self.average.add(self.model)
         else:  # a run that ended and was given more time: its old mean is not what it has learned since
             self.average.restart()

@@ -64,7 +64,13 @@ def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path)
 def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> None:
     torch.manual_seed(0)
     learned = torch.tensor([17, 5_000, 90_000])
-    small = Shape(num_hidden_layers=1, hidden_size=32, intermediate_size=32, num_attention_heads=3)
+    small = Shape(
+        num_hidden_layers=1,
+        hidden_size=32,
+        intermediate_size=32,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+    )
     trained = TinyGptOss(small, len(learned))
     for rows in (trained.map_out, trained.learned_out):
         torch.nn.init.normal_(rows)
@@ -83,7 +89,13 @@ def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> No
 
 def test_a_run_can_go_on_from_what_was_exported(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    small = Shape(num_hidden_layers=2, hidden_size=32, intermediate_size=32, num_attention_heads=3)
+    small = Shape(
+        num_hidden_layers=2,
+        hidden_size=32,
+        intermediate_size=32,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+    )
     trained = TinyGptOss(small, 3)
     trained.quantise_experts(True)
     about = {"shape": json.dumps(asdict(small)), "step": "7", "tokens": "90", "seconds": "1.5"}

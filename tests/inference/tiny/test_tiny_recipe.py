@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from inference.tiny.attention import sink_attention
 from inference.tiny.batches import packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
-from inference.tiny.export import export, weights_of
+from inference.tiny.export import export, state_of, weights_of
 from inference.tiny.export import main as export_command
 from inference.tiny.outcome import Outcome, outcome, same_call
 from inference.tiny.quantise import pack, straight_through, unpack
@@ -131,7 +132,7 @@ def test_no_natural_value_is_of_both_parts() -> None:
 
 
 def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     first = run.train(batch, 0.1)["own"]
@@ -149,26 +150,54 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
 
 
 def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     for _ in range(12):
         run.train(batch, 0.1)
     run.save()
     file = tmp_path / "small.safetensors"
-    export(run.file, file, shape)
+    export(run.file, file)
     run.model.quantise_experts(True)  # as the file holds them
     learned = run.train(batch, 0.1)["own"]  # measured before the step
+    (tmp_path / "again").mkdir()
     again = Trainer(tmp_path / "again", shape, 1, start=file)
-    assert again.step == again.fresh == run.step - 1
-    assert len(again.optimisers) == 1
-    # Its averages are new, so its steps are short at first, as those of any new run.
-    assert scale_at(0.5, again.step, again.fresh) < scale_at(0.5, again.step) / 5
-    assert again.train(batch, 0.9)["own"] == pytest.approx(learned, rel=0.02)
+    assert (again.step, again.before["step"]) == (0, run.step - 1)
+    # Its schedule begins anew and with small steps, its file counts what was before.
+    assert scale_at(0.1, again.step, careful=True) < scale_at(0.1, again.step) / 5
+    again.model.quantise_experts(True)
+    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.02)
+    again.save()
+    export(again.file, file)
+    assert state_of(file)["step"] == run.step
+
+
+def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
+    shape = Shape(
+        num_hidden_layers=2,
+        hidden_size=192,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        num_local_experts=2,
+    )
+    run = Trainer(tmp_path, shape, 1)
+    batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
+    for _ in range(12):
+        run.train(batch, 0.1)
+    run.save()
+    file = tmp_path / "small.safetensors"
+    export(run.file, file)
+    run.model.quantise_experts(True)
+    learned = run.train(batch, 0.1)["own"]
+    wider = replace(shape, num_hidden_layers=3, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
+    again = Trainer(tmp_path / "wider", wider, 1, start=file)
+    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.25)
+    with pytest.raises(ValueError, match="it can grow in"):
+        Trainer(tmp_path / "narrower", replace(shape, hidden_size=64), 1, start=file)
 
 
 def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_local_experts=2)
+    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     seen: list[torch.Tensor] = []
@@ -183,14 +212,14 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     assert (seen[-1] - wanted).norm() > 1e-3
     assert torch.allclose(weights_of(run.file)[0]["norm"], wanted, atol=1e-5)
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    export(run.file, first, shape)
+    export(run.file, first)
     assert torch.allclose(weights_of(first)[0]["norm"], wanted, atol=0.01)
     run.train(batch, 0.9)
     run.save()
-    export(run.file, second, shape, earlier=first)
+    export(run.file, second, earlier=first)
     both = (wanted + run.average.weights["norm"]) / 2
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
-    export(run.file, second, shape, earlier=first, share=0.0)
+    export(run.file, second, earlier=first, share=0.0)
     assert torch.allclose(weights_of(second)[0]["norm"], wanted, atol=0.01)
     run.train(batch, 0.5)  # more time was given: rates are high again, and the old mean is out of date
     run.save()
@@ -303,11 +332,11 @@ def test_gradients_pass_the_rounding() -> None:
     assert torch.equal(weight.grad, torch.full_like(weight, 3))
 
 
-@pytest.mark.parametrize(("length", "window"), [(40, None), (40, 16), (96, 16), (128, 16)])
+@pytest.mark.parametrize(("length", "window"), [(40, None), (40, 16), (300, None), (300, 16), (300, 150)])
 def test_attention_and_its_gradients_are_those_of_the_definition(length: int, window: int | None) -> None:
     torch.manual_seed(0)
-    inputs = [torch.randn(2, 4, length, 32, requires_grad=True) for _ in range(3)]
-    sinks, weights = torch.randn(4, requires_grad=True), torch.randn(2, 4, length, 32)
+    inputs = [torch.randn(2, length, heads, 32, requires_grad=True) for heads in (6, 2, 2)]
+    sinks, weights = torch.randn(6, requires_grad=True), torch.randn(2, length, 6 * 32)
     found = sink_attention(*inputs, sinks, window)
     wanted = plain_attention(*inputs, sinks, window)
     assert torch.allclose(found, wanted, atol=1e-5)
@@ -319,12 +348,14 @@ def test_attention_and_its_gradients_are_those_of_the_definition(length: int, wi
 def plain_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor, window: int | None
 ) -> torch.Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    k, v = (x.repeat_interleave(3, dim=1) for x in (k, v))
     place = torch.arange(q.shape[2])
     behind = place[:, None] - place[None, :]
     hidden = (behind < 0) | (behind >= (window or len(place)))
     scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf)
     with_sink = torch.cat((scores, sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)), dim=-1)
-    return with_sink.softmax(-1)[..., :-1] @ v
+    return (with_sink.softmax(-1)[..., :-1] @ v).transpose(1, 2).flatten(2)
 
 
 def test_a_batch_holds_every_token_of_the_models_own() -> None:

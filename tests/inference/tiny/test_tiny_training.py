@@ -93,7 +93,7 @@ def test_impostors_are_what_would_be_said_instead() -> None:
     rows = torch.randn(VOCABULARY, 8)
     hidden = rows[[7, 70_000]] * 3
     losses, own = torch.tensor([1.0, 2.0]), torch.tensor([True, True])
-    found = Impostors(lambda ids: rows[ids]).of(hidden, losses, own, torch.tensor([7, 70_000]))
+    found = Impostors(lambda ids: rows[ids], half=False).of(hidden, losses, own, torch.tensor([7, 70_000]))
     scores = hidden @ rows.t()
     scores[:, [7, 70_000]] = -torch.inf
     assert set(scores.argmax(1).tolist()) <= set(found.tolist())
@@ -102,16 +102,16 @@ def test_impostors_are_what_would_be_said_instead() -> None:
 
 def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
     rows = torch.randn(VOCABULARY, 8)
-    nothing = Impostors(lambda ids: rows[ids]).of(
+    nothing = Impostors(lambda ids: rows[ids], half=False).of(
         rows[:3], torch.ones(3), torch.zeros(3, dtype=torch.bool), torch.tensor([0])
     )
     assert len(nothing) == 0
 
 
 def test_onlookers_are_shown_every_layers_input() -> None:
-    model = TinyGptOss(Shape(), 3)
+    model = TinyGptOss(shape := Shape(), 3)
     seen: list[tuple[int, torch.Size]] = []
-    x = torch.randn(2, 9, 192)
+    x = torch.randn(2, 9, shape.hidden_size)
     watched, _ = model(x, lambda place, inputs, *_: seen.append((place, inputs.shape)))
-    assert seen == [(place, x.shape) for place in range(5)]
+    assert seen == [(place, x.shape) for place in range(shape.num_hidden_layers)]
     assert torch.equal(watched, model(x)[0])

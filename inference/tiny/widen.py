@@ -1,0 +1,128 @@
+"""Makes a trained model larger without unlearning anything: it computes nearly what it did, and has room.
+
+New dimensions hold nothing at first. The embedding leaves them alone, and nothing reads them, but all layers
+write a little there, which is what they learn to use from. The heads of a new group look where those of an
+older group look, and write into the new dimensions only; so does a layer that is put in between, which
+otherwise repeats the one behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from inference.tiny.shape import Shape
+
+_PUT_IN_BEFORE = -2  # the old layer, from the last, that new ones are put in front of
+_FAINT = 0.3
+
+
+def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FAINT) -> dict[str, Tensor]:
+    """The weights of a model of the shape `new` that does what `state` does.
+
+    `faint`: what is written into new dimensions, beside what is written into the old ones.
+    """
+    if new == old:
+        return state
+    _check(old, new)
+    made = {name: state[name] for name in ("learned_in", "learned_out")}
+    made |= {name: _padded(state[name], 1, new.hidden_size) for name in ("map_in", "map_out")}
+    made["norm"] = _norm(state["norm"], old, new)
+    added = new.num_hidden_layers - old.num_hidden_layers
+    at = old.num_hidden_layers + _PUT_IN_BEFORE
+    sources = [*range(at), *[at] * added, *range(at, old.num_hidden_layers)]
+    for place, source in enumerate(sources):
+        layer = {
+            name.removeprefix(f"layers.{source}."): tensor
+            for name, tensor in state.items()
+            if name.startswith(f"layers.{source}.")
+        }
+        for name, tensor in _layer(layer, old, new, faint, mute=at <= place < at + added).items():
+            made[f"layers.{place}.{name}"] = tensor
+    return made
+
+
+def _check(old: Shape, new: Shape) -> None:
+    same = ("head_dim", "intermediate_size", "num_local_experts", "learned_width")
+    grown = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
+    per_group = [shape.num_attention_heads // shape.num_key_value_heads for shape in (old, new)]
+    if (
+        any(getattr(old, name) != getattr(new, name) for name in same)
+        or any(getattr(old, name) > getattr(new, name) for name in grown)
+        or per_group[0] != per_group[1]
+    ):
+        raise ValueError(f"A model of {old} cannot be made one of {new}: it can grow in {', '.join(grown)}.")
+
+
+def _layer(
+    layer: dict[str, Tensor], old: Shape, new: Shape, faint: float, *, mute: bool
+) -> dict[str, Tensor]:
+    """`layer` in the new shape; a mute one writes nothing into the old dimensions."""
+
+    def out(name: str, weight: Tensor) -> Tensor:
+        """What is written to the residual stream, along the last dimension but one."""
+        drawn = torch.randn(*weight.shape[:-2], new.hidden_size - old.hidden_size, weight.shape[-1])
+        scale = float(layer[name].std()) * faint
+        return torch.cat((torch.zeros_like(weight) if mute else weight, drawn * scale), dim=-2)
+
+    made = {name: _norm(layer[name], old, new) for name in layer if name.endswith("layernorm")}
+    heads = _grouped(layer, old, new, lambda weight: _padded(weight, 1, new.hidden_size))
+    made |= heads
+    added = new.num_attention_heads - old.num_attention_heads
+    made["self_attn.o_proj.weight"] = out(
+        "self_attn.o_proj.weight",
+        _padded(layer["self_attn.o_proj.weight"], 1, (old.num_attention_heads + added) * old.head_dim),
+    )
+    made["self_attn.o_proj.bias"] = _padded(
+        layer["self_attn.o_proj.bias"] * (0 if mute else 1), 0, new.hidden_size
+    )
+    made["mlp.router.weight"] = _padded(layer["mlp.router.weight"], 1, new.hidden_size)
+    made["mlp.router.bias"] = layer["mlp.router.bias"]
+    made["mlp.gate_up_proj"] = _padded(layer["mlp.gate_up_proj"], 2, new.hidden_size)
+    made["mlp.gate_up_proj_bias"] = layer["mlp.gate_up_proj_bias"]
+    made["mlp.down_proj"] = out("mlp.down_proj", layer["mlp.down_proj"])
+    made["mlp.down_proj_bias"] = _padded(layer["mlp.down_proj_bias"] * (0 if mute else 1), 1, new.hidden_size)
+    return made
+
+
+def _grouped(
+    layer: dict[str, Tensor], old: Shape, new: Shape, wider: Callable[[Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Queries, keys, values and sinks with their new groups: each looks as an older one, for other values."""
+    per_group = old.num_attention_heads // old.num_key_value_heads
+    groups = range(new.num_key_value_heads)
+    looks = [group % old.num_key_value_heads for group in groups]
+    brings = [
+        (group if group < old.num_key_value_heads else group - 1) % old.num_key_value_heads
+        for group in groups
+    ]
+    made = {}
+    for name, of, count in (
+        ("q_proj", looks, per_group * old.head_dim),
+        ("k_proj", looks, old.head_dim),
+        ("v_proj", brings, old.head_dim),
+    ):
+        weight, bias = (layer[f"self_attn.{name}.{part}"] for part in ("weight", "bias"))
+        made[f"self_attn.{name}.weight"] = wider(
+            torch.cat([torch.split(weight, count)[group] for group in of])
+        )
+        made[f"self_attn.{name}.bias"] = torch.cat([torch.split(bias, count)[group] for group in of])
+    sinks = torch.split(layer["self_attn.sinks"], per_group)
+    made["self_attn.sinks"] = torch.cat([sinks[group] for group in looks])
+    return made
+
+
+def _norm(weight: Tensor, old: Shape, new: Shape) -> Tensor:
+    """As loud as before: with nothing in the new dimensions, the mean square is smaller by their share."""
+    weight = weight * math.sqrt(old.hidden_size / new.hidden_size)
+    return torch.cat((weight, weight.abs().mean().expand(new.hidden_size - old.hidden_size)))
+
+
+def _padded(tensor: Tensor, dimension: int, size: int) -> Tensor:
+    """`tensor` with zeros behind it, up to `size` in this dimension."""
+    shape = list(tensor.shape)
+    shape[dimension] = size - shape[dimension]
+    return torch.cat((tensor, tensor.new_zeros(shape)), dim=dimension)
