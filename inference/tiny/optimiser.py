@@ -37,7 +37,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[dict[str, Any]],
+        parameters: Iterable[nn.Parameter],
         lr: float,
         momentum: float = _MOMENTUM,
         decay: float = 0.05,
@@ -88,14 +88,18 @@ def optimisers(model: nn.Module, *, late: bool, settled: bool) -> list[torch.opt
         groups[_group_of(name)].append(parameter)
     found: list[torch.optim.Optimizer] = []
     if not late:
-        found.append(Muon([{"params": groups.pop("matrices"), "rows": False}], lr=_MUON_RATE))
+        found.append(Muon(groups.pop("matrices"), lr=_MUON_RATE))
     adam = [
-        {"params": parameters, "lr": _RATES[name], "eps": _FLOORS.get(name, 1e-8), "rows": name in _ROWS}
+        {
+            "params": parameters,
+            "lr": _RATES[name] * (_SETTLED if settled and name in _ROWS else 1),
+            "eps": _FLOORS.get(name, 1e-8),
+        }
         for name, parameters in groups.items()
     ]
     found.append(torch.optim.AdamW(adam, betas=_BETAS, weight_decay=0.0))
     for group in groups_of(found):
-        group["full"] = group["lr"] * (_SETTLED if settled and group["rows"] else 1)
+        group["full"] = group["lr"]
     return found
 
 

@@ -99,8 +99,7 @@ class Trainer:
 
     def _rows_out(self, ids: Tensor) -> Tensor:
         """The head's rows of these tokens."""
-        with torch.autocast("cpu", enabled=False):
-            rows: Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
+        rows: Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
         return rows
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
@@ -166,8 +165,9 @@ class Trainer:
         return torch.logaddexp(sampled, impostors.logsumexp(1)) - target, right, uneven
 
     def _logits(self, hidden: Tensor, ids: Tensor) -> Tensor:
+        rows = self._rows_out(ids)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.model.in_bf16):
-            return F.linear(hidden, self._rows_out(ids)).float()
+            return F.linear(hidden, rows).float()
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
         """One step; returns what was measured on the batch before it."""

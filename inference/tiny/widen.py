@@ -9,7 +9,7 @@ otherwise repeats the one behind it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -62,20 +62,16 @@ def _layer(
 ) -> dict[str, Tensor]:
     """`layer` in the new shape; a mute one writes nothing into the old dimensions."""
 
-    def out(name: str, weight: Tensor) -> Tensor:
+    def out(name: str, inputs: int) -> Tensor:
         """What is written to the residual stream, along the last dimension but one."""
-        drawn = torch.randn(*weight.shape[:-2], new.hidden_size - old.hidden_size, weight.shape[-1])
+        weight = _padded(layer[name], layer[name].ndim - 1, inputs)
+        drawn = torch.randn(*weight.shape[:-2], new.hidden_size - old.hidden_size, inputs)
         scale = float(layer[name].std()) * faint
         return torch.cat((torch.zeros_like(weight) if mute else weight, drawn * scale), dim=-2)
 
     made = {name: _norm(layer[name], old, new) for name in layer if name.endswith("layernorm")}
-    heads = _grouped(layer, old, new, lambda weight: _padded(weight, 1, new.hidden_size))
-    made |= heads
-    added = new.num_attention_heads - old.num_attention_heads
-    made["self_attn.o_proj.weight"] = out(
-        "self_attn.o_proj.weight",
-        _padded(layer["self_attn.o_proj.weight"], 1, (old.num_attention_heads + added) * old.head_dim),
-    )
+    made |= _grouped(layer, old, new)
+    made["self_attn.o_proj.weight"] = out("self_attn.o_proj.weight", new.num_attention_heads * new.head_dim)
     made["self_attn.o_proj.bias"] = _padded(
         layer["self_attn.o_proj.bias"] * (0 if mute else 1), 0, new.hidden_size
     )
@@ -83,22 +79,17 @@ def _layer(
     made["mlp.router.bias"] = layer["mlp.router.bias"]
     made["mlp.gate_up_proj"] = _padded(layer["mlp.gate_up_proj"], 2, new.hidden_size)
     made["mlp.gate_up_proj_bias"] = layer["mlp.gate_up_proj_bias"]
-    made["mlp.down_proj"] = out("mlp.down_proj", layer["mlp.down_proj"])
+    made["mlp.down_proj"] = out("mlp.down_proj", new.intermediate_size)
     made["mlp.down_proj_bias"] = _padded(layer["mlp.down_proj_bias"] * (0 if mute else 1), 1, new.hidden_size)
     return made
 
 
-def _grouped(
-    layer: dict[str, Tensor], old: Shape, new: Shape, wider: Callable[[Tensor], Tensor]
-) -> dict[str, Tensor]:
+def _grouped(layer: dict[str, Tensor], old: Shape, new: Shape) -> dict[str, Tensor]:
     """Queries, keys, values and sinks with their new groups: each looks as an older one, for other values."""
     per_group = old.num_attention_heads // old.num_key_value_heads
-    groups = range(new.num_key_value_heads)
-    looks = [group % old.num_key_value_heads for group in groups]
-    brings = [
-        (group if group < old.num_key_value_heads else group - 1) % old.num_key_value_heads
-        for group in groups
-    ]
+    groups, known = range(new.num_key_value_heads), old.num_key_value_heads
+    looks = [group % known for group in groups]
+    brings = [(group - group // known) % known for group in groups]
     made = {}
     for name, of, count in (
         ("q_proj", looks, per_group * old.head_dim),
@@ -106,13 +97,16 @@ def _grouped(
         ("v_proj", brings, old.head_dim),
     ):
         weight, bias = (layer[f"self_attn.{name}.{part}"] for part in ("weight", "bias"))
-        made[f"self_attn.{name}.weight"] = wider(
-            torch.cat([torch.split(weight, count)[group] for group in of])
-        )
-        made[f"self_attn.{name}.bias"] = torch.cat([torch.split(bias, count)[group] for group in of])
-    sinks = torch.split(layer["self_attn.sinks"], per_group)
-    made["self_attn.sinks"] = torch.cat([sinks[group] for group in looks])
+        made[f"self_attn.{name}.weight"] = _padded(_chosen(weight, count, of), 1, new.hidden_size)
+        made[f"self_attn.{name}.bias"] = _chosen(bias, count, of)
+    made["self_attn.sinks"] = _chosen(layer["self_attn.sinks"], per_group, looks)
     return made
+
+
+def _chosen(tensor: Tensor, count: int, groups: Sequence[int]) -> Tensor:
+    """These `groups` of `tensor`, whose first dimension holds `count` for each."""
+    parts = torch.split(tensor, count)
+    return torch.cat([parts[group] for group in groups])
 
 
 def _norm(weight: Tensor, old: Shape, new: Shape) -> Tensor:

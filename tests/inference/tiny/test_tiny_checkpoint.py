@@ -61,21 +61,16 @@ def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path)
 
 
 @torch.inference_mode()
-def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> None:
+def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
     learned = torch.tensor([17, 5_000, 90_000])
-    small = Shape(
-        num_hidden_layers=1,
-        hidden_size=32,
-        intermediate_size=32,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-    )
-    trained = TinyGptOss(small, len(learned))
+    trained = TinyGptOss(small_shape, len(learned))
     for rows in (trained.map_out, trained.learned_out):
         torch.nn.init.normal_(rows)
     file = tmp_path / "compact.safetensors"
-    save_file(compact(trained.state_dict(), learned), file, metadata={"shape": json.dumps(asdict(small))})
+    save_file(
+        compact(trained.state_dict(), learned), file, metadata={"shape": json.dumps(asdict(small_shape))}
+    )
     write_expanded(tmp_path, file)
     ids = torch.cat([learned, torch.randint(0, 201_088, (500,))])
     places = torch.zeros(len(ids), dtype=torch.long)
@@ -87,24 +82,17 @@ def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path) -> No
             assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
 
 
-def test_a_run_can_go_on_from_what_was_exported(tmp_path: Path) -> None:
+def test_a_run_can_go_on_from_what_was_exported(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
-    small = Shape(
-        num_hidden_layers=2,
-        hidden_size=32,
-        intermediate_size=32,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-    )
-    trained = TinyGptOss(small, 3)
+    trained = TinyGptOss(small_shape, 3)
     trained.quantise_experts(True)
-    about = {"shape": json.dumps(asdict(small)), "step": "7", "tokens": "90", "seconds": "1.5"}
+    about = {"shape": json.dumps(asdict(small_shape)), "step": "7", "tokens": "90", "seconds": "1.5"}
     file = tmp_path / "compact.safetensors"
     save_file(compact(trained.state_dict(), torch.tensor([17, 5_000, 90_000])), file, metadata=about)
     saved = state_of(file)
     assert (saved["step"], saved["tokens"], saved["seconds"]) == (7, 90, 1.5)
     assert saved["learned"].tolist() == [17, 5_000, 90_000]
-    again = TinyGptOss(small, 3)
+    again = TinyGptOss(small_shape, 3)
     again.load_state_dict(saved["model"])
     again.quantise_experts(True)
     embedded = torch.randn(1, 40, 32)

@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.ops.reference import dequantise_mxfp4
 from inference.tiny.attention import sink_attention
-from inference.tiny.batches import packed
+from inference.tiny.batches import Batch, packed
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
 from inference.tiny.export import export, state_of, weights_of
@@ -131,8 +131,11 @@ def test_no_natural_value_is_of_both_parts() -> None:
         assert not set(seen) & set(held_out)
 
 
+FEW_HEADS = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
+
+
 def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
+    shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     first = run.train(batch, 0.1)["own"]
@@ -149,17 +152,22 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
-def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
-    run = Trainer(tmp_path, shape, 1)
+def trained_and_exported(folder: Path, shape: Shape) -> tuple[Trainer, Batch, Path, float]:
+    """A run of some steps, what it learns from, its export, and how much it lacks as it was exported."""
+    run = Trainer(folder, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     for _ in range(12):
         run.train(batch, 0.1)
     run.save()
-    file = tmp_path / "small.safetensors"
+    file = folder / "small.safetensors"
     export(run.file, file)
     run.model.quantise_experts(True)  # as the file holds them
-    learned = run.train(batch, 0.1)["own"]  # measured before the step
+    return run, batch, file, run.train(batch, 0.1)["own"]  # measured before the step
+
+
+def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
+    shape = FEW_HEADS
+    run, batch, file, learned = trained_and_exported(tmp_path, shape)
     (tmp_path / "again").mkdir()
     again = Trainer(tmp_path / "again", shape, 1, start=file)
     assert (again.step, again.before["step"]) == (0, run.step - 1)
@@ -173,22 +181,8 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
 
 
 def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
-    shape = Shape(
-        num_hidden_layers=2,
-        hidden_size=192,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-        num_local_experts=2,
-    )
-    run = Trainer(tmp_path, shape, 1)
-    batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
-    for _ in range(12):
-        run.train(batch, 0.1)
-    run.save()
-    file = tmp_path / "small.safetensors"
-    export(run.file, file)
-    run.model.quantise_experts(True)
-    learned = run.train(batch, 0.1)["own"]
+    shape = replace(FEW_HEADS, hidden_size=192)
+    _, batch, file, learned = trained_and_exported(tmp_path, shape)
     wider = replace(shape, num_hidden_layers=3, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
     again = Trainer(tmp_path / "wider", wider, 1, start=file)
     assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.25)
@@ -197,7 +191,7 @@ def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) ->
 
 
 def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
-    shape = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
+    shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     seen: list[torch.Tensor] = []
