@@ -71,6 +71,11 @@ def compile_small_steps() -> None:
         globals()[step.__name__] = torch.compile(step, dynamic=True)
 
 
+def products_in_bf16() -> bool:
+    """Whether the processor has an instruction for them: faster than float32 with it, far slower without."""
+    return torch.cpu._is_avx512_bf16_supported()
+
+
 class Experts(nn.Module):
     """Top-k of the experts for every token: rows sorted by expert, one product for each."""
 

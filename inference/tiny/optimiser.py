@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from inference.tiny.model import products_in_bf16
+
 # Of Newton-Schulz: few and bold, since a step need not be precise.
 _STEPS = ((8.2872, -23.5959, 17.3004), (4.1071, -2.9478, 0.5448), (3.9487, -2.9089, 0.5518))
 _MOMENTUM = 0.98  # long: a step is as large for noise as for what batches agree on, and batches are small
@@ -21,7 +23,9 @@ _BETAS = (0.95, 0.99)
 
 def orthogonalised(matrices: Tensor) -> Tensor:
     """The nearest orthogonal matrices, roughly, by Newton-Schulz; any number of them stacked in front."""
-    x = (matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)).bfloat16()
+    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)
+    if products_in_bf16():
+        x = x.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT

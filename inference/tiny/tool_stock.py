@@ -19,6 +19,7 @@ DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen n
 _TRIES = 3  # at a wording that shares a word with the tool
 _UNSAID = 0.5  # of the wordings in training are taken as they come: those that share none are the hardest
 _BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
+_LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
 _NAMES = ("city", "person", "name")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
@@ -116,7 +117,8 @@ def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
     if field.options:
         value = rng.choice(field.options)
         known = field.kind.startswith("enum:")  # that " High" is "high" can be known, of any word it cannot
-        shown = value.capitalize() if known and value.islower() and rng.random() < 0.2 else value
+        grown = known and value.islower() and rng.random() < 0.2 and len(value) > _LONGEST_UNIT
+        shown = value.capitalize() if grown else value
         return shown, value
     if field.kind.startswith("bool:"):
         return rng.choice(field.kind.removeprefix("bool:").split("|")), "true"

@@ -18,7 +18,7 @@ from inference.tiny.codes import VOCABULARY, fixed_part
 from inference.tiny.export import state_of
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
-from inference.tiny.model import TinyGptOss
+from inference.tiny.model import TinyGptOss, products_in_bf16
 from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
@@ -74,7 +74,7 @@ class Trainer:
         wire(self.model)
         # What the file that it goes on from had behind it; the schedule is that of this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
-        self.model.in_bf16 = torch.cpu._is_avx512_bf16_supported()
+        self.model.in_bf16 = products_in_bf16()
         self.optimisers = self._optimisers(late=saved is not None and len(saved["optimisers"]) == 1)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
