@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from inference.tiny.codes import FIXED
 from inference.tiny.expand import (
     COMPACT,
     layers_of,
@@ -83,10 +84,28 @@ def state_of(compact_file: Path) -> dict[str, Any]:
     }
 
 
+class UnfitError(Exception):
+    """A run that the recipe, as it is now, cannot go on with."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"The run in {file.parent} was begun with another shape of model than the recipe has now. "
+            "Take another --folder; what was exported of that run can be its --start."
+        )
+
+
+def checkpoint_of(file: Path) -> dict[str, Any]:
+    """What a run's checkpoint holds."""
+    saved: dict[str, Any] = torch.load(file, weights_only=False)
+    if "shape" not in saved or len(saved["model"]["map_in"]) != FIXED:
+        raise UnfitError(file)
+    return saved
+
+
 def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Of a run's checkpoint, the running mean where it has one, or of an exported file; and all it holds."""
     exported = file.suffix == ".safetensors"
-    saved: dict[str, Any] = state_of(file) if exported else torch.load(file, weights_only=False)
+    saved: dict[str, Any] = state_of(file) if exported else checkpoint_of(file)
     average = saved.get("average")
     return average["weights"] if average else saved["model"], saved
 
@@ -127,7 +146,10 @@ def main() -> None:
     for option, file in (("--folder", checkpoint), ("--mean-with", earlier)):
         if file is not None and not file.is_file():
             parser.error(f"{option}: there is no {file}")
-    size = export(checkpoint, arguments.to, earlier, arguments.share)
+    try:
+        size = export(checkpoint, arguments.to, earlier, arguments.share)
+    except UnfitError as error:
+        parser.error(str(error))
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 
 

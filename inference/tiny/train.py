@@ -22,6 +22,7 @@ import torch
 
 from inference.tiny.batches import Feeder
 from inference.tiny.data import LAST_PHASE
+from inference.tiny.export import UnfitError
 from inference.tiny.model import compile_small_steps
 from inference.tiny.shape import Shape
 from inference.tiny.trainer import Trainer
@@ -43,7 +44,9 @@ def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, p
     exact = {name[3:]: sums[name] / sums[f"n {name[3:]}"] for name in sorted(sums) if name.startswith("ok ")}
     shown = " ".join(f"{kind}={share:.2f}" for kind, share in exact.items())
     bar = ("#" * int(progress * 20)).ljust(20, ".")
-    hints = " ".join(f"{name} {sums[name] / steps:.3f}" for name in ("carry", "hold", "tag", "look", "tell"))
+    hints = " ".join(
+        f"{name} {sums[name] / steps:.3f}" for name in ("carry", "hold", "tag", "look", "match", "tell")
+    )
     sys.stdout.write(
         f"[{bar}] step {trainer.step} {trainer.tokens / 1e6:.2f}M tokens {trainer.seconds / 60:.1f} min "
         f"{speed:.0f} tok/s loss {sums['loss'] / steps:.3f} own {sums['own'] / steps:.4f} "
@@ -60,9 +63,9 @@ def run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     keep_memory()
+    trainer = Trainer(arguments.folder, Shape(), arguments.seed, arguments.rate, arguments.start)
     if shutil.which("c++") is not None:
         compile_small_steps()
-    trainer = Trainer(arguments.folder, Shape(), arguments.seed, arguments.rate, arguments.start)
     feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
@@ -115,7 +118,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.start is not None and not arguments.start.is_file():
         parser.error(f"--start {arguments.start}: there is no such file")
-    run(arguments)
+    try:
+        run(arguments)
+    except UnfitError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
