@@ -35,7 +35,7 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
         if rng.random() < 0.22:
             unserved = one_more_tool(rng, words, held_out, offers, made_up).request()
             talk.user(unserved.text)
-            talk.turn(declining(talk.effort, offers), kind="no choice")
+            talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
         else:
             request = next(wanted).request()
             talk.user(request.text)

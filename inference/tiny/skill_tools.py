@@ -207,4 +207,6 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
 def _decline(rng: Random, words: Words, held_out: bool, talk: Talk, offers: Sequence[Offer]) -> None:
     request = one_more_tool(rng, words, held_out, offers).request()
     talk.user(request.text)
-    talk.turn(declining(talk.effort, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")
+    talk.turn(
+        declining(talk.effort, request, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline"
+    )

@@ -10,7 +10,7 @@ from inference.tiny.batches import learned_tokens
 from inference.tiny.copies import BEGINS, GOES_ON, NOTHING
 from inference.tiny.marks import declared_names, marks_of
 from inference.tiny.talk import CONSTRAIN, MESSAGE, PAST, Talk, Value, function_call, json_object
-from inference.tiny.vocabulary import encoding, likeness, word_of
+from inference.tiny.vocabulary import encoding
 
 
 def test_declared_names_are_found_where_they_begin(talks: list[Talk]) -> None:
@@ -32,42 +32,18 @@ def test_no_name_is_found_where_nothing_is_declared() -> None:
 
 
 def test_every_naming_is_marked_with_where_the_name_begins(talks: list[Talk]) -> None:
-    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
-    decided = asked = told = 0
+    marks = marks_of(talks, learned_tokens(1))
+    said = 0
     for row, talk in enumerate(talks):
-        if len(declared_names(talk.tokens)) == 1:
-            continue
-        decided += sum(turn.kind == "choice" for turn in talk.turns)
-        thoughts = [decode(talk.tokens[turn.start : turn.end]) for turn in talk.turns]
-        asked += sum(thought.count("?") for thought in thoughts)
-        told += sum(thought.count(": ") for thought in thoughts)
-        for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist():
-            assert decode(talk.tokens[:begin]).endswith(("\ntype", "\n//"))
-            said = decode([talk.tokens[place + 1]])
-            assert said == " so" or talk.tokens[place + 1] == talk.tokens[begin]
-    # Of each choice two places (whether, which), and of each function asked about its name and its purpose.
-    assert len(marks.looked) == 2 * decided + asked + told
-    assert min(decided, asked, told) > 0
-
-
-def test_words_of_names_are_marked_with_those_of_the_request_that_are_like_them(talks: list[Talk]) -> None:
-    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
-    spelt = meant = nowhere = 0
-    for row, place, begin in marks.matched.tolist():
-        tokens = talks[row].tokens
-        assert "<|message|>The user needs a tool." in decode(tokens[: place + 1])[-800:]
-        request = decode(tokens[:place]).rpartition("<|start|>user<|message|>")[2].partition("<|end|>")[0]
-        word = word_of(tokens[place])
-        if begin < 0:
-            assert word not in request.lower().replace("?", "").replace(".", "").split()
-            nowhere += 1
-            continue
-        said = decode([tokens[begin]]).strip(" _").lower()
-        assert said in request.lower()
-        same = word is not None and (said[:3], said[-3:]) == (word[:3], word[-3:])
-        assert same or likeness([tokens[place]], [tokens[begin]]) > 0.3
-        spelt, meant = spelt + same, meant + (not same)
-    assert min(spelt, meant, nowhere) > 0
+        several = len(declared_names(talk.tokens)) > 1
+        said += several * sum(turn.kind == "choice" for turn in talk.turns)
+        looked = marks.looked[marks.looked[:, 0] == row].tolist()
+        for (_, deciding, fits), (_, naming, begin) in zip(looked[::2], looked[1::2], strict=True):
+            assert naming == deciding + 1
+            assert fits == begin
+            assert encoding().decode(talk.tokens[: naming + 1]).endswith(", so")
+            assert talk.tokens[naming + 1] == talk.tokens[begin]
+    assert len(marks.looked) == 2 * said > 0
 
 
 def test_a_value_is_marked_with_where_it_begins_in_the_request(calls: list[Talk]) -> None:

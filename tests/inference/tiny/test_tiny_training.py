@@ -28,13 +28,7 @@ def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(call
     marks = marks_of(calls, learned_tokens(1))
     nothing = marks.looked[:0]
     marks = dataclasses.replace(
-        marks,
-        carried=nothing,
-        held=nothing,
-        tagged=nothing,
-        looked=nothing,
-        matched=nothing,
-        told=marks.told[:40],
+        marks, carried=nothing, held=nothing, tagged=nothing, looked=nothing, told=marks.told[:40]
     )
     x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
     cos, sin = rotation(shape, x.shape[1])
@@ -91,7 +85,6 @@ def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> Non
     assert seen[-1]["hold"] < seen[0]["hold"]
     assert seen[-1]["tag"] < seen[0]["tag"]
     assert seen[-1]["look"] > seen[0]["look"]
-    assert seen[-1]["match"] > seen[0]["match"]
     assert seen[-1]["tell"] < seen[0]["tell"]
 
 
