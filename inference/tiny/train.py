@@ -58,10 +58,11 @@ def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, p
 
 def run(arguments: argparse.Namespace) -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(arguments.folder, Shape(), arguments.seed, arguments.rate, arguments.start)
+    # Of the whole process, so only once there is something to train.
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     keep_memory()
-    trainer = Trainer(arguments.folder, Shape(), arguments.seed, arguments.rate, arguments.start)
     if shutil.which("c++") is not None:
         compile_small_steps()
     feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)

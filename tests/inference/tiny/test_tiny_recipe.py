@@ -27,7 +27,6 @@ from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_object, write
 from inference.tiny.tool_stock import Offer, Request, said_in
 from inference.tiny.tool_thoughts import choosing, declining, key_word
-from inference.tiny.train import main as train_command
 from inference.tiny.trainer import Trainer, scale_at
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
@@ -189,26 +188,6 @@ def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) ->
     assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.25)
     with pytest.raises(ValueError, match="it can grow in"):
         Trainer(tmp_path / "narrower", replace(shape, hidden_size=64), 1, start=file)
-
-
-@pytest.mark.parametrize("kind", ["another shape", "of before shapes were kept"])
-def test_a_run_of_another_shape_is_not_gone_on_with(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Trainer(tmp_path, FEW_HEADS, 1)
-    run.save()
-    if kind == "another shape":  # the command's is the recipe's
-        command, told = train_command, ["train", "--folder", str(tmp_path)]
-    else:
-        saved = torch.load(run.file, weights_only=False)
-        del saved["shape"]
-        torch.save(saved, run.file)
-        command, told = export_command, ["export", "--folder", str(tmp_path), "--to", str(tmp_path / "made")]
-    monkeypatch.setattr(sys, "argv", told)
-    with pytest.raises(SystemExit):
-        command()
-    assert f"The run in {tmp_path} was begun with another shape" in capsys.readouterr().err
-    assert not (tmp_path / "made").exists()
 
 
 def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:

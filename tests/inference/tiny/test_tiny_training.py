@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import torch
 
 from inference.tiny.batches import learned_tokens, packed
 from inference.tiny.codes import VOCABULARY
+from inference.tiny.export import main as export_command
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
 from inference.tiny.marks import Marks, marks_of
 from inference.tiny.model import Layer, TinyGptOss, rotation
 from inference.tiny.shape import Shape
 from inference.tiny.talk import Talk
+from inference.tiny.train import main as train_command
 from inference.tiny.trainer import Trainer
 
 
@@ -115,3 +118,23 @@ def test_onlookers_are_shown_every_layers_input() -> None:
     watched, _ = model(x, lambda place, inputs, *_: seen.append((place, inputs.shape)))
     assert seen == [(place, x.shape) for place in range(shape.num_hidden_layers)]
     assert torch.equal(watched, model(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["another shape", "of before shapes were kept"])
+def test_a_run_of_another_shape_is_not_gone_on_with(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=2), 1)
+    run.save()
+    if kind == "another shape":  # the command's is the recipe's
+        command, told = train_command, ["train", "--folder", str(tmp_path)]
+    else:
+        saved = torch.load(run.file, weights_only=False)
+        del saved["shape"]
+        torch.save(saved, run.file)
+        command, told = export_command, ["export", "--folder", str(tmp_path), "--to", str(tmp_path / "made")]
+    monkeypatch.setattr(sys, "argv", told)
+    with pytest.raises(SystemExit):
+        command()
+    assert f"The run in {tmp_path} was begun with another shape" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
