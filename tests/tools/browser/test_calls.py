@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.browser.shelf import Shelf, call
@@ -132,7 +132,6 @@ json_values = st.recursive(
 NAMES = ["query", "topn", "source", "id", "cursor", "loc", "num_lines", "view_source", "pattern"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
