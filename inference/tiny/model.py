@@ -193,7 +193,7 @@ class TinyGptOss(nn.Module):
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )
         self.norm = nn.Parameter(torch.ones(shape.hidden_size))
-        self.in_bf16 = False  # products; four times as fast where the processor has an instruction for them
+        self.in_bf16 = False  # products: only where that is faster
 
     def rows_in(self, learned: Tensor, fixed: Tensor) -> Tensor:
         """Embedding rows; `learned` are places in the learned rows, 0 for a token that has none."""
