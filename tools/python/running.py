@@ -46,7 +46,7 @@ class RunningBox:
             self._temp = _open(view + "/tmp", opened)
             self.data = Folder.at(view + WORK_FOLDER)
             opened.pop_all()
-        self._watched = Watched(root, limits, self.kill, self._too_many_files, spare=1)
+        self._watched = Watched(root, limits, self.kill, self._over, spare=1)
         watchdog.add(self._watched)
 
     @property
@@ -55,9 +55,7 @@ class RunningBox:
 
     @property
     def verdict(self) -> str | None:
-        if self._watched.verdict is None and self._groups.out_of_memory():
-            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
-        return self._watched.verdict
+        return self._watched.verdict or self._out_of_memory()
 
     def use(self, running: bool) -> None:
         self._watched.running = running
@@ -81,6 +79,15 @@ class RunningBox:
             os.close(descriptor)
         self._handle = -1
         await self._groups.remove()
+
+    def _over(self) -> str | None:
+        """For want of memory the kernel may end one process alone, and the code goes on and knows nothing."""
+        return self._out_of_memory() or self._too_many_files()
+
+    def _out_of_memory(self) -> str | None:
+        if self._groups.out_of_memory():
+            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
+        return None
 
     def _too_many_files(self) -> str | None:
         for descriptor in (self.data.descriptor, self._temp):

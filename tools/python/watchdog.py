@@ -37,12 +37,12 @@ class Usage:
 
 @dataclass(slots=True)
 class Watched:
-    """One box under watch. `files` counts its files, where that can be had cheaply."""
+    """One box under watch. `otherwise` says what else it is over, as its sandbox can tell: its files, say."""
 
     root: int
     limits: Limits
     kill: Callable[[], None]
-    files: Callable[[], str | None]
+    otherwise: Callable[[], str | None]
     spare: int = 0  # processes of the sandbox itself
     running: bool = True
     verdict: str | None = field(default=None, init=False)
@@ -74,7 +74,7 @@ class Watched:
         # The cheap sum first; pages shared after a fork are told apart only when it matters.
         if usage.resident > self.limits.memory and _proportional(usage.ids) > self.limits.memory:
             return f"it used more than {self.limits.memory // MIB} MiB of memory"
-        return self.files()
+        return self.otherwise()
 
 
 class Watchdog:

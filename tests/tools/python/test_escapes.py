@@ -79,6 +79,20 @@ async def test_a_box_over_its_limit_is_ended_and_the_model_told_why(
     assert await said(session, "1 + 1") == "2"
 
 
+async def test_a_box_of_which_the_kernel_ended_one_process_for_its_memory_is_ended(
+    session: PythonSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await said(session, "1 + 1") == "2"
+    with monkeypatch.context() as told:
+        told.setattr(Groups, "out_of_memory", lambda groups: True)
+        began = time.monotonic()
+        output = await call(session, "import time; time.sleep(8)")
+        assert time.monotonic() - began < 6
+    assert output.failed
+    assert "memory" in output.text
+    assert await said(session, "1 + 1") == "2"
+
+
 FORK_BOMB = """
 import os, time
 made = 0
