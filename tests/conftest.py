@@ -1,4 +1,4 @@
-"""What all tests share: asyncio under every async test, and one encoding for the whole run."""
+"""What all tests share: asyncio under every async test, one encoding for the whole run, no time limits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+
+# What is tried with things drawn at random is never timed: a busy machine is no defect.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

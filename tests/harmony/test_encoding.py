@@ -14,7 +14,7 @@ from gpt_oss_server.harmony.encoding import END, FIRST_SPECIAL, START, VOCABULAR
 ENCODING = load_encoding()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_text_comes_back_as_it_was(text: str) -> None:
     tokens = ENCODING.encode(text)
@@ -36,7 +36,7 @@ def test_lone_surrogates_survive() -> None:
     assert ENCODING.decode(ENCODING.encode_special("\ud83e\udde0<|end|>")) == "🧠<|end|>"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.integers(0, VOCABULARY_SIZE + 5), st.integers()), max_size=12))
 def test_any_ids_decode(tokens: list[int]) -> None:
     assert isinstance(ENCODING.decode(tokens), str)

@@ -83,7 +83,7 @@ def whole(text: str) -> list[int]:
     return tokens
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=1_500)
 @given(TEXTS)
 @example("a  \n  1 b")
 @example("!\n/x \n y")

@@ -98,7 +98,7 @@ def test_the_developer_message_is_the_librarys() -> None:
     assert ours.tokens == as_the_library(Message.from_role_and_content(Role.DEVELOPER, content))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts)
 def test_plain_messages_are_the_librarys(text: str) -> None:
     of = Message.from_role_and_content
@@ -155,7 +155,7 @@ def test_a_past_call_reads(form: CallForm, call: dict[str, Any], expected: str) 
 # Text stays text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(texts, st.text(st.characters(min_codepoint=0xD7FF, max_codepoint=0xE001), max_size=5)))
 def test_whatever_a_user_writes_is_text(text: str) -> None:
     segments = (
@@ -176,7 +176,7 @@ def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
     assert text_of(RENDERER.user("a\ud800b")) == "<|start|>user<|message|>a�b<|end|>"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts.filter(lambda text: not any("\ud800" <= character <= "\udfff" for character in text)))
 def test_what_is_rendered_decodes_to_what_it_was(text: str) -> None:
     rendered = [
