@@ -55,7 +55,7 @@ class RunningBox:
 
     @property
     def verdict(self) -> str | None:
-        return self._watched.verdict or self._out_of_memory()
+        return self._watched.verdict or self._over_memory()
 
     def use(self, running: bool) -> None:
         self._watched.running = running
@@ -82,9 +82,9 @@ class RunningBox:
 
     def _over(self) -> str | None:
         """For want of memory the kernel may end one process alone, and the code goes on and knows nothing."""
-        return self._out_of_memory() or self._too_many_files()
+        return self._over_memory() or self._too_many_files()
 
-    def _out_of_memory(self) -> str | None:
+    def _over_memory(self) -> str | None:
         if self._groups.out_of_memory():
             return f"it used more than {self._limits.memory // 2**20} MiB of memory"
         return None
