@@ -105,9 +105,15 @@ def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
 
 
 def _take_terminal() -> None:
-    """Makes the terminal the controlling one, so that typing Ctrl-C there is a signal."""
+    """Makes the terminal the controlling one, so that Ctrl-C there is a signal, and has it heeded.
+
+    What a shell starts in the background ignores it, and so does all that starts from there.
+    """
     import fcntl
+    import signal
     import termios
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
