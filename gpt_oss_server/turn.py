@@ -140,6 +140,7 @@ class Turn:
             yield [MessageStarted(header), *([TextDelta(arguments)] if arguments else [])]
             yield [ToolStarted(header, arguments)]
             yield [ToolFinished(header, await self._run(header, arguments))]
+            self._has_called = True
         self.transcript.give(self._answers, self._renderer.cue)
         self._answers = []
         while True:

@@ -25,9 +25,8 @@ class TurnCheck:
     must_call: bool
     only: frozenset[str] | None
 
-    def problem(self, messages: Iterable[tuple[Header, str]]) -> str | None:
-        """Of a turn that ended by itself."""
-        called = False
+    def problem(self, messages: Iterable[tuple[Header, str]], called: bool = False) -> str | None:
+        """Of a turn that ended by itself. `called`: it began with a call that the user had agreed to."""
         for header, text in messages:
             called = called or header.recipient is not None
             if (problem := self._of_message(header, text)) is not None:

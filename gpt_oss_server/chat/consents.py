@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.tooling.hosted import RESULT_LOST
 
 _FUNCTION = "functions."
-_LOST = "The user approved this call and it was made. Its result is no longer known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Consents:
             output = found.get("output") if found is not None else None
             if found is not None:
                 told.remove(found)
-            yield recipient, output if isinstance(output, str) else _LOST
+            yield recipient, output if isinstance(output, str) else RESULT_LOST
         self._made = []
 
     def _is_answered(self, message: Mapping[str, Any]) -> bool:

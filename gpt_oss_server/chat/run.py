@@ -170,7 +170,8 @@ class ChatRun:
         if check is None:
             return
         said = [(message.header, message.text) for message in choice.said]
-        problem = await asyncio.to_thread(check.problem, said)  # a large answer takes a while
+        called = bool(self._prepared.agreed)
+        problem = await asyncio.to_thread(check.problem, said, called)  # a large answer takes a while
         if problem is not None:
             raise InvalidOutput(problem)
 

@@ -1,8 +1,8 @@
 """Conversations without HTTP: made, read, changed and deleted, with their items.
 
 In: request bodies as decoded JSON, and ids. Out: the API's objects, or an `ApiError`. A conversation keeps
-the segments that its items are in prompts, those of answers as they were sampled; only where an item is taken
-out are they rendered anew. What a response adds is put here by `added`.
+the segments that its items are in prompts, those of answers as they were sampled. Where an item is taken out,
+what came together with it is rendered anew. What a response adds is put here by `added`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.fields import Body, check_metadata, read_body
-from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.paging import page
@@ -23,11 +22,10 @@ from gpt_oss_server.responses.past import find_conversation, no_conversation
 from gpt_oss_server.responses.reading import Conversation
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.served import LARGE_INPUT
-from gpt_oss_server.stores.base import Item, Store, StoredConversation
+from gpt_oss_server.stores.base import Item, Part, Store, StoredConversation
 
 _NOT_ON_THEIR_OWN = {
     "compaction_trigger": "It asks for a response: send it as a response's input.",
-    "mcp_approval_response": "It makes a call, which only a response can: send it as a response's input.",
     "item_reference": "Send the item itself.",
 }
 
@@ -108,23 +106,23 @@ class Conversations:
     async def added(
         self,
         conversation_id: str,
-        items: Sequence[Item],
-        segments: Sequence[Segment],
+        parts: Sequence[Part],
         recipients: Mapping[str, str],
         approvals: Mapping[str, tuple[str, str]],
     ) -> None:
         """What a response took in and gave out goes to the end. Nothing, if the conversation is gone."""
-
+        items = [item for part in parts for item in part.items]
         answered = {item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"}
+        asked = {item["id"] for item in items if item["type"] == "mcp_approval_request"}
+        added = {key: call for key, call in approvals.items() if key in asked}
 
         def extended(found: StoredConversation) -> StoredConversation:
             waiting = {key: call for key, call in found.approvals.items() if key not in answered}
             return replace(
                 found,
-                items=(*found.items, *self._with_own_ids(items, found)),
-                history=(*found.history, *segments),
+                parts=(*found.parts, *self._with_own_ids(parts, found)),
                 recipients={**found.recipients, **recipients},
-                approvals={**waiting, **approvals},
+                approvals={**waiting, **added},
             )
 
         await self._store.change_conversation(conversation_id, extended)
@@ -150,7 +148,15 @@ class Conversations:
         def work() -> Conversation:
             return self._rendered(items, found.recipients, found.approvals)
 
-        return await asyncio.to_thread(work) if len(str(items)) > LARGE_INPUT else work()
+        read = await asyncio.to_thread(work) if len(str(items)) > LARGE_INPUT else work()
+        if read.approved:
+            waiting = read.approved[0].request_id
+            raise InvalidRequest(
+                f"`items`: the mcp_approval_response to {waiting!r} cannot be added to a conversation: it "
+                "makes a call, as only a response can. Send it as a response's input, or with its mcp_call.",
+                param="items",
+            )
+        return read
 
     def _rendered(
         self,
@@ -169,42 +175,51 @@ class Conversations:
         )
 
     def _extended(self, found: StoredConversation, read: Conversation) -> StoredConversation:
+        part = Part(tuple(read.items), tuple(read.segments))
         return replace(
             found,
-            items=(*found.items, *self._with_own_ids(read.items, found)),
-            history=(*found.history, *read.segments),
+            parts=(*found.parts, *self._with_own_ids([part], found)),
             recipients={**found.recipients, **read.recipients},
             approvals={**found.approvals, **read.approvals},
         )
 
-    def _with_own_ids(self, items: Sequence[Item], found: StoredConversation) -> list[Item]:
+    def _with_own_ids(self, parts: Sequence[Part], found: StoredConversation) -> list[Part]:
         """An id is that of one item: what comes a second time, as clients send it again, gets a new one."""
         taken = {item["id"] for item in found.items}
-        own = []
-        for item in items:
+
+        def own(item: Item) -> Item:
             fresh = item if item["id"] not in taken else {**item, "id": self._ids(prefix_of(item["type"]))}
             taken.add(fresh["id"])
-            own.append(fresh)
-        return own
+            return fresh
+
+        return [replace(part, items=tuple(map(own, part.items))) for part in parts]
 
     def _without(self, found: StoredConversation, item_id: str) -> StoredConversation:
-        left = [item for item in found.items if item["id"] != item_id]
-        if len(left) == len(found.items):
+        """What came together with the item is rendered anew, for its segments are not told apart; no more is.
+
+        From the items alone not all can be: what a tool told the model is in few of them.
+        """
+        place = next((n for n, part in enumerate(found.parts) if _has(part, item_id)), None)
+        if place is None:
             raise _no_item(found.id, item_id)
-        try:
-            read = self._rendered(left, {}, {})
+        before = sum(len(part.items) for part in found.parts[:place])
+        left = tuple(item for item in found.parts[place].items if item["id"] != item_id)
+        changed = [*found.parts[:place], Part(left, ()), *found.parts[place + 1 :]]
+        try:  # all of it, since a later item may need the one that goes
+            read = self._rendered([item for part in changed for item in part.items], {}, {})
         except InvalidRequest as error:
             raise InvalidRequest(
                 f"The item {item_id!r} cannot be deleted, as a later one needs it: {error.message}",
                 param="item_id",
             ) from None
-        return replace(
-            found,
-            items=tuple(left),
-            history=tuple(read.segments),
-            recipients=read.recipients,
-            approvals=read.approvals,
-        )
+        ends = [0, *read.ends]
+        segments = read.segments[ends[before] : ends[before + len(left)]]
+        changed[place : place + 1] = [Part(left, tuple(segments))] if left else []
+        return replace(found, parts=tuple(changed), recipients=read.recipients, approvals=read.approvals)
+
+
+def _has(part: Part, item_id: str) -> bool:
+    return any(item["id"] == item_id for item in part.items)
 
 
 def _shown(conversation: StoredConversation) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
         return  # asked for once, and no part of what was said
     listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
     conversation.items.append(_listed_message(listed) if kind == "message" else _listed_call(listed))
+    conversation.ends.append(len(conversation.segments))
 
 
 def _listed_call(item: Item) -> Item:
@@ -127,6 +128,8 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
                     f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
                 )
             commentary = phase == "commentary"
+            if not commentary:  # which may come before the call has been made
+                conversation.was_answered()
             conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
         case _:
             raise InvalidRequest(

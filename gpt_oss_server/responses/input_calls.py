@@ -84,8 +84,10 @@ def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
             action = item.get("action") if isinstance(item.get("action"), dict) else {}
             recipient, content_type = "browser.search", "json"
             arguments, result = to_json(action).decode(), ""
-    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
     note = result or "(The result was not kept in this conversation.)"
+    if item["type"] == "mcp_call" and conversation.was_made(item.get("approval_request_id"), note):
+        return  # the call itself is there: as the one that asked
+    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
     conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
 
 

@@ -54,6 +54,7 @@ class Prepared:
     items: tuple[dict[str, Any], ...]
     call_recipients: dict[str, str]  # call_id → Harmony recipient
     hosted: HostedTools
+    approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that wait still
     approved: tuple[Approved, ...]  # calls that the client has just approved
     wanted: Wanted  # of the form of the turn
     binding: Binding = field(default_factory=Binding)  # what that comes to
@@ -200,6 +201,7 @@ class _Preparing:
             items=tuple(read.items),
             call_recipients=read.recipients,
             hosted=hosted,
+            approvals=read.approvals,
             approved=tuple(read.approved),
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )

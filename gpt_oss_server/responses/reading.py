@@ -16,6 +16,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
+from gpt_oss_server.tooling.hosted import RESULT_LOST
 
 Item = dict[str, Any]
 
@@ -38,9 +39,10 @@ class Conversation:
     sealer: Callable[[], Sealer]  # made when it is first needed
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)  # how many segments there are after each item
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
-    approved: list[Approved] = field(default_factory=list)
+    approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
     compacts: bool = False  # a compaction is asked for, of all that came before
     leads: bool = False  # what comes next is of the conversation's head
 
@@ -65,6 +67,21 @@ class Conversation:
                 param=where,
             )
         self.add(self.renderer.tool_result(recipient, text))
+
+    def was_made(self, request_id: Any, result: str) -> bool:
+        """An approved call is in the history with its result: it is never made twice. Whether it is one."""
+        made = next((call for call in self.approved if call.request_id == request_id), None)
+        if made is None:
+            return False
+        self.approved.remove(made)
+        self.add(self.renderer.tool_result(made.recipient, result))
+        return True
+
+    def was_answered(self) -> None:
+        """The model has answered since: what was approved before that was made, whatever is left of it."""
+        for call in self.approved:
+            self.add(self.renderer.tool_result(call.recipient, RESULT_LOST))
+        self.approved.clear()
 
 
 def function_recipient(item: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
@@ -31,13 +32,14 @@ from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.sealing import Sealer
-from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.base import Part, Store, StoredResponse
 from gpt_oss_server.telling import debug_metadata, log_turn
 from gpt_oss_server.transcript import Transcript
 from gpt_oss_server.turn import Turn, TurnEvent, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
-_ADDED_TO_CONVERSATION = ("completed", "incomplete")  # others are tried again, with the same input
+# Others are tried again, with the same input; but no call that was approved is made again.
+_ADDED_TO_CONVERSATION = ("completed", "incomplete")
 _log = logging.getLogger(__name__)
 
 
@@ -197,7 +199,8 @@ class Run:
         if check is None:
             return None
         said = [(message.header, message.text) for message in self._said]
-        problem = await asyncio.to_thread(check.problem, said)  # a large answer takes a while
+        called = bool(self._prepared.approved)
+        problem = await asyncio.to_thread(check.problem, said, called)  # a large answer takes a while
         return None if problem is None else InvalidOutput(problem)
 
     def __aiter__(self) -> AsyncGenerator[list[Event], None]:
@@ -264,6 +267,7 @@ class Run:
         made = self._transcript.segments
         prepared, response, stream = self._prepared, self.response, self._stream
         recipients = {**prepared.call_recipients, **stream.recipients}
+        approvals = {**prepared.approvals, **stream.approvals}
         if self._store is not None:
             await self._store.put(
                 StoredResponse(
@@ -271,18 +275,25 @@ class Run:
                     input_items=prepared.items,
                     history=(*prepared.history, *made),
                     conversation=prepared.hosted.conversation,
-                    approvals=stream.approvals,
+                    approvals=approvals,
                     recipients=recipients,
                 )
             )
-        if response["conversation"] is not None and response["status"] in _ADDED_TO_CONVERSATION:
+        counts = response["status"] in _ADDED_TO_CONVERSATION or prepared.approved
+        if response["conversation"] is not None and counts:
             await self._conversations.added(
                 response["conversation"]["id"],
-                (*prepared.items, *response["output"]),
-                (*prepared.own, *made),
+                _parts(prepared, response["output"], made),
                 recipients,
-                stream.approvals,
+                approvals,
             )
+
+
+def _parts(prepared: Prepared, output: Sequence[dict[str, Any]], made: Sequence[Segment]) -> list[Part]:
+    """What the response adds to its conversation: its input, and what came of it."""
+    if any(item["type"] == "compaction" for item in output):  # that is of both: it is before what was said
+        return [Part((*prepared.items, *output), (*prepared.own, *made))]
+    return [Part(prepared.items, prepared.own), Part(tuple(output), tuple(made))]
 
 
 def _hosted_calls(prepared: Prepared) -> HostedCalls:

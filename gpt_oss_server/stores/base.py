@@ -41,16 +41,31 @@ class StoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Items that came together, and the segments that they are in prompts."""
+
+    items: tuple[Item, ...]
+    history: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """A conversation that clients name by its id: its items, and the segments that they are in prompts."""
+    """A conversation that clients name by its id."""
 
     id: str
     created_at: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    items: tuple[Item, ...] = ()
-    history: tuple[Segment, ...] = ()
+    parts: tuple[Part, ...] = ()
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     recipients: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(item for part in self.parts for item in part.items)
+
+    @property
+    def history(self) -> tuple[Segment, ...]:
+        return tuple(segment for part in self.parts for segment in part.history)
 
 
 class Store(Protocol):

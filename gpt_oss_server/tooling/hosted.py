@@ -23,6 +23,8 @@ from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
 
 FUNCTION = f"{FUNCTIONS}."
+# What the model reads of a call whose result its client has not kept.
+RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 _IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
 
 
 def stored(response_id: str, *, text: str = "", tokens: int = 3) -> StoredResponse:
@@ -30,8 +30,7 @@ def conversation(conversation_id: str, *item_ids: str, tokens: int = 3) -> Store
         conversation_id,
         1_000,
         {"topic": "demo"},
-        tuple(map(item, item_ids)),
-        tuple(Segment("user", tuple(range(tokens))) for _ in item_ids),
+        tuple(Part((item(item_id),), (Segment("user", tuple(range(tokens))),)) for item_id in item_ids),
         recipients={"call_1": "functions.f"},
     )
 
@@ -110,7 +109,7 @@ class StoreContract:
         store = await self.make()
         await store.put_conversation(conversation("conv_1", "msg_1"))
         changed = await store.change_conversation(
-            "conv_1", lambda found: replace(found, items=(*found.items[1:], item("msg_2")))
+            "conv_1", lambda found: replace(found, parts=(*found.parts[1:], Part((item("msg_2"),), ())))
         )
         assert changed is not None
         assert changed == await store.get_conversation("conv_1")

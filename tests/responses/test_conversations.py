@@ -15,6 +15,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.sealing import Sealer
+from gpt_oss_server.stores.base import Part
 from gpt_oss_server.stores.memory import MemoryStore
 from tests.replay import ReplayEngine
 from tests.responses.api_client import Api
@@ -234,7 +235,11 @@ async def test_what_is_not_there_or_does_not_fit_is_told(
             {"items": [{"type": "function_call_output", "call_id": "x", "output": ""}]},
             "items[0]",
         ),
-        ("/{}/items", {"items": [{"type": "mcp_approval_response", "approve": True}]}, "items[0].type"),
+        (
+            "/{}/items",
+            {"items": [{"type": "mcp_approval_response", "approve": True}]},
+            "items[0].approval_request_id",
+        ),
     ],
 )
 async def test_bodies_that_do_not_fit_are_told(
@@ -276,9 +281,12 @@ async def test_an_approval_is_given_once() -> None:
     )
     made = await conversations.create({})
     call = ("server.tool", "{}")
-    await conversations.added(made["id"], [], [], {}, {"mcpr_1": call, "mcpr_2": call})
+    requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
+    waiting = {"mcpr_1": call, "mcpr_2": call}
+    await conversations.added(made["id"], [Part(requests, ())], {}, waiting)
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
-    await conversations.added(made["id"], [response], [], {}, {})
+    # Another response, that was begun before, knows of both still.
+    await conversations.added(made["id"], [Part((response,), ())], {}, waiting)
     found = await store.get_conversation(made["id"])
     assert found is not None
     assert found.approvals == {"mcpr_2": call}

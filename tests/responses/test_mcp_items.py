@@ -332,3 +332,122 @@ async def test_the_servers_conversations_end_with_a_request_that_is_not_stored(
         tools = ask.service._tools
         assert tools is not None
         assert not any((await tools.ready()).toolbox.sessions.values())
+
+
+class Counted:
+    """How many calls the server has had since it was made."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen, self._before = seen, seen.calls
+
+    @property
+    def calls(self) -> int:
+        return self._seen.calls - self._before
+
+
+def consent_to(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
+    return {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve}
+
+
+ASKS = [tool(require_approval="always")]
+
+
+@pytest.mark.parametrize("keeps_calls", [True, False], ids=["with its mcp_call", "without"])
+async def test_an_approved_call_in_the_history_is_not_made_again(
+    encoding: Encoding, place: tuple[str, Seen], keeps_calls: bool
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        history: list[Any] = [{"role": "user", "content": "Say hi."}]
+        first = await ask(tools=ASKS, input=history, store=False)
+        history += [*first["output"], consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, input=history, store=False)
+        assert counted.calls == 1
+        history += [item for item in second["output"] if keeps_calls or item["type"] != "mcp_call"]
+        history.append({"role": "user", "content": "Thanks."})
+        third = await ask(tools=ASKS, input=history, store=False, metadata={"__debug": True})
+        assert counted.calls == 1
+    assert [item["type"] for item in third["output"]] == ["mcp_list_tools", "message"]
+    prompt = third["metadata"]["__debug_input"]
+    assert prompt.count("to=echoes.echo") == 1
+    result = "hi" if keeps_calls else "The user approved this call and it was made."
+    assert f"<|start|>echoes.echo to=assistant<|channel|>commentary<|message|>{result}" in prompt
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "mcp", "server_label": "echoes"}])
+async def test_an_approved_call_is_the_one_that_was_required(
+    encoding: Encoding, place: tuple[str, Seen], choice: Any
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS, tool_choice=choice)
+        given = [consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, tool_choice=choice, input=given, previous_response_id=first["id"])
+    assert (second["status"], second["error"], counted.calls) == ("completed", None, 1)
+
+
+async def test_a_call_waits_while_something_else_is_said(encoding: Encoding, place: tuple[str, Seen]) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS)
+        second = await ask(tools=ASKS, input="Why do you need that?", previous_response_id=first["id"])
+        given = [consent_to(first["output"][-1])]
+        third = await ask(tools=ASKS, input=given, previous_response_id=second["id"])
+        assert counted.calls == 1
+        with pytest.raises(InvalidRequest, match="waits for approval"):
+            await ask(tools=ASKS, input=given, previous_response_id=third["id"])
+    assert third["output"][1]["approval_request_id"] == first["output"][-1]["id"]
+
+
+async def test_a_conversation_takes_in_a_history_with_an_approved_call(
+    encoding: Encoding, place: tuple[str, Seen]
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS)
+        given = [consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, input=given, previous_response_id=first["id"])
+        history = [{"role": "user", "content": "Say hi."}, *first["output"], *given]
+        with pytest.raises(InvalidRequest, match="with its mcp_call"):
+            await ask.service.conversations.create({"items": history})
+        made = await ask.service.conversations.create({"items": [*history, *second["output"]]})
+        response = await ask(tools=ASKS, input="And now?", conversation=made["id"])
+    assert (response["status"], counted.calls) == ("completed", 1)
+
+
+async def test_what_is_deleted_of_a_conversation_takes_nothing_else_along(
+    encoding: Encoding, url: str
+) -> None:
+    turns = (ANSWER, call("echo", text="what the tool said"), ANSWER)
+    async with Asking(encoding, *turns, mcp=(f"echoes={url}",)) as ask:
+        here = ask.service.conversations
+        made = await here.create({})
+        await ask(input="Hello!", conversation=made["id"])
+        await ask(tools=[tool()], conversation=made["id"])
+
+        async def prompt() -> str:
+            return (await ask.service.render({"input": "And now?", "conversation": made["id"]})).text
+
+        async def delete(place: int) -> None:
+            items = (await here.items(made["id"], {"order": "asc"}))["data"]
+            await here.delete_item(made["id"], items[place]["id"])
+
+        whole = await prompt()
+        assert whole.count("what the tool said") == 2  # the call and its result
+        await delete(0)
+        first = "<|start|>user<|message|>Hello!<|end|>"
+        assert await prompt() == whole.replace(first, "")
+        await delete(0)
+        left = whole.replace(first, "").replace(
+            "<|start|>assistant<|channel|>final<|message|>Done.<|end|>", "", 1
+        )
+        assert await prompt() == left
+        await delete(0)
+        assert await prompt() == left.replace("<|start|>user<|message|>Say hi.<|end|>", "")
+        await delete(2)  # the answer: what came together with it is rendered from its items
+        assert "what the tool said" in await prompt()
+        assert "Done." not in await prompt()

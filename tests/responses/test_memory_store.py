@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
 from tests.contracts.store_contract import StoreContract, conversation, item, stored
@@ -168,7 +168,7 @@ async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
 
         def grown(found: StoredConversation, number: int = number) -> StoredConversation:
             own = Segment("user", tuple(range(1_000)))
-            return replace(found, items=(*found.items, item(f"msg_{number}")), history=(*found.history, own))
+            return replace(found, parts=(*found.parts, Part((item(f"msg_{number}"),), (own,))))
 
         await store.change_conversation("conv_1", grown)
         found = await store.get_conversation("conv_1")
