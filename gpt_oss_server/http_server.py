@@ -23,6 +23,7 @@ import uvicorn
 
 from gpt_oss_server import console
 from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.http_protocol import HttpProtocol
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.engine import Engine, EngineInfo
@@ -35,7 +36,7 @@ def serve_until_stopped(
 ) -> None:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=HttpProtocol,
         loop="asyncio" if sys.platform == "win32" else "uvloop",
         ws=SocketProtocol,
         ws_max_size=settings.max_body_bytes,

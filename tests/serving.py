@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 from gpt_oss_server.app import create_app
+from gpt_oss_server.http_protocol import HttpProtocol
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.script_file import parse_script
@@ -35,7 +36,9 @@ def serving(
     app = wrap(create_app(engine, settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, ws=SocketProtocol, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, log_config=None, http=HttpProtocol, ws=SocketProtocol, timeout_graceful_shutdown=5
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

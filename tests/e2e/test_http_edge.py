@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -75,6 +76,39 @@ def test_a_client_that_leaves_while_it_sends_is_no_failure_of_the_server(
         time.sleep(0.2)
     time.sleep(0.3)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+OFFER = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+BODY = b'{"input": "hi", "stream": false}'
+CHUNKS = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:9], BODY[9:])) + b"0\r\n\r\n"
+FRAMED = {"length": (f"Content-Length: {len(BODY)}", BODY), "chunks": ("Transfer-Encoding: chunked", CHUNKS)}
+
+
+@pytest.mark.parametrize("piece", [10_000, 150, 7], ids=["at once", "head first", "in pieces"])
+@pytest.mark.parametrize("framing", FRAMED)
+def test_a_request_that_offers_http_2_is_answered_in_http_1(url: str, framing: str, piece: int) -> None:
+    """As Java's own client does with every first request; the connection is good for more."""
+    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    header, body = FRAMED[framing]
+    head = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{header}\r\n"
+    get = f"GET /v1/models HTTP/1.1\r\nHost: x\r\n{OFFER}\r\n".encode()
+    posts = [(head + offer + "\r\n").encode() + body for offer in (OFFER, "", OFFER)]
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        for request in (*posts, get, posts[0]):
+            for begin in range(0, len(request), piece):
+                connection.sendall(request[begin : begin + piece])
+                if piece < len(request):
+                    time.sleep(0.002)
+            answer = HTTPResponse(connection)
+            answer.begin()
+            read = json.loads(answer.read())
+            assert answer.status == 200, read
+            assert read["object"] == ("list" if request is get else "response")
+        connection.sendall(get + posts[0])  # pipelined
+        for kind in ("list", "response"):
+            answer = HTTPResponse(connection)
+            answer.begin()
+            assert json.loads(answer.read())["object"] == kind
 
 
 def test_a_shell_output_that_names_its_call_by_the_items_id(url: str) -> None:

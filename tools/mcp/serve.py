@@ -144,7 +144,10 @@ async def _http(tool: Tool, host: str, port: int) -> None:
     if host not in ("127.0.0.1", "localhost", "::1"):
         _log.warning("Anybody who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
-    config = uvicorn.Config(served.app(host), host=host, port=port, log_level="info", log_config=None)
+    # Of uvicorn's two, h11 keeps the body of a request that offers HTTP/2, as those of Java's client do.
+    config = uvicorn.Config(
+        served.app(host), http="h11", host=host, port=port, log_level="info", log_config=None
+    )
     try:
         await uvicorn.Server(config).serve()
     finally:
