@@ -27,6 +27,7 @@ from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, M
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.models_api import models_router
 from gpt_oss_server.openapi_document import describe
+from gpt_oss_server.origins import OriginGuard, Origins
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket_api import socket_router
@@ -62,7 +63,8 @@ def create_app(
     app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan)
     app.state.service = service
     app.include_router(responses_router(service))
-    app.include_router(socket_router(service))
+    origins = Origins(settings)
+    app.include_router(socket_router(service, origins))
     app.include_router(conversations_router(service))
     chat = ChatService(service)
     app.include_router(chat_router(chat))
@@ -72,6 +74,7 @@ def create_app(
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_middleware(OriginGuard, origins=origins)
     app.add_middleware(Edge)
     return app
 

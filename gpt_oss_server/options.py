@@ -158,12 +158,14 @@ def switch() -> Kind:
     )
 
 
-def names(metavar: str = "NAME") -> Kind:
+def names(
+    metavar: str = "NAME", told: str = "names", fits: Callable[[str], bool] = lambda name: True
+) -> Kind:
     return Kind(
         metavar,
-        "must be one or more names",
+        f"must be one or more {told}",
         lambda t: tuple(part.strip() for part in t.split(",") if part.strip()),
-        lambda v: isinstance(v, tuple) and all(isinstance(name, str) and name for name in v),
+        lambda v: isinstance(v, tuple) and all(isinstance(name, str) and name and fits(name) for name in v),
         lambda v: ", ".join(v) or "none",
         many=True,
     )
@@ -178,6 +180,11 @@ def optional(kind: Kind) -> Kind:
         lambda v: v is None or kind.holds(v),
         lambda v: "none" if v is None else kind.show(v),
     )
+
+
+def is_origin(text: str) -> bool:
+    """As a browser names a site: no path, and a port only where it is not the usual one."""
+    return text == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?", text) is not None
 
 
 # --- reading numbers -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from gpt_oss_server.options import (
     SettingsError,
     choice,
     duration,
+    is_origin,
     names,
     option_of,
     optional,
@@ -90,6 +91,13 @@ class Settings:
     )
     max_body_bytes: int = setting(
         64 * 1024**2, size(), "Network", "The largest request body that is read; more is answered 413."
+    )
+    allow_origin: tuple[str, ...] = setting(
+        (),
+        names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
+        "Network",
+        "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
+        "any. Pages of this machine always may.",
     )
     websocket: bool = setting(
         True,

@@ -1,29 +1,28 @@
 """The route of WebSocket mode: who may connect, and what those are told who may not.
 
 In: connections to `/v1/responses`. Out: served connections; 426 where WebSocket is switched off, so that
-clients go on over HTTP; 403 for web pages of other sites, because no browser asks a server before it lets a
-page connect.
+clients go on over HTTP; 403 for web pages that may not use the server, because no browser asks a server
+before it lets a page connect.
 """
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import JSONResponse, Response
 
-from gpt_oss_server.errors import ApiError, MethodNotAllowed, OriginNotAllowed, UpgradeRequired
+from gpt_oss_server.errors import ApiError, MethodNotAllowed, UpgradeRequired
+from gpt_oss_server.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket import Connection
 
 
-def socket_router(service: ResponsesService) -> APIRouter:
+def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
     router = APIRouter()
     served = service.settings.websocket
 
     @router.websocket("/v1/responses")
     async def connect(socket: WebSocket) -> None:
-        refusal = _refusal(socket, served=served)
+        refusal = origins.refusal(socket.headers) if served else _switched_off()
         if refusal is not None:
             await _deny(socket, refusal)
             return
@@ -38,17 +37,6 @@ def socket_router(service: ResponsesService) -> APIRouter:
         raise MethodNotAllowed("/v1/responses does not take GET; see /docs.")
 
     return router
-
-
-def _refusal(socket: WebSocket, *, served: bool) -> ApiError | None:
-    if not served:
-        return _switched_off()
-    origin = socket.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != socket.headers.get("host"):
-        return OriginNotAllowed(
-            f"Pages of {origin} may not connect to this server. Connect from a program or a page of its own."
-        )
-    return None
 
 
 def _switched_off() -> UpgradeRequired:
