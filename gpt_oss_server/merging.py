@@ -16,8 +16,13 @@ class _Ended:
     error: Exception | None
 
 
-async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-    """The first failure ends them all and is raised; closing this closes every source."""
+async def merged(
+    sources: Sequence[AsyncGenerator[T, None]], at_once: int | None = None
+) -> AsyncGenerator[T, None]:
+    """The first failure ends them all and is raised; closing this closes every source.
+
+    `at_once`: how many are under way beside each other; the others begin as these end.
+    """
     if len(sources) == 1:
         async with aclosing(sources[0]) as only:
             async for item in only:
@@ -26,7 +31,8 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
     queue: asyncio.Queue[T | _Ended] = asyncio.Queue(
         maxsize=len(sources)
     )  # no source runs ahead of the reader
-    tasks = [asyncio.create_task(_drain(source, queue)) for source in sources]
+    gate = asyncio.Semaphore(at_once or len(sources))
+    tasks = [asyncio.create_task(_drain(source, queue, gate)) for source in sources]
     try:
         running = len(tasks)
         while running:
@@ -43,10 +49,12 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _drain(source: AsyncGenerator[T, None], queue: asyncio.Queue[T | _Ended]) -> None:
+async def _drain(
+    source: AsyncGenerator[T, None], queue: asyncio.Queue[T | _Ended], gate: asyncio.Semaphore
+) -> None:
     error: Exception | None = None
     try:
-        async with aclosing(source):
+        async with gate, aclosing(source):
             async for item in source:
                 await queue.put(item)
     except Exception as raised:  # told to the reader, who raises it

@@ -32,6 +32,8 @@ ANY_MODEL = "*"
 # Characters of a request as Python writes it, so that many small items and tools count too: 10,000 of them
 # take 3 to 6 ms to render, be they one text, messages of one letter or declarations. More goes to a thread.
 LARGE_INPUT = 10_000
+_MOST_CHOICES = 128
+_LEAST_AT_ONCE = 32  # that an engine generates for which was not told how many
 
 
 async def beside_others(work: Callable[[], T], size: int) -> T:
@@ -90,6 +92,12 @@ class Served:
                 self.engine.check_room()
             except InferenceError as error:
                 raise from_inference(error) from error
+
+    @property
+    def choices_at_once(self) -> int:
+        """How many choices of one request are under way: a thousand prompts turn nobody away."""
+        room = (self.settings.max_concurrent or _LEAST_AT_ONCE) + self.settings.max_waiting
+        return min(_MOST_CHOICES, room)
 
     def engine_counters(self) -> dict[str, float]:
         """What the engine counts, where it does."""

@@ -67,9 +67,10 @@ class ChatRun:
         self._prompt_scores: list[Any] | None = None
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
+        sources = [self._generate(choice) for choice in self._choices]
         try:
             try:
-                async with aclosing(merged([self._generate(choice) for choice in self._choices])) as batches:
+                async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
                     async for parts in batches:
                         yield self._chunks(parts)
                 self._prompt_scores = await self._scores_of_prompt()

@@ -68,7 +68,7 @@ class CompletionRun:
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
         try:
-            async with aclosing(merged(sources)) as batches:
+            async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
                 async for batch in batches:
                     yield batch
         except InferenceError as error:

@@ -80,10 +80,10 @@ class PlainText:
     def feed(self, step: Step) -> tuple[str, LegacyLogprobs | None]:
         text = ""
         for index, token in enumerate(step.tokens):
+            if step.logprobs is not None:  # also of a token that is not shown: it was sampled
+                self._waiting.append((self._fed, step.logprobs[index]))
             if token >= FIRST_SPECIAL and not self._shows_special:
                 continue
-            if step.logprobs is not None:
-                self._waiting.append((self._fed, step.logprobs[index]))
             decoded = self._utf8.decode(self._encoding.token_bytes([token]))
             self._fed += len(decoded)
             text += decoded
@@ -93,18 +93,21 @@ class PlainText:
         if self._stops.found is not None:
             return "", None
         rest = self._utf8.decode(b"", final=True)
-        return self._show(self._stops.feed(rest) + self._stops.close())
+        return self._show(self._stops.feed(rest) + self._stops.close(), is_last=True)
 
-    def _show(self, text: str) -> tuple[str, LegacyLogprobs | None]:
+    def _show(self, text: str, *, is_last: bool = False) -> tuple[str, LegacyLogprobs | None]:
         self._shown += len(text)
         if self._speller is None:
             return text, None
         told = LegacyLogprobs()
-        while self._waiting and self._waiting[0][0] < self._shown:
+        while self._waiting and (self._waiting[0][0] < self._shown or is_last):
             offset, scored = self._waiting.popleft()
             self._tell(told, self._speller, scored, offset)
         return text, told
 
     def _tell(self, told: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
-        top = {speller.spelt(token): max(score, LEAST) for token, score in scored.top[: self._top]}
-        told.add(speller.spelt(scored.token), max(scored.logprob, LEAST), top, offset)
+        token, logprob = speller.spelt(scored.token), max(scored.logprob, LEAST)
+        top = {speller.spelt(each): max(score, LEAST) for each, score in scored.top[: self._top]}
+        if self._top:  # as OpenAI's: one more than was asked for, where it is not among these
+            top.setdefault(token, logprob)
+        told.add(token, logprob, top, offset)

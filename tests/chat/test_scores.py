@@ -9,6 +9,7 @@ import pytest
 from gpt_oss_server.completions.api import start
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.settings import Settings
 from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
 from tests.forking import ForkingEngine
 from tests.serving import scripted
@@ -155,7 +156,9 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     assert told["tokens"][0] == "Say"
     assert told["token_logprobs"][: len(ids)] == [None, *(-float(place) for place in range(1, len(ids)))]
     assert told["top_logprobs"][0] is None
-    assert all(len(top) == 1 for top in told["top_logprobs"][1:])
+    for token, top in list(zip(told["tokens"], told["top_logprobs"], strict=True))[1:]:
+        assert token in top, "what was sampled is there, beside the likeliest"
+        assert len(top) <= 2
     offsets = told["text_offset"]
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
@@ -169,7 +172,33 @@ async def test_an_echo_s_scores_come_before_all_else_in_a_stream(encoding: Encod
     assert first["text"] == "Say 🧠:"
     assert len(first["logprobs"]["tokens"]) == len(encoding.encode("Say 🧠:"))
     assert "".join(choice["text"] for choice in rest) == "finalGood day"
-    assert rest[0]["logprobs"]["text_offset"] == [len("Say 🧠:")]
+    place = len("Say 🧠:")
+    assert rest[0]["logprobs"]["tokens"] == ["<|channel|>", "final"]
+    assert rest[0]["logprobs"]["text_offset"] == [place, place]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_every_sampled_token_has_its_score_be_it_shown_or_not(stream: bool) -> None:
+    """Harnesses that rate a text take all scores but the last, which must be the one sampled token's."""
+    asked = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
+    run = await start(asked, service_of(scripted("It is so.<|return|>")).served)
+    told = [
+        choice["logprobs"] async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]
+    ]
+    assert [token for each in told for token in each["tokens"]] == ["It", " is", " so", ".", "<|return|>"]
+
+
+@pytest.mark.parametrize("more", [{}, {"use_beam_search": True}, {"prompt_logprobs": 1}], ids=str)
+async def test_choices_one_after_the_other_are_the_same(encoding: Encoding, more: dict[str, Any]) -> None:
+    """Where the engine has no room for them beside each other."""
+    narrow = Settings(max_concurrent=1, max_waiting=0)
+    asked = {"n": 2, "temperature": 0, **more}
+    one = await completion_of(forking(encoding), narrow, **asked)
+    beside = await completion_of(forking(encoding), **asked)
+    assert [choice["message"] for choice in one["choices"]] == [
+        choice["message"] for choice in beside["choices"]
+    ]
+    assert one["usage"] == beside["usage"]
 
 
 async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
