@@ -122,11 +122,11 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
     answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
-    if not enforces:
-        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
+    if not enforces:
+        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     body = None if answer is None else JsonBody(answer)
     first = TurnShape(callees, body, may_answer=not wanted.must_call, parallel=wanted.parallel)
     later = replace(first, may_answer=True)

@@ -55,6 +55,7 @@ NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
 """field: (the values that are served, what to do instead). A field is named as its error names it."""
 
 _GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
+_SAMPLED = "Use temperature, top_p, top_k or min_p."
 _NO_LORA = "This server runs one model as it is."
 
 SAMPLERS_NOT_SERVED: NotServed = {
@@ -70,6 +71,18 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "guided_choice": (lambda v: False, _GRAMMAR),
     "guided_grammar": (lambda v: False, _GRAMMAR),
     "structured_outputs": (lambda v: False, _GRAMMAR),
+    "json_schema": (lambda v: not v, _GRAMMAR),
+    "grammar": (lambda v: not v, _GRAMMAR),
+    "regex": (lambda v: not v, _GRAMMAR),
+    "ebnf": (lambda v: not v, _GRAMMAR),
+    "n_predict": (lambda v: v == -1, "Use max_tokens."),
+    "repeat_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
+    "typical_p": (lambda v: v == 1, _SAMPLED),
+    "mirostat": (lambda v: v == 0, _SAMPLED),
+    "xtc_probability": (lambda v: v == 0, _SAMPLED),
+    "dry_multiplier": (lambda v: v == 0, _SAMPLED),
+    "dynatemp_range": (lambda v: v == 0, _SAMPLED),
+    "top_n_sigma": (lambda v: v in (0, -1), _SAMPLED),
     "lora_request": (lambda v: False, _NO_LORA),
     "lora": (lambda v: False, _NO_LORA),
     "lora_path": (lambda v: False, _NO_LORA),

@@ -170,6 +170,11 @@ def _result(message: Message, where: str, conversation: Conversation) -> str | N
     """What the call answered; None where the user agrees to it, and it runs here."""
     if message.get("approve") is None:
         return _content(message, where)
+    if not isinstance(message.get("tool_call_id"), str):
+        raise InvalidRequest(
+            f"`{where}.tool_call_id` must be the id of the call that `approve` is about.",
+            param=f"{where}.tool_call_id",
+        )
     reason = text_of(message.get("content"), f"{where}.content")
     return conversation.consents.answer(message, reason, where)
 

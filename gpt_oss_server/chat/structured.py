@@ -80,8 +80,10 @@ def _flat_tool(tool: Any) -> Any:
 
 
 def _named(text: str, request: CreateChatCompletion) -> str:
+    nested = (request.response_format or {}).get("type") == "json_schema"
     for part in ("schema", "name", "description"):
-        text = text.replace(f"text.format.{part}", f"response_format.json_schema.{part}")
+        place = f"json_schema.{part}" if nested else part
+        text = text.replace(f"text.format.{part}", f"response_format.{place}")
     text = text.replace("text.format", "response_format")
     if request.functions is not None:
         text = text.replace("tool_choice", "function_call")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
@@ -18,6 +19,7 @@ from gpt_oss_server import chat_tools, console
 from gpt_oss_server.chat_terminal import Terminal
 from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
+from tools.outputs import encodable
 
 if TYPE_CHECKING:
     from gpt_oss_server.chat_patching import Patcher
@@ -86,6 +88,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
                 runner.run(tools.close())
             raise
         service = ResponsesService(engine, settings, tools=tools)
+        if isinstance(sys.stdin, io.TextIOWrapper):  # one wrong byte is no reason to lose the conversation
+            sys.stdin.reconfigure(errors="replace")
         try:
             Chat(service, runner, args, settings).talk(engine.info.name)
         finally:
@@ -106,7 +110,7 @@ class Chat:
         self._service = service
         self._runner = runner
         self._effort: str = args.effort or settings.default_reasoning_effort
-        self._instructions: str | None = args.instructions
+        self._instructions: str | None = args.instructions and encodable(args.instructions)
         self._tools = chat_tools.declared(args)
         self._previous: str | None = None
         self._unheard: list[Item] = []  # what calls came to, of which the model has not been told
@@ -140,10 +144,10 @@ class Chat:
         """The next line; None when the user leaves."""
         if not self._interactive:
             line = sys.stdin.readline()
-            return line.rstrip("\n") if line else None
+            return encodable(line.rstrip("\n")) if line else None
         while True:
             try:
-                return input(self._prompt)
+                return encodable(input(self._prompt))
             except EOFError:
                 console.out()
                 return None

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server import console
+from gpt_oss_server.body import decode_json
 from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.settings import Settings, add_flags
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
@@ -53,13 +55,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def read_request(name: str) -> dict[str, Any]:
+    """As the server reads a body."""
     try:
-        source = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        body = json.loads(source)
+        body = decode_json(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
     except OSError as error:
         raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
-    except ValueError as error:
-        raise CommandLineError(f"{name} is not JSON: {error}.") from error
+    except InvalidJson as error:
+        raise CommandLineError(f"{name} is not JSON: {error.message}") from error
     if not isinstance(body, dict):
         raise CommandLineError(f"{name} must hold a JSON object, the body of a request.")
     return body

@@ -71,7 +71,8 @@ def _is_reference(item: Any) -> bool:
     """The type may be left out: then the id is all there is."""
     if not isinstance(item, dict):
         return False
-    return item.get("type") == "item_reference" or (item.get("type") is None and list(item) == ["id"])
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and item.keys() - {"type"} == {"id"})
 
 
 async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ def answer_format(wanted: Mapping[str, Any] | None) -> AnswerFormat:
         case "text":
             return AnswerFormat()
         case "json_object":
-            return AnswerFormat(Schema(ANY_OBJECT, "text.format"))
+            return _json_object(wanted.get("schema"))
         case "json_schema":
             return _json_schema(wanted)
         case kind:
@@ -46,6 +46,15 @@ def answer_format(wanted: Mapping[str, Any] | None) -> AnswerFormat:
                 "'json_object' or 'json_schema'.",
                 param="text.format",
             )
+
+
+def _json_object(schema: Any) -> AnswerFormat:
+    """Any object, or one of a schema that stands beside the type: llama.cpp's way to ask for it."""
+    if schema is None:
+        return AnswerFormat(Schema(ANY_OBJECT, "text.format"))
+    if not isinstance(schema, dict):
+        raise InvalidRequest(f"`{_SCHEMA}` must be a JSON schema object.", param=_SCHEMA)
+    return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat("json_object", schema, None),))
 
 
 def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:

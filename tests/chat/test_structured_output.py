@@ -31,7 +31,13 @@ async def test_the_schema_is_in_the_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [FORMAT, {"response_format": {"type": "json_object"}}], ids=["schema", "object"]
+    "body",
+    [
+        FORMAT,
+        {"response_format": {"type": "json_object"}},
+        {"response_format": {"type": "json_object", "schema": SCHEMA}},
+    ],
+    ids=["schema", "object", "object of a schema"],
 )
 async def test_an_answer_of_the_form_is_an_answer(body: dict[str, Any]) -> None:
     assert said(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
@@ -39,6 +45,7 @@ async def test_an_answer_of_the_form_is_an_answer(body: dict[str, Any]) -> None:
 
 WRONG = {
     "answer": (BAD, FORMAT),
+    "object": (BAD, {"response_format": {"type": "json_object", "schema": SCHEMA}}),
     "arguments": (CALL, STRICT),
     "no call": (GOOD, {"tool_choice": "required", "tools": [TOOL]}),
     "no named call": (GOOD, NAMED),

@@ -13,13 +13,18 @@ COMMAND = [sys.executable, "-m", "gpt_oss_server"]
 
 
 def run(
-    *words: str, stdin: str = "", env: dict[str, str] | None = None, timeout: float = 90
+    *words: str,
+    stdin: str = "",
+    env: dict[str, str] | None = None,
+    timeout: float = 90,
+    encoding: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *words],
         input=stdin,
         capture_output=True,
         text=True,
+        encoding=encoding,
         timeout=timeout,
         env={**os.environ, **(env or {})},
     )

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from gpt_oss_server.chat_terminal import Terminal
 from tests.cli.running import ANSWER, COMMAND, run, script
 
@@ -63,6 +65,15 @@ def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
     chat = run("chat", "--model", script(tmp_path, remembers, ANSWER), stdin="first line\nsecond line\n")
     assert chat.returncode == 0, chat.stderr
     assert chat.stdout == "| Easy.\nHello!\nI remember.\n"
+
+
+@pytest.mark.parametrize("reading", ["utf-8:strict", "utf-8:surrogateescape"])
+def test_a_byte_that_is_no_utf8_costs_nothing_but_itself(tmp_path: Path, reading: str) -> None:
+    words = ("chat", "--no-reasoning", "--instructions", "caf\udce9", "--model", script(tmp_path, ANSWER))
+    strange = {"PYTHONIOENCODING": reading}
+    chat = run(*words, stdin="hi\ncafé\nhello\n", env=strange, encoding="latin-1")
+    assert (chat.returncode, chat.stderr) == (0, "")
+    assert chat.stdout == "Hello!\n" * 3
 
 
 def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:

@@ -93,13 +93,27 @@ def test_render_gives_tokens_and_json_and_reads_standard_input() -> None:
 
 @pytest.mark.parametrize(
     ("body", "sentence"),
-    [("{", "- is not JSON"), ("[]", "must hold a JSON object"), ('{"input": 5}', "input")],
+    [
+        ("{", "- is not JSON"),
+        ("[]", "must hold a JSON object"),
+        ('{"input": 5}', "input"),
+        ("[" * 100_000 + "]" * 100_000, "nested"),
+        ('{"input": NaN}', "NaN"),
+    ],
+    ids=lambda value: value[:20],
 )
 def test_render_says_what_is_wrong_with_a_request(body: str, sentence: str) -> None:
     done = run("render", "-", stdin=body)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_render_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text('{"input": "Hello"}', encoding="utf-8-sig")
+    done = run("render", str(request))
+    assert (done.returncode, "Hello" in done.stdout) == (0, True)
 
 
 def test_bench_prints_a_table_and_json(tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ async def test_an_item_is_referred_to_by_its_id_alone(api: Make, encoding: Encod
     asked = (await here.get(f"/responses/{first['id']}/input_items"))["data"][0]
     references = [{"type": "item_reference", "id": item["id"]} for item in (asked, *first["output"])]
     references[0].pop("type")
+    references[1]["type"] = None
     call_id = first["output"][-1]["call_id"]
     result = {"type": "function_call_output", "call_id": call_id, "output": "1"}
     second = await here.create(input=[*references, result], tools=[TOOL])
