@@ -11,7 +11,7 @@ from gpt_oss_server.counters import counted
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
-from gpt_oss_server.responses.request import CompactResponse, CreateResponse
+from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.runs import EventLog
@@ -44,6 +44,9 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
+        asked = request.query_params
+        # What a response holds was decided when it was made; here a name can only be wrong.
+        check_included([*asked.getlist("include"), *asked.getlist("include[]")])
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
             return logged(await service.event_log(response_id, after), after)

@@ -27,6 +27,8 @@ from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
 from gpt_oss_server.tooling.requested import loaded_tools
 from gpt_oss_server.tooling.search import declared_text
 
+_NOT_KEPT = "(The result was not kept in this conversation.)"
+
 
 def _function_call(item: Item, where: str, conversation: Conversation) -> None:
     text_field(item, "name", where)
@@ -68,27 +70,46 @@ def _json_output(item: Item, where: str, conversation: Conversation) -> None:
     conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
 
 
-def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
+def _code_call(item: Item, where: str, conversation: Conversation) -> None:
+    logs = [output.get("logs", "") for output in _dicts(item.get("outputs"))]
+    _ran(conversation, "python", str(item.get("code") or ""), "code", "".join(map(str, logs)))
+
+
+def _web_call(item: Item, where: str, conversation: Conversation) -> None:
+    """As the model called the browser, as far as the item's action tells; results are in few of them."""
+    action = item["action"] if isinstance(item.get("action"), dict) else {}
+    match action.get("type"):
+        case "open_page":
+            function, given = "open", {"id": action.get("url")}
+        case "find_in_page" | "find":
+            function, given = "find", {"pattern": action.get("pattern")}
+        case _:
+            function, given = "search", {"query": action.get("query")}
+    arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
+    found = [
+        "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
+        for hit in _dicts(item.get("results"))
+    ]
+    _ran(conversation, f"browser.{function}", arguments, "code", "\n\n".join(found))
+
+
+def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
+    recipient = _mcp_recipient(item, where)
+    result = str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
+    # Where it is one that was approved, the call itself is there: as the one that asked.
+    if not conversation.was_made(item.get("approval_request_id"), result):
+        _ran(conversation, recipient, str(item.get("arguments") or ""), "json", result)
+
+
+def _ran(conversation: Conversation, recipient: str, arguments: str, content_type: str, result: str) -> None:
     """A call that some server ran, with its result where the item carries one."""
     renderer = conversation.renderer
-    match item["type"]:
-        case "code_interpreter_call":
-            recipient, arguments, content_type = "python", str(item.get("code") or ""), "code"
-            logs = [o.get("logs", "") for o in item.get("outputs") or [] if isinstance(o, dict)]
-            result = "".join(str(log) for log in logs)
-        case "mcp_call":
-            recipient = _mcp_recipient(item, where)
-            arguments, content_type = str(item.get("arguments") or ""), "json"
-            result = str(item.get("output") or _error_text(item.get("error")))
-        case _:
-            action = item.get("action") if isinstance(item.get("action"), dict) else {}
-            recipient, content_type = "browser.search", "json"
-            arguments, result = to_json(action).decode(), ""
-    note = result or "(The result was not kept in this conversation.)"
-    if item["type"] == "mcp_call" and conversation.was_made(item.get("approval_request_id"), note):
-        return  # the call itself is there: as the one that asked
     conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
-    conversation.add(renderer.tool_result(recipient, note, channel="analysis"))
+    conversation.add(renderer.tool_result(recipient, result or _NOT_KEPT, channel="analysis"))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _mcp_recipient(item: Item, where: str) -> str:
@@ -172,9 +193,9 @@ CALL_HANDLERS: dict[str, Handler] = {
     "tool_search_call": _search_call,
     "tool_search_output": _search_output,
     "additional_tools": _additional_tools,
-    "code_interpreter_call": _hosted_call,
-    "mcp_call": _hosted_call,
-    "web_search_call": _hosted_call,
+    "code_interpreter_call": _code_call,
+    "mcp_call": _mcp_call,
+    "web_search_call": _web_call,
     "mcp_list_tools": _nothing,
     "mcp_approval_request": _approval_request,
     "mcp_approval_response": _approval_response,

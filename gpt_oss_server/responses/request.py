@@ -6,6 +6,7 @@ fields are accepted. A field that would change the answer and is not served is n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -211,15 +212,19 @@ def _check_whole(request: CreateResponse) -> None:
         )
     if request.input is None and request.previous_response_id is None and request.conversation is None:
         raise InvalidRequest("`input` is missing: send a string or a list of items.", param="input")
-    for name in request.include or ():
-        if name not in INCLUDABLE:
-            raise InvalidRequest(
-                f"`include` does not know {name!r}. It knows: {', '.join(sorted(INCLUDABLE))}.",
-                param="include",
-            )
+    check_included(request.include or ())
     if request.background and request.store is False:
         raise InvalidRequest(
             "`background` needs a stored response, to be fetched later: leave `store` out, or send true.",
             param="background",
         )
     check_metadata(request.metadata)
+
+
+def check_included(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in INCLUDABLE:
+            raise InvalidRequest(
+                f"`include` does not know {name!r:.80}. It knows: {', '.join(sorted(INCLUDABLE))}.",
+                param="include",
+            )

@@ -6,6 +6,7 @@ mcp_list_tools item. A server that cannot be listed is an item with an error; th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,8 +35,8 @@ async def add_servers(
     own = [_offer(server) for server in made if isinstance(server, McpTool)]
     if own:
         hosted.own = Toolbox(own, parent=toolset.toolbox)
-    for server in made:
-        hosted.listings.append(await _listed(server, hosted, ids))
+    asked = await asyncio.gather(*map(_asked, made))  # beside each other: one may not answer at all
+    hosted.listings += [_listed(*found, hosted, ids) for found in zip(made, asked, strict=True)]
 
 
 def _offer(server: McpTool) -> Offer:
@@ -54,17 +55,24 @@ def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Na
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
 
 
-async def _listed(server: McpTool | Narrowed, hosted: HostedTools, ids: Ids) -> dict[str, Any]:
+async def _asked(server: McpTool | Narrowed) -> McpListing | McpFailure:
+    try:
+        return await server.list()
+    except McpFailure as failure:
+        return failure
+
+
+def _listed(
+    server: McpTool | Narrowed, listing: McpListing | McpFailure, hosted: HostedTools, ids: Ids
+) -> dict[str, Any]:
     item: dict[str, Any] = {
         "id": ids("mcpl"),
         "type": "mcp_list_tools",
         "server_label": server.label,
         "tools": [],
     }
-    try:
-        listing = await server.list()
-    except McpFailure as failure:
-        return {**item, "error": str(failure)}
+    if isinstance(listing, McpFailure):
+        return {**item, "error": str(listing)}
     declaration = server.declaration
     hosted.declarations += (declaration,)
     if isinstance(server, Narrowed):

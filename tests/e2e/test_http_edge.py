@@ -53,6 +53,15 @@ def test_a_body_that_cannot_be_read_is_a_400_with_a_sentence(url: str, body: byt
     assert part in error_of(response)["message"]
 
 
+def test_what_is_included_is_known_when_a_response_is_fetched_too(url: str) -> None:
+    made = httpx.post(f"{url}/responses", json={"input": "hi"}).json()["id"]
+    for name, status in (("reasoning.encrypted_content", 200), ("everything", 400)):
+        for key in ("include[]", "include"):
+            answer = httpx.get(f"{url}/responses/{made}", params={key: name})
+            assert answer.status_code == status
+    assert error_of(answer)["param"] == "include"
+
+
 def test_a_byte_order_mark_and_a_whole_float_are_read(url: str) -> None:
     body = b'\xef\xbb\xbf{"input": "hi", "max_output_tokens": 50.0}'
     assert httpx.post(f"{url}/responses", content=body).status_code == 200

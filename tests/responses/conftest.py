@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.responses.api_client import Api
+from tests.tools.mcp.echo_server import Seen, serving
 
 
 @pytest.fixture
@@ -24,3 +25,16 @@ async def api() -> AsyncIterator[Callable[..., Api]]:
     for each in made:
         await each.client.aclose()
         await each.service.close()
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[str, Seen]]:
+    """An MCP server, and what it has seen."""
+    seen = Seen()
+    with serving(seen) as url:
+        yield url, seen
+
+
+@pytest.fixture
+def url(place: tuple[str, Seen]) -> str:
+    return place[0]

@@ -103,3 +103,25 @@ async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path:
     assert response["status"] == "completed"
     assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]
     await service.close()
+
+
+async def test_calls_that_are_sent_back_are_shown_as_the_model_made_them(service: ResponsesService) -> None:
+    """By a client that keeps the conversation itself; of results the model sees what the items hold."""
+    response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
+    asked = {"role": "user", "content": "How deep is the fjord?"}
+    shown = (await service.render({"input": [asked, *response["output"]], **WEB})).text
+    url = response["output"][1]["action"]["url"]
+    for name, arguments in (
+        ("search", '{"query":"fjord"}'),
+        ("open", f'{{"id":"{url}"}}'),
+        ("find", '{"pattern":"deep"}'),
+    ):
+        assert f"<|channel|>analysis to=browser.{name} code<|message|>{arguments}<|call|>" in shown
+        assert f"<|start|>browser.{name} to=assistant<|channel|>analysis<|message|>" in shown
+    [hit] = response["output"][0]["results"]
+    assert f"<|message|>{hit['title']}\n{hit['url']}\n{hit['snippet']}<|end|>" in shown
+    assert shown.count("(The result was not kept in this conversation.)") == 2
+    odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
+    items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
+    assert "to=browser.open code<|message|>{}<|call|>" in (await service.render({"input": items})).text
+    await service.close()
