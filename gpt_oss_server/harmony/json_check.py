@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from gpt_oss_server.harmony.matcher import GrammarError, Grammars
-from gpt_oss_server.harmony.schema_support import resolve
+from gpt_oss_server.harmony.schema_spellings import resolve
 
 _MOST_STEPS = 200_000  # anyOf within anyOf can take exponentially many
 _MOST_DEPTH = 150

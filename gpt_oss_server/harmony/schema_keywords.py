@@ -14,7 +14,7 @@ MOST_TEXT: Final = 200_000  # characters in names, patterns and constants
 MOST_STRING: Final = 5_000  # characters in one of them: masks within a constant cost more the longer it is
 MOST_PATTERNS: Final = 100  # in patternProperties: each is compared with each
 MOST_STEP: Final = 100_000  # digits of a multipleOf as a whole number: each is a state of the grammar
-LARGEST: Final = 1e15  # number in a bound or a constant, below 2^53
+LARGEST: Final = 2**53 - 1  # number in a bound or a constant: what every reader of JSON can tell apart
 MOST_COUNT: Final = 100_000  # of minLength, maxItems and their like: each is a state of the grammar
 
 TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
@@ -36,7 +36,7 @@ REFUSED: Final[dict[str, str]] = {
     "minContains": _ON_YOUR_SIDE,
     "maxContains": _ON_YOUR_SIDE,
     "propertyNames": "use patternProperties with additionalProperties false",
-    "additionalItems": "use prefixItems and items, as since draft 2020-12",
+    "additionalItems": "it counts beside a list in items only",
     "unevaluatedProperties": "use additionalProperties",
     "unevaluatedItems": "use items",
     "$dynamicRef": "use $ref",

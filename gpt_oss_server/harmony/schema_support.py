@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote
 
 from gpt_oss_server.harmony.schema_keywords import (
     FORMATS,
@@ -29,6 +28,7 @@ from gpt_oss_server.harmony.schema_keywords import (
     SIZES,
     TYPES,
 )
+from gpt_oss_server.harmony.schema_spellings import resolve, respelt
 
 Schema = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ class _Reader:
         self._count(at)
         self._schemas.add(id(given))
         clean: dict[str, Any] = {}
-        for keyword, value in given.items():
+        for keyword, value in respelt(given, self._root).items():
             place = _join(at, keyword)
             if keyword in REFUSED:
                 if keyword in NEUTRAL and value == NEUTRAL[keyword]:
@@ -104,11 +104,6 @@ class _Reader:
         return [self.schema(each, f"{at}[{i}]", depth + 1) for i, each in enumerate(given)]
 
     def one_schema(self, given: Any, at: str, depth: int) -> Any:
-        return self.schema(given, at, depth + 1)
-
-    def items(self, given: Any, at: str, depth: int) -> Any:
-        if isinstance(given, list):
-            raise SchemaRefused(at, "a list of schemas is spelt prefixItems since draft 2020-12")
         return self.schema(given, at, depth + 1)
 
     def type(self, given: Any, at: str, depth: int) -> Any:
@@ -158,7 +153,7 @@ class _Reader:
         if isinstance(given, bool) or not isinstance(given, int | float):
             raise SchemaRefused(at, "it must be a number")
         if not abs(given) <= LARGEST or not math.isfinite(given):
-            raise SchemaRefused(at, f"numbers are enforced up to {LARGEST:g}")
+            raise SchemaRefused(at, f"numbers are enforced up to {LARGEST}")
         return given
 
     def step(self, given: Any, at: str, depth: int) -> int | float:
@@ -224,7 +219,7 @@ _READERS: dict[str, _Read] = {
     "required": _Reader.names,
     "minProperties": _Reader.count,
     "maxProperties": _Reader.count,
-    "items": _Reader.items,
+    "items": _Reader.one_schema,
     "prefixItems": _Reader.list_of_schemas,
     "minItems": _Reader.count,
     "maxItems": _Reader.count,
@@ -246,20 +241,6 @@ def read_schema(given: Any) -> dict[str, Any]:
         raise SchemaRefused("", "it must be a JSON schema object")
     clean: dict[str, Any] = _Reader(given).read()
     return clean
-
-
-def resolve(root: Any, reference: str) -> Any:
-    """What `#/a/b` stands for, or None."""
-    found = root
-    for part in reference.split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        elif isinstance(found, dict):
-            found = found.get(name)
-        else:
-            return None
-    return found
 
 
 def _join(at: str, name: str) -> str:

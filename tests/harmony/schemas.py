@@ -188,7 +188,12 @@ REFUSED: list[tuple[str, Schema, str]] = [
     ("backreferences", {"anyOf": [INTEGER, {"type": "string", "pattern": r"(a)\1"}]}, "anyOf[1].pattern"),
     ("idn-email", {"type": "array", "items": {"type": "string", "format": "idn-email"}}, "items.format"),
     ("overlap", closed(a={"oneOf": [NUMBER, INTEGER]}), "properties.a.oneOf"),
-    ("prefixItems", {"type": "array", "items": [TEXT]}, "items"),
+    ("up to 9007199254740991", closed(n={"type": "integer", "maximum": 2**53}), "properties.n.maximum"),
+    (
+        "overlap",
+        {"$defs": {"a": NUMBER, "b": INTEGER}, "oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]},
+        "oneOf",
+    ),
     ("'#/$defs/…'", {"$ref": "https://example.com/schema"}, "$ref"),
     ("no schema", closed(a={"$ref": "#/$defs/nobody"}), "properties.a.$ref"),
     ("no schema", {"$ref": "#/properties", "properties": {"pattern": TEXT}}, "$ref"),

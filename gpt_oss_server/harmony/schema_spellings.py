@@ -1,0 +1,132 @@
+"""Spellings of JSON Schema that mean the same, brought to the one that is enforced.
+
+In goes one schema as a client sent it, out comes an equal one: draft 7's tuples (which the official SDK sends
+for Zod), OpenAPI's `nullable`, names that can only be strings, and cases that cannot overlap. Only its own
+keywords are looked at; the schemas within are the same objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, Final
+from urllib.parse import unquote
+
+Schema = Mapping[str, Any]
+
+_ANY_NAME: Final = (True, {}, {"type": "string"})
+_OF_SEVERAL: Final = ("$ref", "const", "anyOf", "oneOf", "allOf")
+_MOST_REFERENCES: Final = 16  # one behind the other
+_MOST_CASES: Final = 200  # each is compared with each
+_Told = tuple[set[str], dict[str, frozenset[str]]]  # a case's types, and its properties' constants
+
+
+def respelt(given: dict[str, Any], root: Any) -> dict[str, Any]:
+    """`root` is what references in it lead into."""
+    schema = dict(given)
+    if schema.pop("nullable", None) is True:
+        schema = _or_null(schema)
+    if isinstance(schema.get("items"), list) and "prefixItems" not in schema:
+        schema["prefixItems"] = schema.pop("items")
+        if "additionalItems" in schema:
+            schema["items"] = schema.pop("additionalItems")
+    if "propertyNames" in schema:
+        schema = _without_names(schema)
+    if "oneOf" in schema and "anyOf" not in schema and _are_apart(schema, root):
+        schema["anyOf"] = schema.pop("oneOf")
+    return schema
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if any(keyword in schema for keyword in _OF_SEVERAL):
+        return {"anyOf": [schema, {"type": "null"}]}
+    kinds, values = schema.get("type"), schema.get("enum")
+    if isinstance(kinds, str | list) and "null" not in kinds:
+        schema["type"] = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
+    if isinstance(values, list) and None not in values:
+        schema["enum"] = [*values, None]
+    return schema
+
+
+def _without_names(schema: dict[str, Any]) -> dict[str, Any]:
+    """Names that may be any, or are listed: then they are properties."""
+    names, value = schema["propertyNames"], schema.get("additionalProperties", True)
+    rest = {keyword: each for keyword, each in schema.items() if keyword != "propertyNames"}
+    if names in _ANY_NAME:
+        return rest
+    listed = names.get("enum") if isinstance(names, dict) and names.keys() <= {"type", "enum"} else None
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        return schema
+    if "properties" in schema or "patternProperties" in schema:
+        return schema
+    return {**rest, "properties": dict.fromkeys(listed, value), "additionalProperties": False}
+
+
+def _are_apart(schema: Schema, root: Any) -> bool:
+    """Whether no value can be of two of its cases, references among them: those llguidance does not compare.
+
+    A discriminator tells them apart by the schema's own word, whether it is required or not.
+    """
+    cases, tag = schema["oneOf"], schema.get("discriminator")
+    if not isinstance(cases, list) or len(cases) > _MOST_CASES:
+        return False
+    if not any(isinstance(case, dict) and "$ref" in case for case in cases):
+        return False
+    name = tag.get("propertyName") if isinstance(tag, dict) else None
+    known = [_followed(case, root) for case in cases]
+    told = [(_kinds(case), _constants(case, name)) for case in known]
+    return all(_apart(one, other) for one, other in combinations(told, 2))
+
+
+def _followed(case: Any, root: Any) -> Schema:
+    """The schema that a case stands for; one that says nothing where that is not known."""
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(case, dict):
+            break
+        if not isinstance(case.get("$ref"), str):
+            return case
+        case = resolve(root, case["$ref"])
+    return {}
+
+
+def _apart(one: _Told, other: _Told) -> bool:
+    (first, mine), (second, others) = one, other
+    if first and second and not first & second:
+        return True
+    if not first == second == {"object"}:  # of other values properties say nothing
+        return False
+    return any(values.isdisjoint(others[name]) for name, values in mine.items() if name in others)
+
+
+def _kinds(schema: Schema) -> set[str]:
+    kinds = schema.get("type")
+    found = {kinds} if isinstance(kinds, str) else {kind for kind in kinds or () if isinstance(kind, str)}
+    return found | {"integer"} if "number" in found else found
+
+
+def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
+    """What the properties are that must be there and have a few values only, each as JSON."""
+    properties, required = schema.get("properties"), schema.get("required")
+    found: dict[str, frozenset[str]] = {}
+    for name, each in properties.items() if isinstance(properties, dict) else ():
+        if not isinstance(each, dict) or (name != tag and name not in (required or ())):
+            continue
+        values = [each["const"]] if "const" in each else each.get("enum")
+        if isinstance(values, list) and all(isinstance(value, str | bool) for value in values):
+            found[name] = frozenset(map(json.dumps, values))
+    return found
+
+
+def resolve(root: Any, reference: str) -> Any:
+    """What `#/a/b` stands for, or None."""
+    found = root
+    for part in reference.split("/")[1:]:
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, dict):
+            found = found.get(name)
+        else:
+            return None
+    return found
