@@ -27,6 +27,8 @@ _BLOCKS: Final = frozenset({
     "hr", "html", "legend", "li", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary",
     "table", "tbody", "tfoot", "thead", "tr", "ul",
 })  # fmt: skip
+# What says nothing where it is all that a cell of a table holds, as documentation's tables are written.
+_WRAPPING: Final = frozenset({"div", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "p", "section"})
 _SPACED: Final = frozenset({
     "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "dl", "table", "pre", "blockquote", "figure", "hr",
 })  # fmt: skip
@@ -45,7 +47,8 @@ class HtmlText:
 
 def html_to_text(html: str, url: str) -> HtmlText:
     tree = LexborHTMLParser(html)
-    links = Links(url)
+    base = tree.css_first("base[href]")
+    links = Links(url, base.attributes["href"] if base is not None else None)
     writer = _Writer(links)
     if tree.body is not None:
         _walk(tree.body, writer)
@@ -104,6 +107,8 @@ class _Writer:
         self._anchor: tuple[str, list[str]] | None = None  # the open link's target, and the line around it
         self._anchor_id = 0
         self._images = 0
+        self._cells: list[int] = []  # how many lines there were when each open cell began
+        self._wrappings: set[int] = set()  # ids of the blocks that are all of the cell around them
 
     def text(self) -> str:
         self._break()
@@ -120,6 +125,9 @@ class _Writer:
         if tag == "math":
             self._write(node.attributes.get("alttext") or node.text())
             return False
+        if self._wraps_a_cell(tag, node):
+            self._wrappings.add(node.mem_id)
+            return True
         if tag in _BLOCKS:
             self._block(tag)
         self._open(tag, node)
@@ -127,6 +135,8 @@ class _Writer:
 
     def leave(self, node: LexborNode) -> None:
         tag = node.tag or ""
+        if node.mem_id in self._wrappings:
+            return
         match tag:
             case "a":
                 self._close_anchor(node)
@@ -134,8 +144,10 @@ class _Writer:
                 self._line.append("}")
             case "code" if not self._preformatted:
                 self._line.append("`")
-            case "td" | "th":
-                self._line.append(" | ")
+            case "td" | "th" if self._cells:
+                has_lines = len(self._lines) > self._cells.pop()
+                if not has_lines or "".join(self._line).strip():
+                    self._line.append(" | ")
             case "ul" | "ol" | "menu":
                 self._break()
                 self._lists = self._lists[:-1]
@@ -167,11 +179,23 @@ class _Writer:
             case "ul" | "menu":
                 self._lists.append(None)
             case "ol":
-                self._lists.append(1)
+                self._lists.append(_number(node, "start", 1))
+            case "td" | "th":
+                self._cells.append(len(self._lines))
             case "li":
+                if self._lists and self._lists[-1] is not None:
+                    self._lists[-1] = _number(node, "value", self._lists[-1])
                 self._prefix = self._bullet()
             case _:
                 self._prefix = _HEADINGS.get(tag, self._prefix)
+
+    def _wraps_a_cell(self, tag: str, node: LexborNode) -> bool:
+        parent = node.parent
+        if tag not in _WRAPPING or parent is None:
+            return False
+        if parent.tag not in ("td", "th") and parent.mem_id not in self._wrappings:
+            return False
+        return not _says_something(node, forward=True) and not _says_something(node, forward=False)
 
     def _write(self, text: str) -> None:
         text = clean(text)
@@ -229,6 +253,21 @@ class _Writer:
         if name and name.strip():
             self._line.append(f"[Image {self._images}: {' '.join(clean(name).split())[:200]}]")
             self._images += 1
+
+
+def _says_something(node: LexborNode, *, forward: bool) -> bool:
+    """Whether there is more than white space beside it, in this direction."""
+    other = node.next if forward else node.prev
+    while other is not None:
+        if other.is_element_node or (other.is_text_node and (other.text_content or "").strip()):
+            return True
+        other = other.next if forward else other.prev
+    return False
+
+
+def _number(node: LexborNode, attribute: str, default: int) -> int:
+    given = (node.attributes.get(attribute) or "").strip()
+    return int(given) if re.fullmatch(r"-?[0-9]{1,9}", given) else default
 
 
 def _hidden(node: LexborNode) -> bool:

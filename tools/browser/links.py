@@ -18,9 +18,10 @@ _STAND_IN: Final = "http://local.invalid"  # urljoin joins only for schemes that
 
 
 class Links:
-    def __init__(self, base: str) -> None:
-        self._base = base
-        self._place = _place(base)
+    def __init__(self, url: str, base: str | None = None) -> None:
+        """`base`: what the page says its links begin from, where that is not its own address."""
+        self._base = (base and join(url, base)) or url
+        self._place = _place(url)
         self._ids: dict[str, int] = {}
 
     @property

@@ -58,6 +58,33 @@ def test_a_page_of_html_becomes_blocks_of_text_with_numbered_links() -> None:
     )
 
 
+def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
+    """As documentation is written: a cell that holds two blocks keeps them apart."""
+    html = """<table><thead><tr><th class=head><p>Operation</p></th><th><div><h3>Result</h3></div></th></tr>
+    </thead><tbody><tr><td> <p><code>x or y</code></p> </td><td><p>if <em>x</em> is true</p></td></tr>
+    <tr><td><p>one</p><p>two</p></td><td><ul><li>a<li>b</ul></td></tr></tbody></table>"""
+    read = html_to_text(html, "https://example.com/")
+    assert read.text.startswith("Operation | Result\n`x or y` | if x is true\n\none\n\ntwo\n")
+    assert "  * a\n  * b" in read.text
+    page = "<table><tr><td><div><h1>Layout</h1><p>One.</p><p>Two.</p></div></td></tr></table>"
+    assert html_to_text(page, "https://example.com/").text == "# Layout\n\nOne.\n\nTwo."
+    gaps = "<table><tr><td><td>b<td><p></p><tr><td><p>a</p><td><td>c</table>"
+    assert html_to_text(gaps, "https://example.com/").text == "| b |\na | | c"
+
+
+def test_links_begin_where_the_page_says_and_lists_count_from_where_it_says() -> None:
+    html = '<head><base target=_top><base href="/docs/v2/"></head><a href="intro.html">Intro</a>'
+    assert html_to_text(html, "https://example.com/app/").links == ("https://example.com/docs/v2/intro.html",)
+    elsewhere = html_to_text('<base href="https://cdn.example/"><a href=a>A</a>', "https://example.com/")
+    assert (elsewhere.text, elsewhere.links) == ("【0†A†cdn.example】", ("https://cdn.example/a",))
+    broken = html_to_text('<base href="javascript:1"><a href=a>A</a>', "https://example.com/x/")
+    assert broken.links == ("https://example.com/x/a",)
+    counted = html_to_text(
+        "<ol start=5><li>five<li value=9>nine<li>ten</ol><ol start=x><li>one</ol>", "https://e.com"
+    )
+    assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
+
+
 def test_what_a_reader_would_not_see_is_not_shown_to_the_model() -> None:
     html = (
         "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
@@ -92,7 +119,19 @@ def test_no_depth_of_nesting_matters(opening: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "html", ["", "\x00", "<", "<html>", "<title>", "<a href", "\ud800", "<p>" * 3, "<table><a href=x>"]
+    "html",
+    [
+        "<table><td><p><table><td><div>a",
+        "",
+        "\x00",
+        "<",
+        "<html>",
+        "<title>",
+        "<a href",
+        "\ud800",
+        "<p>" * 3,
+        "<table><a href=x>",
+    ],
 )
 def test_broken_html_is_no_error(html: str) -> None:
     html_to_text(html, "https://a.example/")
