@@ -27,7 +27,7 @@ from tools.tool import Declaration
 
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
-_PREAMBLES = ("commentary",)
+_REASONING, _PREAMBLES = ("analysis",), ("commentary",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +128,16 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
     if not enforces:
         return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     body = None if answer is None else JsonBody(answer)
-    first = TurnShape(callees, body, may_answer=not wanted.must_call, parallel=wanted.parallel)
+    # What is told before a call has no place where all there is to say is of a form.
+    preambles = () if body is not None and not callees else _PREAMBLES
+    first = TurnShape(
+        callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
+    )
     later = replace(first, may_answer=True)
 
     def compiled(shape: TurnShape, *, reasons: bool = True) -> Grammar:
         return _compiled(
-            grammars, turn_grammar(shape if reasons else replace(shape, asides=_PREAMBLES)), wanted
+            grammars, turn_grammar(shape if reasons else replace(shape, asides=preambles)), wanted
         )
 
     bound = Binding(compiled(first), compiled(later))

@@ -135,6 +135,11 @@ class CreateChatCompletion(Body):
         asked = self.reasoning.max_tokens if self.reasoning else None
         return asked if self.thinking_token_budget is None else self.thinking_token_budget
 
+    def preamble_place(self, default: str) -> str:
+        """The field that preambles go to; where JSON is asked for, `content` is nothing but that."""
+        kind = (self.response_format or {}).get("type", "text")
+        return self.preamble_field or ("reasoning" if kind != "text" else default)
+
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())

@@ -127,7 +127,7 @@ class ChatRun:
             agreed=len(self._prepared.agreed),
             cite=hosted.cite if "browser" in hosted.namespaces else None,
             reasoning_fields=() if request.include_reasoning is False else fields,
-            preambles_are_reasoning=(request.preamble_field or settings.chat_preamble_field) == "reasoning",
+            preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
             speller=self._speller() if request.logprobs else None,

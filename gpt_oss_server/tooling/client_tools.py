@@ -155,9 +155,33 @@ def client_shape(tool: Tool, where: str) -> ClientTool:
                 param=f"{where}.environment",
             )
     description, parameters = SHAPES[kind]
-    declared = FunctionTool(kind, description, parameters)
+    skills = _skills(environment or {}, f"{where}.environment.skills") if kind == "shell" else ""
+    declared = FunctionTool(kind, description + skills, parameters)
     form = Schema(_ENFORCED.get(kind, parameters), where)
     return ClientTool(kind, kind, recipient_of(kind, None), declared, form, given=tool)
+
+
+def _skills(environment: Tool, where: str) -> str:
+    """What the model is told of them: what they say in full, it reads where they are."""
+    given = environment.get("skills") or []
+    if not isinstance(given, list):
+        raise InvalidRequest(f"`{where}` must be a list.", param=where)
+    told = []
+    for index, skill in enumerate(given):
+        parts = [
+            skill.get(key) if isinstance(skill, dict) else None for key in ("name", "path", "description")
+        ]
+        if not all(isinstance(part, str) and part.strip() for part in parts):
+            raise InvalidRequest(
+                f"`{where}[{index}]` must be an object with name, description and path.",
+                param=f"{where}[{index}]",
+            )
+        told.append("- {} ({}): {}".format(*parts))
+    return (
+        "\nSkills (read the SKILL.md in a skill's folder before you use it):\n" + "\n".join(told)
+        if told
+        else ""
+    )
 
 
 def search_tool(tool: Tool, where: str) -> ClientTool:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.errors import InvalidOutput
+from gpt_oss_server.harmony.encoding import load_encoding
 from tests.chat.asking import HI, TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
+from tests.harmony.sampling import allowed
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORMAT: dict[str, Any] = {
@@ -41,6 +43,31 @@ async def test_the_schema_is_in_the_prompt() -> None:
 )
 async def test_an_answer_of_the_form_is_an_answer(body: dict[str, Any]) -> None:
     assert said(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
+
+
+async def test_what_the_model_says_before_an_answer_of_a_form_is_no_part_of_it() -> None:
+    told = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
+    for body in (FORMAT, {"response_format": {"type": "json_object"}}):
+        whole = await completion_of(replaying(told), **body)
+        assert said(whole)["content"] == '{"name": "Oslo"}'
+        assert said(whole)["reasoning"].endswith("I will name one.")
+        assert check_chunks(await chunks_of(replaying(told), **body))["choices"] == whole["choices"]
+    explicit = await completion_of(replaying(told), **FORMAT, preamble_field="content")
+    assert said(explicit)["content"].startswith("I will name one.")
+
+
+async def test_where_nothing_can_be_called_an_answer_of_a_form_has_no_preamble() -> None:
+    """An engine that keeps grammars is not let begin one."""
+    engine = replaying(GOOD)
+    engine._info = replace(engine.info, enforces_grammar=True)
+    for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
+        await completion_of(engine, **body)
+    preamble = load_encoding().encode_special("<|channel|>commentary<|message|>")
+    for sampling, may in zip(engine.samplings, (False, True, True), strict=True):
+        assert sampling.grammar is not None
+        state = sampling.grammar.start()
+        state.accept(preamble[0])
+        assert allowed(state.mask())[preamble[1]] == may
 
 
 WRONG = {

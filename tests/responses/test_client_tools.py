@@ -268,6 +268,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**CRM, "tools": [{"type": "shell"}]}, "tools[0].tools[0].type", "'function' and 'custom'"),
     ({**CRM, "tools": [FREE, FREE]}, "tools", "twice"),
     ({"type": "shell", "environment": {"type": "container_auto"}}, "tools[0].environment", "the client does"),
+    (
+        {"type": "shell", "environment": {"type": "local", "skills": [{"name": "csv"}]}},
+        "tools[0].environment.skills[0]",
+        "path",
+    ),
 ]
 
 
@@ -355,3 +360,13 @@ async def test_items_are_listed_with_all_that_the_sdk_s_types_ask_for() -> None:
     for item in stored.input_items:
         assert item["id"]
         known.validate_python(item)
+
+
+async def test_the_skills_of_a_shell_are_told() -> None:
+    skills = [{"name": "csv", "description": "Reads CSV files.", "path": "/skills/csv"}]
+    tool = {"type": "shell", "environment": {"type": "local", "skills": skills}}
+    asking = Asking(FINAL)
+    response = await asking(tools=[tool], metadata={"__debug": True})
+    prompt = response["metadata"]["__debug_input"]
+    assert "// - csv (/skills/csv): Reads CSV files.\n" in prompt
+    assert response["tools"] == [tool]

@@ -110,6 +110,12 @@ def bound_messages() -> None:
     Session.serialize = bounded  # type: ignore[method-assign]
 
 
+def find_modules_here() -> None:
+    """As in any notebook: modules beside it are found. IPython leaves that out where Python is isolated."""
+    installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
+    sys.path.insert(next(installed, len(sys.path)), "")
+
+
 def start_kernel(connection: dict[str, Any]) -> None:
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config
@@ -122,6 +128,7 @@ def start_kernel(connection: dict[str, Any]) -> None:
     config.IPKernelApp.update(connection)
     app = IPKernelApp.instance(config=config)
     app.initialize([])  # type: ignore[no-untyped-call]
+    find_modules_here()
     os.write(1, READY)
     sys.stdin = open(os.devnull)  # noqa: SIM115
     app.start()  # type: ignore[no-untyped-call]

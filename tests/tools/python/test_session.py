@@ -28,6 +28,13 @@ async def test_state_is_kept_between_calls(session: PythonSession) -> None:
     assert await said(session, "print('out'); import sys; print('err', file=sys.stderr)") == "out\nerr"
 
 
+async def test_modules_beside_the_notebook_are_found(session: PythonSession) -> None:
+    await session.write("helper.py", b"def f(): return 42\n")
+    assert await said(session, "import helper; helper.f()") == "42"
+    await call(session, "%%writefile json.py\nraise SystemExit")
+    assert await said(session, "import json; json.dumps([1])") == "'[1]'", "Python's own modules go first"
+
+
 async def test_an_exception_is_an_answer_without_terminal_codes(session: PythonSession) -> None:
     output = await call(session, "def f():\n    return 1/0\nf()")
     assert not output.failed
