@@ -1,8 +1,7 @@
 """A response as it is read in a terminal: stream events in, text out.
 
 Reasoning is dimmed, or, where there is no colour, quoted with "| "; so are calls of tools that run here. It
-knows the events of the Responses API
-and nothing of how they come about.
+knows the events of the Responses API and nothing of how they come about.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gpt_oss_server.console import BOLD, DIM, styled, visible
+from gpt_oss_server.console import BOLD, DIM, harmless, styled, visible
 
 Event = Mapping[str, Any]
 _MOST_LINES = 20  # of code, or of its output
@@ -27,8 +26,13 @@ class Terminal:
         colour: bool,
         reasoning: bool = True,
         shown_otherwise: Collection[str] = (),
+        guarded: bool = False,
     ) -> None:
-        """`shown_otherwise` are functions whose arguments somebody else shows."""
+        """`shown_otherwise` are functions whose arguments somebody else shows.
+
+        `guarded`: what the model says must not steer what it is written to, with words from a page perhaps.
+        """
+        self._safe = harmless if guarded else str
         self._write = write
         self._shown_otherwise = shown_otherwise
         self._colour = colour
@@ -38,9 +42,9 @@ class Terminal:
     def show(self, event: Event) -> None:
         match event["type"]:
             case "response.reasoning_text.delta" | "response.reasoning.delta" if self._reasoning:
-                self._reason(event["delta"])
+                self._reason(self._safe(event["delta"]))
             case "response.output_text.delta":
-                self._put(event["delta"])
+                self._put(self._safe(event["delta"]))
             case "response.code_interpreter_call_code.done":
                 self._quote("runs", event["code"])
             case "response.output_item.done":
@@ -63,10 +67,11 @@ class Terminal:
     def _end_item(self, item: Event) -> None:
         match item["type"]:
             case "function_call" if item["name"] in self._shown_otherwise:
-                self.note(f"calls {item['name']}")
+                self.note(f"calls {self._safe(item['name'])}")
             case "function_call":
                 self._fresh_line()
-                self._put(styled(f"calls {item['name']}({item['arguments']})", BOLD, on=self._colour))
+                called = self._safe(f"calls {item['name']}({item['arguments']})")
+                self._put(styled(called, BOLD, on=self._colour))
             case "web_search_call":
                 failed = " (failed)" if item["status"] == "failed" else ""
                 self.note(visible(_searched(item["action"]) + failed))

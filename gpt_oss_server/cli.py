@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -91,6 +92,9 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # one that cannot show a sign shows "?", and nothing is lost
+            stream.reconfigure(errors="replace")
     foreign = foreign_packages()
     if foreign:
         console.err(foreign)

@@ -6,6 +6,7 @@ Results go to standard output, everything said about them to standard error, so 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ BOLD = "1"
 RED = "31"
 GREEN = "32"
 CYAN = "36"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def out(text: str = "", *, end: str = "\n") -> None:
@@ -35,6 +37,11 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def styled(text: str, code: str, *, on: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if on and text else text
+
+
+def harmless(text: str) -> str:
+    """The text with what would steer a terminal shown as escapes; it may be a part of one."""
+    return _CONTROLS.sub(lambda found: _escape(found[0]), text)
 
 
 def visible(text: str) -> str:

@@ -28,6 +28,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.engine import Engine, EngineInfo
 
+_LAST_PORT = 65_535
 _TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
 
 
@@ -79,7 +80,16 @@ class Server(uvicorn.Server):
         except OSError as error:  # another process began to listen while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if self.started and sockets:
-            console.out(greeting(self._settings, self._engine.info, sockets[0].getsockname()[1]))
+            self._greet(sockets[0].getsockname()[1])
+
+    def _greet(self, port: int) -> None:
+        """Whether anybody listens does not matter: what is served is served."""
+        if sys.stdout is None:
+            return
+        try:
+            console.out(greeting(self._settings, self._engine.info, port))
+        except OSError:  # its reader has left; Python must not try again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT and self.should_exit:
@@ -97,6 +107,8 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket bound to the address, or a sentence that says why there is none."""
+    if not 0 <= port <= _LAST_PORT:  # which some systems would take the rest of
+        raise CommandLineError(f"Cannot listen on port {port}: it must be from 0 to {_LAST_PORT}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

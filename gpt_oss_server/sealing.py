@@ -70,14 +70,12 @@ def server_sealer(key_file: str | None) -> Sealer:
     """
     if key_file is not None:
         return Sealer(_read_or_make(Path(key_file)))
-    path = state_folder() / "sealing.key"
     try:
-        return Sealer(_read_or_make(path))
-    except (OSError, SettingsError) as error:
+        return Sealer(_read_or_make(state_folder() / "sealing.key"))
+    except (OSError, SettingsError, RuntimeError) as error:  # the last: there is no home folder
         _log.warning(
-            "The key for sealed items cannot be kept in %s (%s), so they can be read until this server ends. "
-            "--sealing-key-file names another place.",
-            path,
+            "The key for sealed items cannot be kept (%s), so they can be read until this server ends. "
+            "--sealing-key-file names a place for it.",
             error,
         )
         return Sealer(secrets.token_bytes(_LEAST))

@@ -21,7 +21,7 @@ from tools.toolbox import Offer, Toolbox
 if TYPE_CHECKING:
     from tools.browser.backends.base import Backend
     from tools.mcp.client import McpTool
-    from tools.python import PythonTool
+    from tools.python import PythonTool, Sandbox
 
 _log = logging.getLogger(__name__)
 _NO_BROWSER = (
@@ -53,12 +53,18 @@ class Toolset:
 
 
 class ToolsetMaker:
-    """Reads the settings at once, and makes the toolset once, when it is first waited for."""
+    """Reads the settings at once, and makes the toolset once, when it is first waited for.
 
-    def __init__(self, settings: Settings) -> None:
+    A `backend` and a `sandbox` that are given take the place of those that the settings tell of.
+    """
+
+    def __init__(
+        self, settings: Settings, *, backend: Backend | None = None, sandbox: Sandbox | None = None
+    ) -> None:
         self._settings = settings
+        self._sandbox = sandbox
         try:
-            self._backend = _backend(settings)
+            self._backend = backend or _backend(settings)
             self._servers = _operator_servers(settings)
         except ImportError as error:
             raise SettingsError(f"{error}. {_INSTALL}") from error
@@ -110,12 +116,12 @@ class ToolsetMaker:
 
     async def _add_python(self, toolset: Toolset, offers: list[Offer]) -> None:
         settings = self._settings
-        if settings.python == "off":
+        if settings.python == "off" and self._sandbox is None:
             return
         try:
             from tools.python import PythonTool, choose_sandbox
 
-            sandbox = await choose_sandbox(settings.python, image=settings.python_image)
+            sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
         except ImportError as error:
             toolset.refusals["python"] = f"The python tool cannot be used here: {error}. {_INSTALL}"
             return

@@ -93,11 +93,19 @@ def test_a_named_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         server_sealer(str(tmp_path / "file" / "key"))
 
 
+@pytest.mark.parametrize("home", [True, False], ids=["no folder", "no home"])
 def test_without_a_place_for_it_the_key_lasts_as_long_as_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, home: bool
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    if not home:
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setattr(Path, "home", no_home)
     sealer = server_sealer(None)
     assert sealer.open("x", sealer.seal("x", CONTENT)) == CONTENT
     assert "--sealing-key-file" in caplog.text
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import re
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,13 @@ class Chat:
         self._interactive = sys.stdin.isatty()
         colour = console.colourful(sys.stdout)
         self._prompt = console.styled("> ", console.BOLD, on=colour)
-        self._terminal = Terminal(_write, colour=colour, reasoning=args.reasoning, shown_otherwise=(PATCH,))
+        self._terminal = Terminal(
+            _write,
+            colour=colour,
+            reasoning=args.reasoning,
+            shown_otherwise=(PATCH,),
+            guarded=sys.stdout.isatty(),
+        )
         self._patcher = self._make_patcher(colour) if args.apply_patch else None
 
     def _make_patcher(self, colour: bool) -> Patcher:
@@ -127,7 +134,8 @@ class Chat:
 
     def talk(self, model: str) -> None:
         if self._interactive:
-            _remember_lines()
+            if _edits_lines():  # of colours it must know, or it counts them as columns
+                self._prompt = re.sub(r"(\x1b\[[0-9;]*m)", "\\001\\1\\002", self._prompt)
             console.out(f"{model}. /help tells the commands, Ctrl-D leaves.")
         while (line := self._read()) is not None:
             words = line.split()
@@ -244,7 +252,10 @@ def _write(text: str) -> None:
     console.out(text, end="")
 
 
-def _remember_lines() -> None:
+def _edits_lines() -> bool:
     """Editing and the history of lines, where Python was built with readline."""
-    with suppress(ImportError):
+    try:
         import readline  # noqa: F401 - importing it is what makes input() edit
+    except ImportError:
+        return False
+    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 from gpt_oss_server import console
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.http_server import set_up_logging
+    from gpt_oss_server.http_server import listen, set_up_logging
     from tools.mcp.serve import serve
 
     set_up_logging(settings)
@@ -51,9 +50,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         console.err(f"Serving {args.tool} over MCP on standard input and output.")
         serve(tool, "stdio")
         return 0
-    check_free(args.at, port)
-    console.err(f"Serving {args.tool} over MCP at http://{args.at}:{port}/mcp. Ctrl-C stops it.")
-    serve(tool, "streamable-http", args.at, port)
+    listener = listen(args.at, port)
+    listener.listen()  # who connects before the server is there waits for it
+    port = listener.getsockname()[1]
+    place = f"[{args.at}]" if ":" in args.at else args.at
+    console.err(f"Serving {args.tool} over MCP at http://{place}:{port}/mcp. Ctrl-C stops it.")
+    serve(tool, "streamable-http", args.at, port, listener)
     return 0
 
 
@@ -84,13 +86,3 @@ async def python(settings: Settings) -> Tool:
     if sandbox is None:
         raise CommandLineError("Python is off by --python off. Leave it out, or give --python auto.")
     return PythonTool(sandbox, timeout=settings.python_timeout)
-
-
-def check_free(host: str, port: int) -> None:
-    """A port in use is told as a sentence, and before anything is started."""
-    try:
-        with socket.create_server((host, port)):
-            pass
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CommandLineError(f"Cannot listen on {host}:{port}: {reason}. Choose another --port.") from error

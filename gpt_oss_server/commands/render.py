@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server import console
 from gpt_oss_server.body import decode_json
@@ -17,6 +17,10 @@ from gpt_oss_server.cli_errors import CommandLineError
 from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.settings import Settings, add_flags
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
+
+if TYPE_CHECKING:
+    from gpt_oss_server.responses.service import Rendered, ResponsesService
+    from gpt_oss_server.toolset import ToolsetMaker
 
 EXAMPLES = """\
 examples:
@@ -26,7 +30,15 @@ examples:
 
 FILE holds the body of a POST /v1/responses. The text goes to standard output, the count to standard error."""
 
-SETTINGS = ("default_reasoning_effort", "identity", "call_form", "log_level")
+SETTINGS = (
+    "default_reasoning_effort",
+    "identity",
+    "call_form",
+    "mcp",
+    "tool_server",
+    "allow_private_hosts",
+    "log_level",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.responses.service import ResponsesService
 
-    service = ResponsesService(PromptsOnly(), replace(settings, served_model_name=("*",)))
-    rendered = asyncio.run(service.render(read_request(args.file)))
+    settings = replace(settings, served_model_name=("*",))
+    service = ResponsesService(PromptsOnly(), settings, tools=_tools(settings))
+    rendered = asyncio.run(_rendered(service, read_request(args.file)))
     tokens, text = list(rendered.tokens), rendered.text
     if args.json:
         console.out(json.dumps({"tokens": tokens, "text": text}, ensure_ascii=False))
@@ -52,6 +65,25 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         console.out(text)
     console.err(f"{len(tokens)} tokens")
     return 0
+
+
+async def _rendered(service: ResponsesService, request: dict[str, Any]) -> Rendered:
+    try:
+        return await service.render(request)
+    finally:
+        await service.close()
+
+
+def _tools(settings: Settings) -> ToolsetMaker:
+    """The browser and python are told of as any server tells of them: nothing that they do is done here."""
+    from gpt_oss_server.toolset import ToolsetMaker
+    from tools.browser.backends.local import LocalBackend
+    from tools.python.sandbox import Limits
+    from tools.python.unsafe_local import UnsafeLocal
+
+    return ToolsetMaker(
+        settings, backend=LocalBackend(Path()), sandbox=UnsafeLocal(Limits(), interpreter=sys.executable)
+    )
 
 
 def read_request(name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 Schema = Mapping[str, Any]
 
-_ANY_NAME: Final = (True, {}, {"type": "string"})
+_ANY_NAME: Final[tuple[Any, ...]] = (True, {}, {"type": "string"})
 _OF_SEVERAL: Final = ("$ref", "const", "anyOf", "oneOf", "allOf")
 _MOST_REFERENCES: Final = 16  # one behind the other
 _MOST_CASES: Final = 200  # each is compared with each

@@ -29,7 +29,13 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
+    except RuntimeError as error:
+        raise CheckpointError(
+            "This user has no home folder, where the embedded model's files would be put. "
+            "Set GPT_OSS_SERVER_CACHE to a folder that can be written to."
+        ) from error
 
 
 def checkpoint() -> Path:
@@ -64,9 +70,19 @@ def _make(folder: Path) -> None:
     try:
         _write(made)
         (made / MANIFEST).write_text(json.dumps({"files": _facts(made)}), encoding="utf-8")
+        _open_to_others(made)
         _put(made, folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _open_to_others(made: Path) -> None:
+    """As files usually are: an image that is built as root may run as somebody else."""
+    mask = os.umask(0)  # there is no other way to read it
+    os.umask(mask)
+    for path in made.iterdir():
+        path.chmod(0o666 & ~mask)
+    made.chmod(0o777 & ~mask)
 
 
 def _put(made: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +150,40 @@ def press_until_heeded(ours: int, key: bytes, pattern: str) -> None:
         os.write(ours, key)
         while select.select([ours], [], [], 1)[0]:
             seen += os.read(ours, 4096).decode(errors="replace")
+
+
+def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None:
+    """The colours of "> " are no columns: from the line's end to its beginning, and two to the right."""
+    with terminal("--model", script(tmp_path, ANSWER)) as (ours, _):
+        termios.tcsetwinsize(ours, (16, 60))
+        await_text(ours, "> ")
+        os.write(ours, b"x" * 75)
+        await_text(ours, "x{15}")
+        time.sleep(0.3)
+        os.write(ours, b"\x01")  # Ctrl-A
+        moved = await_text(ours, r"\x1b\[A")
+        while select.select([ours], [], [], 0.5)[0]:
+            moved += os.read(ours, 4096).decode(errors="replace")
+        column = (2 + 75) % 60
+        for step in re.findall(r"\r|\x08|\x1b\[\d*C", moved.rpartition("\x1b[A")[2]):
+            if step == "\r":
+                column = 0
+            else:
+                column += -1 if step == "\x08" else int(step[2:-1] or 1)
+        assert column == 2
+
+
+def test_what_the_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    said = "before\x1b[2J\x1b]0;owned\x07after\r\n👩\u200d🔬"
+    evil = {"when": "hi", "text": f"<|channel|>final<|message|>{said}<|return|>"}
+    with terminal("--model", script(tmp_path, evil)) as (ours, _):
+        await_text(ours, "> ")
+        os.write(ours, b"hi\n")
+        seen = await_text(ours, "🔬")
+    assert "before\\x1b[2J\\x1b]0;owned\\x07after\\r" in seen
+    assert "👩\u200d🔬" in seen
+    piped = run("chat", "--model", script(tmp_path, evil), stdin="hi\n")
+    assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:

@@ -109,6 +109,23 @@ def test_render_says_what_is_wrong_with_a_request(body: str, sentence: str) -> N
     assert "Traceback" not in done.stderr
 
 
+def test_render_tells_of_the_built_in_tools_without_any_of_them() -> None:
+    tools = [{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]
+    done = run("render", "-", stdin=json.dumps({"input": "x", "tools": tools}), env={"EXA_API_KEY": ""})
+    assert done.returncode == 0, done.stderr
+    assert "## browser" in done.stdout
+    assert "## python" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["serve", "--help"], ["render", "--help"], ["render", "-"]], ids=" ".join)
+def test_a_terminal_that_is_not_utf_8_loses_nothing_but_signs(words: list[str]) -> None:
+    for encoding in ("latin-1", "ascii"):
+        env = {"PYTHONIOENCODING": encoding}
+        done = run(*words, stdin='{"input": "a → b"}', env=env, encoding="utf-8")
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+        assert "?" in done.stdout
+
+
 def test_render_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     request.write_text('{"input": "Hello"}', encoding="utf-8-sig")

@@ -18,6 +18,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent
 
+from gpt_oss_server.cli_errors import CommandLineError
+from gpt_oss_server.http_server import listen
 from tests.cli.running import COMMAND, run
 from tests.tools.python.conftest import bubblewrap
 
@@ -30,16 +32,21 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def served(shelf: Path) -> Iterator[str]:
+@pytest.fixture(params=["127.0.0.1", "::1"])
+def served(shelf: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of `mcp browser --http` in a process of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--port", port]
+    host: str = request.param
+    try:
+        with listen(host, 0) as free:
+            port = str(free.getsockname()[1])
+    except CommandLineError:
+        pytest.skip(f"there is no {host} here")
+    words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--host", host, "--port", port]
     process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    assert f"http://127.0.0.1:{port}/mcp" in process.stderr.readline()
-    yield f"http://127.0.0.1:{port}/mcp"
+    url = f"http://[{host}]:{port}/mcp" if ":" in host else f"http://{host}:{port}/mcp"
+    assert url in process.stderr.readline()
+    yield url
     process.send_signal(signal.SIGINT)
     process.stderr.read()
     assert process.wait(15) in (0, 130, -signal.SIGINT)
@@ -109,4 +116,4 @@ def test_a_port_in_use_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run("mcp", "browser", "--browser", "local:examples/documents", "--http", "--port", port)
-    assert (done.returncode, "Choose another --port" in done.stderr) == (1, True)
+    assert (done.returncode, "is in use. Choose another with --port" in done.stderr) == (1, True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
+import subprocess
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.cli.running import ANSWER, script
+from gpt_oss_server.http_server import listen
+from tests.cli.running import ANSWER, COMMAND, script
 from tests.server_process import serving
 
 
@@ -23,6 +28,30 @@ def test_it_says_what_is_served_and_where(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{served.api}/models") as answer:
             assert "server" not in {name.lower() for name in answer.headers}
             assert [model["id"] for model in json.load(answer)["data"]] == ["scripted", "gpt-oss-20b"]
+
+
+@pytest.mark.parametrize("reader", [">&-", "| true"])
+def test_it_serves_where_nobody_reads_what_it_says(tmp_path: Path, reader: str) -> None:
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    own = shlex.join([*COMMAND, "serve", "--model", script(tmp_path, ANSWER), "--port", str(port)])
+    pid = tmp_path / "pid"
+    words = ["bash", "-c", f"(echo $BASHPID > {pid}; exec {own}) {reader}"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        patience = time.monotonic() + 60
+        while not answers(f"http://127.0.0.1:{port}/v1/models"):
+            assert time.monotonic() < patience, "the server does not answer"
+            time.sleep(0.1)
+        os.kill(int(pid.read_text()), signal.SIGINT)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,29 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
     monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
         tiny.checkpoint()
+
+
+def test_what_one_user_has_made_others_can_read(small_tiny: Path) -> None:
+    """An image that is built as root runs as somebody else."""
+    before = os.umask(0o022)
+    try:
+        folder = tiny.checkpoint()
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+
+
+def test_who_has_no_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPT_OSS_SERVER_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
+        tiny.checkpoint()
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

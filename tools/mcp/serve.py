@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -44,9 +45,15 @@ _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required
 Transport = Literal["stdio", "streamable-http"]
 
 
-def serve(tool: Tool, transport: Transport = "stdio", host: str = "127.0.0.1", port: int = 8001) -> None:
-    """Serves until the input ends (stdio), or a signal comes."""
-    asyncio.run(_stdio(tool) if transport == "stdio" else _http(tool, host, port))
+def serve(
+    tool: Tool,
+    transport: Transport = "stdio",
+    host: str = "127.0.0.1",
+    port: int = 8001,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serves until the input ends (stdio), or a signal comes. A `listener` is bound to the host already."""
+    asyncio.run(_stdio(tool) if transport == "stdio" else _http(tool, host, port, listener))
 
 
 class ServedTool:
@@ -140,7 +147,7 @@ async def _stdio(tool: Tool) -> None:
         await served.close()
 
 
-async def _http(tool: Tool, host: str, port: int) -> None:
+async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None) -> None:
     if host not in ("127.0.0.1", "localhost", "::1"):
         _log.warning("Anybody who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
@@ -149,6 +156,6 @@ async def _http(tool: Tool, host: str, port: int) -> None:
         served.app(host), http="h11", host=host, port=port, log_level="info", log_config=None
     )
     try:
-        await uvicorn.Server(config).serve()
+        await uvicorn.Server(config).serve([listener] if listener is not None else None)
     finally:
         await served.close()
