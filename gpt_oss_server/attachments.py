@@ -22,6 +22,7 @@ _PLAIN_CONTROLS = frozenset("\t\n\r\f")
 class _Content:
     raw: bytes | None = None  # None: it is not in the request
     kind: str = ""  # as a data URL says
+    charset: str = ""  # likewise
     where: str = ""  # a URL elsewhere
 
 
@@ -32,10 +33,11 @@ def file_text(part: Mapping[str, Any]) -> str:
     content = _content(part)
     if content.raw is None:
         return f"[A file{named}{content.where} was attached here. This model cannot open it.]"
-    text = _text(content.raw)
+    text = _text(content.raw, content.charset)
     if text is None:
         kind = f" of type {content.kind}" if content.kind else ""
-        return f"[A file{named}{kind} was attached here. It is not text, and this model reads text only.]"
+        why = "It is not text in UTF-8, and this model reads text only."
+        return f"[A file{named}{kind} was attached here. {why}]"
     return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
 
 
@@ -58,7 +60,8 @@ def _of_data_url(url: str) -> _Content:
     raw = unquote_to_bytes(data)
     if "base64" in options:
         raw = _from_base64(data) or raw
-    return _Content(raw, kind[:100])
+    charset = next((word.removeprefix("charset=") for word in options if word.startswith("charset=")), "")
+    return _Content(raw, kind[:100], charset)
 
 
 def _from_base64(text: str) -> bytes | None:
@@ -72,11 +75,24 @@ def _from_base64(text: str) -> bytes | None:
         return None
 
 
-def _text(raw: bytes) -> str | None:
-    encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), "utf-8")
+def _text(raw: bytes, charset: str) -> str | None:
+    """UTF-8, or what it is said to be: what a few bytes look like is no more than a guess."""
+    encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError:
         return None
-    controls = any(ord(char) < 32 and char not in _PLAIN_CONTROLS for char in text)
-    return None if controls else text
+    return None if any(_tells_binary(char) for char in text) else text
+
+
+def _codec(charset: str) -> str:
+    if charset in ("", "utf-8"):
+        return "utf-8"
+    from tools.browser.charset import codec_of  # with all of the browser, which most requests do not need
+
+    return codec_of(charset) or "utf-8"
+
+
+def _tells_binary(char: str) -> bool:
+    """A control, or what stands for bytes that are no character."""
+    return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

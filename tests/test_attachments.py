@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 from typing import Any
 from urllib.parse import quote
 
@@ -43,6 +44,30 @@ def test_a_text_file_is_read(how: str) -> None:
         "[The end of the file named 'hours.txt'.]",
     )
     assert told == f"{first}\n{TEXT}\n{last}"
+
+
+OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
+def test_text_in_another_encoding_is_read_where_it_is_said_which(charset: str) -> None:
+    """As spreadsheets write it."""
+    told = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
+    assert OLDER in told
+
+
+@pytest.mark.parametrize(
+    "charset", ["", ";charset=no-such", ";charset=base64", ";charset=punycode", ";charset=\0"]
+)
+def test_no_guess_is_made_of_it_where_it_is_not(charset: str) -> None:
+    told = file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"})
+    assert "It is not text in UTF-8" in told
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bytes_that_are_no_text_are_not_read(seed: int) -> None:
+    raw = random.Random(seed).randbytes(300)
+    assert "It is not text in UTF-8" in file_text({"file_data": b64(raw)})
 
 
 NOTED: list[tuple[dict[str, Any], str]] = [

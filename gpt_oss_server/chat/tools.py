@@ -44,9 +44,17 @@ def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
     tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
     tools += [{**function, "type": "function"} for function in request.functions or ()]
     if request.web_search_options is not None:
-        tools.append({**request.web_search_options, "type": "web_search"})
+        tools.append(_web_search(request.web_search_options))
     tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
     return tools
+
+
+def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the user is stands one level deeper here."""
+    location = options.get("user_location")
+    inner = location.get("approximate") if isinstance(location, Mapping) else None
+    near = {"user_location": {**inner, "type": "approximate"}} if isinstance(inner, Mapping) else {}
+    return {**options, **near, "type": "web_search"}
 
 
 def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -23,6 +23,9 @@ CITES = "<|channel|>final<|message|>Cats purr【0†L1-L2】, it is said.<|retur
 class Browser:
     """A browser that has found one page, whatever was asked."""
 
+    def __init__(self) -> None:
+        self.options: list[dict[str, Any]] = []
+
     @property
     def declaration(self) -> Declaration:
         return Declaration("browser", "Searches.", (Function("search", "Searches.", {"type": "object"}),))
@@ -31,6 +34,7 @@ class Browser:
         return self
 
     async def run(self, call: ToolCall) -> ToolOutput:
+        self.options.append(dict(call.options))
         return ToolOutput("[0] Cats. L1: They purr.")
 
     def resolve(self, cursor: int, line: int | None) -> tuple[str, str] | None:
@@ -93,6 +97,17 @@ async def test_citations_become_links_with_annotations(body: dict[str, Any]) -> 
     assert annotation["type"] == "url_citation"
     assert message["content"][cited["start_index"] : cited["end_index"]] == link
     assert cited["url"] == "https://cats.example/"
+
+
+async def test_how_to_search_is_told_as_this_api_has_it() -> None:
+    browser = Browser()
+    service = service_of(
+        scripted(SEARCH, CITES), tools=Ready(Toolset(Toolbox([Offer(Calculator()), Offer(browser)])))
+    )
+    where = {"type": "approximate", "approximate": {"country": "DE", "city": "Kiel"}}
+    await completion_of(service, web_search_options={"search_context_size": "low", "user_location": where})
+    [options] = browser.options
+    assert (options["user_location"]["country"], options["search_context_size"]) == ("DE", "low")
 
 
 async def test_each_choice_has_sessions_of_its_own() -> None:

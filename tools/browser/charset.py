@@ -53,19 +53,20 @@ def decode(body: bytes, content_type: str = "") -> str:
 
 def _declared(content_type: str, body: bytes) -> str | None:
     header = _HEADER.search(content_type)
-    if header and (encoding := _codec(header[1])):
+    if header and (encoding := codec_of(header[1])):
         return encoding
     start = body[:_DECLARED_WITHIN]
     found = _META.search(start) or _XML.match(start.lstrip())
-    encoding = _codec(found[1].decode("ascii")) if found else None
+    encoding = codec_of(found[1].decode("ascii")) if found else None
     # A declaration that could be read as ASCII is not in UTF-16, whatever it says.
     return "utf-8" if encoding and encoding.startswith(("utf_16", "utf_32")) else encoding
 
 
-def _codec(label: str) -> str | None:
+def codec_of(label: str) -> str | None:
+    """The codec that a label means; None where it means no plain encoding of text."""
     try:
         b"x".decode(label, "replace")  # LookupError for codecs that do not make text
-    except (LookupError, UnicodeError):
+    except (LookupError, ValueError):  # the latter of a label with a NUL
         return None
     name = codecs.lookup(label).name.replace("-", "_")
     return None if name in _NO_CHARSET else _MEANT.get(name, name)
@@ -75,7 +76,7 @@ def _looks_like(body: bytes) -> str:
     if _is_utf8(body):
         return "utf-8"
     best = from_bytes(body[:_SAMPLE]).best()
-    return _codec(best.encoding) or "cp1252" if best else "cp1252"
+    return codec_of(best.encoding) or "cp1252" if best else "cp1252"
 
 
 def _is_utf8(body: bytes) -> bool:
