@@ -21,7 +21,6 @@ _UNSAID = 0.5  # of the wordings in training are taken as they come: those that 
 _BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
 _LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
 _NAMES = ("city", "person", "name")
-_GAP = re.compile(r"\{(\d+)\}")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
 
@@ -55,7 +54,6 @@ class Request:
     tool: FunctionTool
     text: str
     arguments: tuple[tuple[Field, Value], ...]
-    spans: tuple[tuple[int, int], ...]  # where in the text each argument is said
     said: frozenset[str]  # the words of the request that are no values, in small letters
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
 
@@ -142,24 +140,16 @@ def end_of(rng: Random, text: str) -> str:
 
 def filled(
     rng: Random, words: Words, fields: list[Field], ask: str, used: dict[int, str]
-) -> tuple[str, list[tuple[Field, Value]], list[tuple[int, int]]]:
-    """The text of a request, the arguments that follow from it, and where it says each."""
+) -> tuple[str, list[tuple[Field, Value]]]:
     ending = "?" if ask.endswith("?") else ""
     template = ask.removesuffix("?") + "".join(used.values()) + ending
     spoken = {
         place: _spoken(rng, words, field) for place, field in enumerate(fields) if f"{{{place}}}" in template
     }
-    text, behind = "", 0
-    spans: dict[int, tuple[int, int]] = {}
-    for gap in _GAP.finditer(template):
-        place = int(gap.group(1))
-        shown, _ = spoken[place]
-        text += template[behind : gap.start()]
-        inner = shown.strip("\"'")
-        begin = len(text) + shown.index(inner)
-        spans.setdefault(place, (begin, begin + len(inner)))
-        text, behind = text + shown, gap.end()
-    text = end_of(rng, text + template[behind:])
+    text = template
+    for place, (shown, _) in spoken.items():
+        text = text.replace(f"{{{place}}}", shown)
+    text = end_of(rng, text)
     arguments: list[tuple[Field, Value]] = []
     for place, (shown, argument) in sorted(spoken.items()):
         bare_text = shown.strip("\"'")
@@ -167,7 +157,7 @@ def filled(
         if argument is None and bare_text not in text:  # the first letter was made small
             value = Value(bare_text[0].lower() + bare_text[1:], bare=False)
         arguments.append((fields[place], value))
-    return text, arguments, [spans[place] for place in sorted(spoken)]
+    return text, arguments
 
 
 def said_in(ask: str) -> frozenset[str]:
@@ -238,8 +228,8 @@ def stock_tool(
             for place, field in enumerate(fields)
             if not field.required and rng.random() < 0.45
         }
-        text, arguments, spans = filled(rng, words, fields, ask, used)
+        text, arguments = filled(rng, words, fields, ask, used)
         usual = (tuple(result[0]), result[1]) if result else None
-        return Request(tool, text, tuple(arguments), tuple(spans), said, usual)
+        return Request(tool, text, tuple(arguments), said, usual)
 
     return Offer(tool, request)
