@@ -92,8 +92,10 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # one that cannot show a sign shows "?", and nothing is lost
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a sign that cannot be read or shown costs nothing but itself
             stream.reconfigure(errors="replace")
     foreign = foreign_packages()
     if foreign:
@@ -112,8 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has left (`… | head`); nothing more can be told to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        console.give_up_output()  # `… | head`
         return 1
     except OSError as error:
         named = f": {error.filename}" if error.filename else ""

@@ -30,6 +30,16 @@ def err(text: str) -> None:
     sys.stderr.flush()
 
 
+def give_up_output() -> None:
+    """Its reader has left: nothing more goes there, nor does Python try once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def uncounted(prompt: str) -> str:
+    """The prompt for readline, which counts colours as columns where it is not told."""
+    return re.sub(r"(\x1b\[[0-9;]*m)", "\\001\\1\\002", prompt)
+
+
 def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether to colour: a terminal that can, and no wish against it (https://no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

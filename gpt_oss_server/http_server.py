@@ -88,8 +88,8 @@ class Server(uvicorn.Server):
             return
         try:
             console.out(greeting(self._settings, self._engine.info, port))
-        except OSError:  # its reader has left; Python must not try again when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError:
+            console.give_up_output()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT and self.should_exit:
@@ -138,10 +138,14 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
     )
 
 
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
     """What is served, where, and a command to try it with."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = url_of(host, port)
     names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
     described = f" · {model.description.rstrip('.')}" if model.description else ""
     memory = f"\n  Memory   {model.plan}" if model.plan else ""

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpt_oss_server.errors import OriginNotAllowed
 from gpt_oss_server.settings import Settings
+from tools.addresses import is_literal
 
 # Of programs whose window is a page, such as editors: no web site can have one of these.
 _OF_PROGRAMS = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
@@ -54,7 +55,7 @@ class Origins:
         """
         if origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return False
-        return not self._is_at_home or _is_address(_parts(origin)[1])
+        return not self._is_at_home or is_literal(_parts(origin)[1])
 
 
 class OriginGuard:
@@ -96,12 +97,4 @@ def _parts(origin: str) -> tuple[str, str]:
 def _is_of_this_machine(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    return _is_address(host) and ipaddress.ip_address(host).is_loopback
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return is_literal(host) and ipaddress.ip_address(host).is_loopback

@@ -46,6 +46,15 @@ class AddressRefused(Exception):
     """A host may not be reached. The sentence names the host as it was asked for, and no address."""
 
 
+def is_literal(host: str) -> bool:
+    """Whether a host spells out an IP address."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_public(address: str) -> bool:
     """Whether an IP address, in text, belongs to the public internet. What is no address is not public."""
     try:

@@ -137,8 +137,11 @@ class CreateChatCompletion(Body):
 
     def preamble_place(self, default: str) -> str:
         """The field that preambles go to; where JSON is asked for, `content` is nothing but that."""
-        kind = (self.response_format or {}).get("type", "text")
-        return self.preamble_field or ("reasoning" if kind != "text" else default)
+        return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
+
+    @property
+    def format_type(self) -> Any:
+        return (self.response_format or {}).get("type", "text")
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def _flat_tool(tool: Any) -> Any:
 
 
 def _named(text: str, request: CreateChatCompletion) -> str:
-    nested = (request.response_format or {}).get("type") == "json_schema"
+    nested = request.format_type == "json_schema"
     for part in ("schema", "name", "description"):
         place = f"json_schema.{part}" if nested else part
         text = text.replace(f"text.format.{part}", f"response_format.{place}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -89,8 +87,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
                 runner.run(tools.close())
             raise
         service = ResponsesService(engine, settings, tools=tools)
-        if isinstance(sys.stdin, io.TextIOWrapper):  # one wrong byte is no reason to lose the conversation
-            sys.stdin.reconfigure(errors="replace")
         try:
             Chat(service, runner, args, settings).talk(engine.info.name)
         finally:
@@ -134,8 +130,8 @@ class Chat:
 
     def talk(self, model: str) -> None:
         if self._interactive:
-            if _edits_lines():  # of colours it must know, or it counts them as columns
-                self._prompt = re.sub(r"(\x1b\[[0-9;]*m)", "\\001\\1\\002", self._prompt)
+            if _edits_lines():
+                self._prompt = console.uncounted(self._prompt)
             console.out(f"{model}. /help tells the commands, Ctrl-D leaves.")
         while (line := self._read()) is not None:
             words = line.split()
@@ -152,10 +148,10 @@ class Chat:
         """The next line; None when the user leaves."""
         if not self._interactive:
             line = sys.stdin.readline()
-            return encodable(line.rstrip("\n")) if line else None
+            return line.rstrip("\n") if line else None
         while True:
             try:
-                return encodable(input(self._prompt))
+                return input(self._prompt)
             except EOFError:
                 console.out()
                 return None

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.http_server import listen, set_up_logging
+    from gpt_oss_server.http_server import listen, set_up_logging, url_of
     from tools.mcp.serve import serve
 
     set_up_logging(settings)
@@ -53,8 +53,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     listener = listen(args.at, port)
     listener.listen()  # who connects before the server is there waits for it
     port = listener.getsockname()[1]
-    place = f"[{args.at}]" if ":" in args.at else args.at
-    console.err(f"Serving {args.tool} over MCP at http://{place}:{port}/mcp. Ctrl-C stops it.")
+    console.err(f"Serving {args.tool} over MCP at {url_of(args.at, port)}/mcp. Ctrl-C stops it.")
     serve(tool, "streamable-http", args.at, port, listener)
     return 0
 

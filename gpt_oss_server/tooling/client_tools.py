@@ -161,6 +161,9 @@ def client_shape(tool: Tool, where: str) -> ClientTool:
     return ClientTool(kind, kind, recipient_of(kind, None), declared, form, given=tool)
 
 
+_SKILLS = "Skills (read the SKILL.md in a skill's folder before you use it):"
+
+
 def _skills(environment: Tool, where: str) -> str:
     """What the model is told of them: what they say in full, it reads where they are."""
     given = environment.get("skills") or []
@@ -177,11 +180,7 @@ def _skills(environment: Tool, where: str) -> str:
                 param=f"{where}[{index}]",
             )
         told.append("- {} ({}): {}".format(*parts))
-    return (
-        "\nSkills (read the SKILL.md in a skill's folder before you use it):\n" + "\n".join(told)
-        if told
-        else ""
-    )
+    return "\n".join(["", _SKILLS, *told]) if told else ""
 
 
 def search_tool(tool: Tool, where: str) -> ClientTool:

@@ -9,7 +9,7 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.responses.api_client import Api
-from tests.tools.mcp.echo_server import Seen, serving
+from tests.tools.mcp.echo_server import Seen, watched
 
 
 @pytest.fixture
@@ -30,9 +30,8 @@ async def api() -> AsyncIterator[Callable[..., Api]]:
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[str, Seen]]:
     """An MCP server, and what it has seen."""
-    seen = Seen()
-    with serving(seen) as url:
-        yield url, seen
+    with watched() as found:
+        yield found
 
 
 @pytest.fixture

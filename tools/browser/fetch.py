@@ -19,10 +19,10 @@ from typing import Final
 
 import httpx
 
-from tools.addresses import AddressRefused, Resolver, is_public, resolve_allowed, system_resolver
+from tools.addresses import AddressRefused, Resolver, is_literal, is_public, resolve_allowed, system_resolver
 from tools.browser.backends.base import Permits
 from tools.browser.errors import PageError
-from tools.browser.urls import is_literal, read_url
+from tools.browser.urls import read_url
 
 MAX_REDIRECTS: Final = 5
 _MAX_ADDRESSES_TRIED: Final = 3

@@ -144,7 +144,7 @@ class _Writer:
                 self._line.append("}")
             case "code" if not self._preformatted:
                 self._line.append("`")
-            case "td" | "th" if self._cells:
+            case "td" | "th":
                 has_lines = len(self._lines) > self._cells.pop()
                 if not has_lines or "".join(self._line).strip():
                     self._line.append(" | ")

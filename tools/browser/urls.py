@@ -6,12 +6,12 @@ is not. Which IP addresses may be reached is decided in `tools.addresses`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 
 import httpx
 
+from tools.addresses import is_literal
 from tools.browser.errors import PageError
 
 MAX_URL_CHARS: Final = 4_096
@@ -41,15 +41,6 @@ def read_url(text: str) -> httpx.URL:
     if url.port is not None and not 0 < url.port < 65_536:
         raise PageError(f"This address is not valid: there is no port {url.port}.")
     return url.copy_with(host=_host(url), fragment=None)
-
-
-def is_literal(host: str) -> bool:
-    """Whether a host spells out an IP address."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _host(url: httpx.URL) -> str:

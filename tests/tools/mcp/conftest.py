@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.tools.mcp.echo_server import Seen, serving
+from tests.tools.mcp.echo_server import Seen, watched
 from tests.tools.mcp.helpers import SECRETS, at
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Credentials
@@ -15,16 +15,14 @@ from tools.mcp.endpoints import Credentials
 @pytest.fixture(scope="module", params=["http", "sse"])
 def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
     """One server for all tests that leave it as they found it."""
-    seen = Seen()
-    with serving(seen, request.param) as url:
-        yield url, seen
+    with watched(request.param) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def lone() -> Iterator[tuple[str, Seen]]:
-    seen = Seen()
-    with serving(seen) as url:
-        yield url, seen
+    with watched() as found:
+        yield found
 
 
 @pytest.fixture

@@ -135,5 +135,13 @@ def serving(seen: Seen | None = None, transport: Literal["http", "sse"] = "http"
         thread.stop()
 
 
+@contextmanager
+def watched(transport: Literal["http", "sse"] = "http") -> Iterator[tuple[str, Seen]]:
+    """The URL of a server, and what it has seen."""
+    seen = Seen()
+    with serving(seen, transport) as url:
+        yield url, seen
+
+
 if __name__ == "__main__":
     make_server().run("stdio" if sys.argv[1:] == ["stdio"] else "streamable-http")
