@@ -17,7 +17,7 @@ from typing import Any
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
-from gpt_oss_server.harmony.json_grammar import enforceable
+from gpt_oss_server.harmony.json_grammar import as_far_as_enforceable, enforceable
 from gpt_oss_server.harmony.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
 from gpt_oss_server.harmony.schema_support import SchemaRefused
 from gpt_oss_server.harmony.text_grammar import GrammarRefused, Syntax, text_grammar
@@ -36,6 +36,7 @@ class Schema:
 
     given: Mapping[str, Any]
     param: str
+    strict: bool = True  # or what cannot be enforced of it is only told
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
 
 def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
     try:
-        return enforceable(grammars, schema.given)
+        return (enforceable if schema.strict else as_far_as_enforceable)(grammars, schema.given)
     except SchemaRefused as refused:
         place = f" at `{refused.at}`" if refused.at else ""
         raise UnsupportedSchema(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 
 from starlette.requests import Request
 
@@ -32,7 +33,8 @@ def decode_json(body: bytes) -> object:
     if not body.strip():
         raise InvalidJson("The request body is empty; it must be a JSON object.")
     try:
-        value = json.loads(body.decode("utf-8-sig"), parse_constant=_no_constant)
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
@@ -54,6 +56,13 @@ def without_lone_surrogates(value: object) -> object:
     """JSON can escape half a character, which nothing can write back; each becomes U+FFFD."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not isfinite(value):  # which nothing can write back
+        raise ValueError(f"{number[:40]} is out of the range of numbers.")
+    return value
 
 
 def _no_constant(name: str) -> object:

@@ -64,7 +64,7 @@ class CreateContainer(Body):
 
 _NOT_SERVED: NotServed = {
     "file_ids": (lambda v: not v, f"Files are not kept outside of containers here. {_UPLOAD}"),
-    "memory_limit": (lambda v: False, "How much memory python gets is the server's to say; leave it out."),
+    "memory_limit": (lambda v: v == "1g", 'Python here has one gigabyte of memory: "1g".'),
     "network_policy": (lambda v: v == {"type": "disabled"}, "Python here has no network."),
     "skills": (lambda v: not v, "Leave it out, and put files into the container."),
 }

@@ -21,7 +21,14 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.body import read_json
-from gpt_oss_server.containers import IDLE_MINUTES, PREFIX, CreateContainer, conversation_of, parse_container
+from gpt_oss_server.containers import (
+    IDLE_MINUTES,
+    PREFIX,
+    CreateContainer,
+    container_id,
+    conversation_of,
+    parse_container,
+)
 from gpt_oss_server.errors import (
     ContainerFileNotFound,
     ContainerNotFound,
@@ -54,6 +61,13 @@ def containers_router(
         asked = parse_container(await read_json(request, service.settings.max_body_bytes))
         made = await containers.create(service.ids("cntr"), asked.name)
         return JSONResponse(made.shown())
+
+    @router.get("")
+    async def listed(request: Request) -> Response:
+        found = [each.shown() for each in await containers.all()]
+        name = request.query_params.get("name")
+        named = [each for each in found if name in (None, each["name"])]
+        return JSONResponse(page(named, request.query_params))
 
     @router.get("/{container}")
     async def retrieve(container: str) -> Response:
@@ -123,6 +137,13 @@ class Containers:
                 param="container_id",
             )
         return found
+
+    async def all(self) -> list[Container]:
+        """Those that are there, the oldest first."""
+        toolset = await self._tools.ready()
+        names = [container_id(each) for each in toolset.toolbox.conversations("python")]
+        found = [await self._open(toolset, name) for name in names]
+        return sorted((each for each in found if each is not None), key=lambda each: each.known.since)
 
     async def find_or_open(self, container: str) -> Container:
         """Also for a stored conversation that has not used python yet: its session is opened."""

@@ -31,7 +31,7 @@ def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str,
 def _limit(given: str | None) -> int:
     if given is None:
         return DEFAULT_LIMIT
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= MAX_LIMIT:
+    if not given.isascii() or not given.isdigit() or len(given) > 3 or not 1 <= int(given) <= MAX_LIMIT:
         raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
     return int(given)
 

@@ -45,6 +45,7 @@ _VERBOSITY = {
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
 _TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
+_ANSWER_SHARE = 8  # of the context is kept for an answer of no given length
 _SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
 
 
@@ -75,13 +76,15 @@ def fitted_prompt(
     context: int,
     most: int | None = None,
     truncates: bool = False,
+    answer: int | None = None,
     all_reasoning: bool = False,
     param: str,
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
     """The prompt's ids, and what of the history is in them.
 
-    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens). The
-    reasoning of earlier turns is in it only with `all_reasoning`.
+    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens): for
+    one of `answer` tokens, or an eighth of the context, as far as the newest turn leaves it. The reasoning of
+    earlier turns is in it only with `all_reasoning`.
     """
 
     def opened(history: Sequence[Segment]) -> _Opened:
@@ -96,8 +99,9 @@ def fitted_prompt(
 
     room = context - 1 if most is None else min(context - 1, most)
     prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
-    if len(prompt) > room and truncates:
-        history = _newest_turns(history, room - len(renderer.cue), opened, all_reasoning)
+    left = context - min(answer or context // _ANSWER_SHARE, context // 2)
+    if truncates and len(prompt) > min(room, left):
+        history = _newest_turns(history, min(room, left) - len(renderer.cue), opened, all_reasoning)
         prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
     if len(prompt) > room:
         raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings, SettingsError
@@ -33,6 +35,8 @@ _NO_PYTHON = "The python tool is off. Start with --python auto."
 _MARGIN = (
     15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
 )
+# Of a tool server that was not there: seconds between two askings, and how long a request waits for one.
+_ASK_AGAIN, _ASK_WAIT = 5.0, 2.0
 
 
 @dataclass(slots=True)
@@ -45,8 +49,16 @@ class Toolset:
     python: PythonTool | None = None
     allow_private_hosts: bool = False  # for MCP servers that a request names
     mcp_timeout: float = 120.0  # likewise
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def leave(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Closes what one request had of its own. Nobody waits for it: a server may take its time."""
+        task = asyncio.get_running_loop().create_task(closing)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
+        await asyncio.gather(*self._leaving)
         await self.toolbox.close()
         for server in self.operators.values():
             await server.close()
@@ -71,6 +83,11 @@ class ToolsetMaker:
         except (ToolUnavailable, ValueError) as error:
             raise SettingsError(str(error)) from error
         self._making: asyncio.Task[Toolset] | None = None
+        self._missing: list[
+            str
+        ] = []  # tool servers that were not there; a request that needs a tool asks again
+        self._asking: asyncio.Task[None] | None = None
+        self._ask_from = 0.0
 
     def start(self) -> None:
         """Begin, without waiting: the first request that needs a tool should find it ready."""
@@ -80,7 +97,13 @@ class ToolsetMaker:
     async def ready(self) -> Toolset:
         self.start()
         assert self._making is not None
-        return await asyncio.shield(self._making)  # a client that leaves must not undo it
+        toolset = await asyncio.shield(self._making)  # a client that leaves must not undo it
+        if self._missing and time.monotonic() >= self._ask_from:
+            self._ask_from = time.monotonic() + _ASK_AGAIN
+            self._asking = asyncio.get_running_loop().create_task(self._ask_missing(toolset))
+        if self._asking is not None:
+            await asyncio.wait({self._asking}, timeout=_ASK_WAIT)
+        return toolset
 
     @property
     def made(self) -> Toolset | None:
@@ -91,7 +114,11 @@ class ToolsetMaker:
 
     async def close(self) -> None:
         if self._making is not None:
-            await (await self._making).close()
+            toolset = await self._making
+            if self._asking is not None:
+                self._asking.cancel()
+                await asyncio.wait({self._asking})
+            await toolset.close()
 
     async def _make(self) -> Toolset:
         settings = self._settings
@@ -146,12 +173,34 @@ class ToolsetMaker:
         for url in self._settings.tool_server:
             try:
                 found = await external_tools(tool_server(url))
-            except (McpFailure, ValueError) as error:
-                _log.error("--tool-server: %s", error)  # it may be started later; the rest is served
+            except ValueError as error:
+                _log.error("--tool-server: %s", error)  # the rest is served
+                continue
+            except McpFailure as error:
+                _log.error("--tool-server: %s Requests that need a tool will ask it again.", error)
+                self._missing.append(url)
                 continue
             replaced = {tool.declaration.namespace for tool in found}
             offers[:] = [offer for offer in offers if offer.tool.declaration.namespace not in replaced]
             offers.extend(Offer(tool) for tool in found)
+
+    async def _ask_missing(self, toolset: Toolset) -> None:
+        from tools.mcp.external import external_tools, tool_server
+        from tools.mcp.failures import McpFailure
+
+        for url in list(self._missing):
+            try:
+                found = await external_tools(tool_server(url))
+            except McpFailure:
+                continue  # as was said when it was first asked
+            except ValueError as error:
+                _log.error("--tool-server: %s", error)
+            else:
+                await toolset.toolbox.take(Offer(tool) for tool in found)
+                for tool in found:
+                    toolset.refusals.pop(tool.declaration.namespace, None)
+                _log.info("The tool server %s is there now.", url)
+            self._missing.remove(url)
 
 
 def _backend(settings: Settings) -> Backend | None:

@@ -119,6 +119,7 @@ class Turn:
         self._over = False  # the generation under way has come to the end of that budget
         self._finish = Finish.STOP
         self._has_called = False
+        self.has_begun = False  # a call that was approved may have been made
         self._decoder = Decoder(encoding, recipients)
         self._call: MessageFinished | None = None  # to one of our tools, in the passage under way
         self._between: Between | None = None  # passages
@@ -135,6 +136,7 @@ class Turn:
         return events
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
+        self.has_begun = True
         for recipient, arguments in self._approved:
             header = Header("commentary", recipient, "json")
             yield [MessageStarted(header), *([TextDelta(arguments)] if arguments else [])]

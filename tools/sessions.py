@@ -81,6 +81,12 @@ class SessionPool:
         entry = self._entries.get(conversation)
         return entry.session if entry is not None else None
 
+    @property
+    def conversations(self) -> tuple[str, ...]:
+        """Those that have a session, the oldest first."""
+        self.sweep()
+        return tuple(self._entries)
+
     def discard(self, conversation: str) -> None:
         """Ends a session whose state nobody can vouch for; the next call gets a fresh one."""
         entry = self._entries.pop(conversation, None)

@@ -69,17 +69,15 @@ class Toolbox:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._offers: dict[str, Offer] = {}
+        self._pools: dict[str, SessionPool] = {}
+        self._clock = clock
         for offer in offers:
             namespace = offer.tool.declaration.namespace
             if namespace in self._offers:
                 raise ValueError(f"Two tools are called {namespace!r}.")
-            self._offers[namespace] = offer
-        self._pools = {
-            name: SessionPool(offer.tool, offer.sessions, clock) for name, offer in self._offers.items()
-        }
+            self._add(namespace, offer)
         self._parent = parent
         self._outputs = outputs or OutputLimits()
-        self._clock = clock
         self._counters: dict[str, Counters] = parent._counters if parent is not None else {}
         self._running: set[asyncio.Task[ToolOutput]] = set()
         self._closed = False
@@ -119,6 +117,11 @@ class Toolbox:
         box = self._find(namespace)
         return box._pools[namespace].peek(conversation) if box is not None else None
 
+    def conversations(self, namespace: str) -> tuple[str, ...]:
+        """Whose sessions a tool has open, the oldest first."""
+        box = self._find(namespace)
+        return box._pools[namespace].conversations if box is not None else ()
+
     def open(self, conversation: str, namespace: str) -> Session:
         """The same, made where there is none yet. Raises TooManySessions or ToolUnavailable."""
         box = self._find(namespace)
@@ -136,6 +139,17 @@ class Toolbox:
             if namespace in (None, name):
                 pool.discard(conversation)
 
+    async def take(self, offers: Iterable[Offer]) -> None:
+        """Offers more from now on. A tool here whose name one of them has ends, with its sessions."""
+        ended = []
+        for offer in offers:
+            namespace = offer.tool.declaration.namespace
+            if namespace in self._offers:
+                ended.append((namespace, self._offers[namespace], self._pools[namespace]))
+            self._add(namespace, offer)
+        for name, offer, pool in ended:
+            await _end(name, offer, pool)
+
     async def close(self) -> None:
         """Stops every call, closes every session and every tool here. May be called again."""
         self._closed = True
@@ -144,13 +158,12 @@ class Toolbox:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=_STOP_SECONDS)
-        for pool in self._pools.values():
-            await pool.close()
         for name, offer in self._offers.items():
-            try:
-                await offer.tool.close()
-            except Exception:
-                _log.exception("The tool %s did not close cleanly", name)
+            await _end(name, offer, self._pools[name])
+
+    def _add(self, namespace: str, offer: Offer) -> None:
+        self._offers[namespace] = offer
+        self._pools[namespace] = SessionPool(offer.tool, offer.sessions, self._clock)
 
     def _find(self, namespace: str) -> Toolbox | None:
         if namespace in self._offers:
@@ -230,6 +243,14 @@ class Toolbox:
             cancelled=so_far.cancelled + (outcome == "cancelled"),
             seconds=so_far.seconds + seconds,
         )
+
+
+async def _end(name: str, offer: Offer, pool: SessionPool) -> None:
+    await pool.close()
+    try:
+        await offer.tool.close()
+    except Exception:
+        _log.exception("The tool %s did not close cleanly", name)
 
 
 async def _checked_run(session: Session, call: ToolCall) -> ToolOutput:

@@ -7,6 +7,7 @@ message that would silently change the conversation is refused by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,12 @@ from gpt_oss_server.chat.consents import Consents, PastCall
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.pairing import in_order_of_calls
 from gpt_oss_server.parts import text_of
 from gpt_oss_server.validation import json_type
 
 Message = Mapping[str, Any]
+_NO_WORD = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Conversation:
     segments: list[Segment] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
     begun: Begun | None = None
+    before_call: bool = False  # the assistant's next message calls something
+    tells_names: bool = False  # several users take part: who says what has to be told
     # Calls of tools that run here once the user agrees.
     consents: Consents = field(default_factory=Consents)
 
@@ -46,17 +51,54 @@ def read_messages(
 ) -> Conversation:
     """`ask_first`: recipients of tools that run here when the user has agreed."""
     conversation = Conversation(renderer, consents=Consents(frozenset(ask_first), messages))
-    for index, message in enumerate(messages):
+    conversation.tells_names = len(_users(messages)) > 1
+    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
+    for index, message in placed:
         where = f"messages[{index}]"
         if not isinstance(message, dict):
             raise InvalidRequest(
                 f"`{where}` must be a message object, but is {json_type(message)}.", param=where
             )
+        conversation.before_call = _comes_before_call(messages, index)
         if continues_last and index == len(messages) - 1:
             conversation.begun = _begun(message, where)
         else:
             _handler(message, where)(message, where, conversation)
     return conversation
+
+
+def _ids_of_calls(message: Any) -> list[str]:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return [each for each in ids if isinstance(each, str)]
+
+
+def _answered_by(message: Any) -> str | None:
+    if not isinstance(message, dict) or message.get("role") != "tool":
+        return None
+    call = message.get("tool_call_id")
+    return call if isinstance(call, str) else None
+
+
+def _comes_before_call(messages: Sequence[Any], index: int) -> bool:
+    """Whether the next messages are the assistant's too, and call something: then this is no answer yet."""
+    for message in messages[index + 1 :]:
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            return False
+        if message.get("tool_calls") or message.get("function_call"):
+            return True
+    return False
+
+
+def _users(messages: Sequence[Any]) -> set[str | None]:
+    """The names under which users speak."""
+    of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
+    return {_word(message.get("name")) for message in of_users}
+
+
+def _word(name: Any) -> str | None:
+    """A name as a header can carry it."""
+    return _NO_WORD.sub("_", name)[:64] or None if isinstance(name, str) else None
 
 
 def _handler(message: Message, where: str) -> Handler:
@@ -87,7 +129,8 @@ def _check_no_audio(content: Any, where: str) -> None:
 
 
 def _user(message: Message, where: str, conversation: Conversation) -> None:
-    conversation.segments.append(conversation.renderer.user(_content(message, where)))
+    name = message.get("name") if conversation.tells_names else None
+    conversation.segments.append(conversation.renderer.user(_content(message, where), name=_word(name)))
 
 
 def _developer(message: Message, where: str, conversation: Conversation) -> None:
@@ -105,7 +148,8 @@ def _assistant(message: Message, where: str, conversation: Conversation) -> None
     content = content or text_of(message.get("refusal"), f"{where}.refusal")
     calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
     if content or not (reasoning or calls):
-        add(renderer.preamble(content) if calls else renderer.answer(content))
+        told_before = bool(calls) or conversation.before_call
+        add(renderer.preamble(content) if told_before else renderer.answer(content))
     for call in calls:
         conversation.recipients[call.id] = call.recipient
         add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))

@@ -95,6 +95,7 @@ def prepare(
         context=info.context_length - len(prefill),
         most=None if most in (None, -1) else most,
         truncates=most is not None,
+        answer=request.limit,
         param="messages",
     )
     return PreparedChat(

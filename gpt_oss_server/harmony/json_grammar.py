@@ -7,17 +7,22 @@ sentence comes without a place, which is found by asking it about the schema's p
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from gpt_oss_server.harmony.finite import has_finite_value
 from gpt_oss_server.harmony.grammar import schema_json
 from gpt_oss_server.harmony.matcher import Grammars
-from gpt_oss_server.harmony.schema_support import SchemaRefused, read_schema
+from gpt_oss_server.harmony.schema_support import SchemaMalformed, SchemaRefused, read_schema
 
 _SEARCH_SECONDS = 0.5  # a sentence without a place is better than a server that searches
 _HOME = "x-whole"
+# Of a schema that need not be enforced: so many keywords are left out, in so much time.
+_MOST_LEFT_OUT, _LEAVING_SECONDS = 40, 2.0
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
@@ -29,6 +34,37 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
     if not has_finite_value(clean, clean):
         raise SchemaRefused("$ref", "it refers to itself without an end, so that no answer fits")
     return clean
+
+
+def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
+    """The same without what cannot be enforced; raises `SchemaMalformed` for what is no schema."""
+    until = time.monotonic() + _LEAVING_SECONDS
+    left = given
+    for _ in range(_MOST_LEFT_OUT):
+        try:
+            return enforceable(grammars, left)
+        except SchemaMalformed:
+            raise
+        except SchemaRefused as refused:
+            left = _without(left, refused.at)
+            if left is None or time.monotonic() > until:
+                break
+    return {"type": "object"} if "properties" in given or given.get("type") == "object" else {}
+
+
+def _without(schema: Any, at: str) -> Any:
+    """A copy without the keyword at this place; None where there is none."""
+    steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(at)]
+    if not steps:
+        return None
+    copied = part = deepcopy(schema)
+    try:
+        for step in steps[:-1]:
+            part = part[step]
+        del part[steps[-1]]
+    except (KeyError, IndexError, TypeError):
+        return None
+    return copied
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:

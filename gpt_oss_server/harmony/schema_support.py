@@ -41,6 +41,10 @@ class SchemaRefused(Exception):
         self.at = at
 
 
+class SchemaMalformed(SchemaRefused):
+    """It is no JSON schema, whoever enforces it."""
+
+
 class _Reader:
     """Reads one schema; counts what it has seen, so that no schema costs more than its bounds."""
 
@@ -55,14 +59,14 @@ class _Reader:
         clean = self.schema(self._root, "", 0)
         for reference, at in self._references:
             if id(resolve(self._root, reference)) not in self._schemas:
-                raise SchemaRefused(at, f"there is no schema {reference!r:.80}; put it under $defs")
+                raise SchemaMalformed(at, f"there is no schema {reference!r:.80}; put it under $defs")
         return clean
 
     def schema(self, given: Any, at: str, depth: int) -> Any:
         if isinstance(given, bool):
             return given
         if not isinstance(given, dict):
-            raise SchemaRefused(at, "a schema must be an object or a boolean")
+            raise SchemaMalformed(at, "a schema must be an object or a boolean")
         if depth > MOST_DEPTH:
             raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep; use $defs and $ref")
         self._count(at)
@@ -87,7 +91,7 @@ class _Reader:
 
     def schemas(self, given: Any, at: str, depth: int) -> dict[str, Any]:
         if not isinstance(given, dict):
-            raise SchemaRefused(at, "it must be an object of schemas")
+            raise SchemaMalformed(at, "it must be an object of schemas")
         for name in given:
             self._spend(name, at)
         return {name: self.schema(each, _join(at, name), depth + 1) for name, each in given.items()}
@@ -100,7 +104,7 @@ class _Reader:
 
     def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise SchemaRefused(at, "it must be a list of schemas, and not empty")
+            raise SchemaMalformed(at, "it must be a list of schemas, and not empty")
         return [self.schema(each, f"{at}[{i}]", depth + 1) for i, each in enumerate(given)]
 
     def one_schema(self, given: Any, at: str, depth: int) -> Any:
@@ -109,19 +113,19 @@ class _Reader:
     def type(self, given: Any, at: str, depth: int) -> Any:
         names = given if isinstance(given, list) else [given]
         if not names or not all(isinstance(name, str) and name in TYPES for name in names):
-            raise SchemaRefused(at, f"it must be one of {', '.join(sorted(TYPES))}, or a list of these")
+            raise SchemaMalformed(at, f"it must be one of {', '.join(sorted(TYPES))}, or a list of these")
         return given
 
     def names(self, given: Any, at: str, depth: int) -> list[str]:
         if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-            raise SchemaRefused(at, "it must be a list of property names")
+            raise SchemaMalformed(at, "it must be a list of property names")
         for name in given:
             self._spend(name, at)
         return list(dict.fromkeys(given))
 
     def text(self, given: Any, at: str, depth: int) -> str:
         if not isinstance(given, str):
-            raise SchemaRefused(at, "it must be a string")
+            raise SchemaMalformed(at, "it must be a string")
         self._spend(given, at)
         return given
 
@@ -137,21 +141,21 @@ class _Reader:
 
     def constants(self, given: Any, at: str, depth: int) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise SchemaRefused(at, "it must be a list of values, and not empty")
+            raise SchemaMalformed(at, "it must be a list of values, and not empty")
         self._walk_constant(given, at, depth)
         return given
 
     def count(self, given: Any, at: str, depth: int) -> int:
         number = self.number(given, at, depth)
         if number != int(number) or number < 0:
-            raise SchemaRefused(at, "it must be a whole number, 0 or more")
+            raise SchemaMalformed(at, "it must be a whole number, 0 or more")
         if number > MOST_COUNT:
             raise SchemaRefused(at, f"counts are enforced up to {MOST_COUNT}")
         return int(number)
 
     def number(self, given: Any, at: str, depth: int) -> int | float:
         if isinstance(given, bool) or not isinstance(given, int | float):
-            raise SchemaRefused(at, "it must be a number")
+            raise SchemaMalformed(at, "it must be a number")
         if not abs(given) <= LARGEST or not math.isfinite(given):
             raise SchemaRefused(at, f"numbers are enforced up to {LARGEST}")
         return given
@@ -159,14 +163,14 @@ class _Reader:
     def step(self, given: Any, at: str, depth: int) -> int | float:
         number = self.number(given, at, depth)
         if number <= 0:
-            raise SchemaRefused(at, "it must be more than 0")
+            raise SchemaMalformed(at, "it must be more than 0")
         if int("".join(map(str, Decimal(str(number)).as_tuple().digits))) > MOST_STEP:
             raise SchemaRefused(at, f"steps are enforced up to {MOST_STEP}, decimals counted")
         return number
 
     def format(self, given: Any, at: str, depth: int) -> str | None:
         if not isinstance(given, str):
-            raise SchemaRefused(at, "it must be a string")
+            raise SchemaMalformed(at, "it must be a string")
         if given in REFUSED_FORMATS:
             known = ", ".join(sorted(FORMATS))
             raise SchemaRefused(at, f"the format '{given}' is not enforced; these are: {known}")
@@ -238,7 +242,7 @@ _READERS: dict[str, _Read] = {
 def read_schema(given: Any) -> dict[str, Any]:
     """The schema with nothing but what binds; raises `SchemaRefused`."""
     if not isinstance(given, dict):
-        raise SchemaRefused("", "it must be a JSON schema object")
+        raise SchemaMalformed("", "it must be a JSON schema object")
     clean: dict[str, Any] = _Reader(given).read()
     return clean
 

@@ -29,24 +29,25 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
-        run = await service.start(await read_json(request, service.settings.max_body_bytes))
+        body = await read_json(request, service.settings.max_body_bytes)
+        if isinstance(body, dict) and body.get("stream") and not body.get("background"):
+            streamed = await service.start_streamed(body)
+            return EventStream(
+                lambda: counted(streamed.events(), service.counters),
+                encode,
+                keep_alive=keep_alive,
+                beat=streamed.still_in_progress,
+            )
+        run = await service.start(body)
         if run.request.background:
             log = await service.run_in_background(run)
             return logged(log) if run.request.stream else JSONResponse(run.response)
-        if run.request.stream:
-            return EventStream(
-                lambda: counted(run.events(), service.counters),
-                encode,
-                keep_alive=keep_alive,
-                beat=run.still_in_progress,
-            )
         return await _whole(run, request, service)
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
-        asked = request.query_params
         # What a response holds was decided when it was made; here a name can only be wrong.
-        check_included([*asked.getlist("include"), *asked.getlist("include[]")])
+        check_included(_included(request))
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
             return logged(await service.event_log(response_id, after), after)
@@ -73,6 +74,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
+        check_included(_included(request))
         stored = await service.retrieve(response_id)
         return JSONResponse(page(stored.input_items, request.query_params))
 
@@ -82,6 +84,10 @@ def responses_router(service: ResponsesService) -> APIRouter:
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
     return router
+
+
+def _included(request: Request) -> list[str]:
+    return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
 
 
 def _sequence_number(given: str | None) -> int:

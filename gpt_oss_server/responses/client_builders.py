@@ -19,14 +19,16 @@ from tools.tool import ToolOutput
 Given = dict[str, Any]
 
 
-class _ClientCall:
+class ClientCall:
+    """What the items of these calls share. Clients act on their end, so one that was cut off has none."""
+
     def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
         self.id = item_id
         self.recipient: tuple[str, str] | None = (call_id, recipient)
         self._call_id = call_id
 
 
-class _WrittenCall(_ClientCall):
+class _WrittenCall(ClientCall):
     """A call whose item holds what the model wrote, and streams it."""
 
     kind: str
@@ -81,7 +83,7 @@ class CustomCallBuilder(_WrittenCall):
     event = "response.custom_tool_call_input"
 
 
-class _ShapedCall(_ClientCall, ABC):
+class _ShapedCall(ClientCall, ABC):
     """A call whose arguments are the item's action. It is told when it is whole."""
 
     @abstractmethod
@@ -158,6 +160,19 @@ class ShellBuilder(_ShapedCall):
 
 
 class ApplyPatchBuilder(_ShapedCall):
+    """Its item is added when it is whole: clients show the operation that it is added with."""
+
+    _given: Given | None = None
+
+    def read(self, text: str) -> None:
+        self._given = _object(text)
+
+    def open(self) -> tuple[Item, list[Event]]:
+        item = self.item(self._given or {}, "in_progress")
+        if "diff" in item["operation"]:
+            item["operation"]["diff"] = ""
+        return item, []
+
     def item(self, given: Given, status: str) -> Item:
         kind = given.get("type")
         kind = kind if kind in ("create_file", "delete_file") else "update_file"

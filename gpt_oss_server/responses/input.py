@@ -8,12 +8,13 @@ that would silently change the conversation is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.pairing import in_order_of_calls
 from gpt_oss_server.parts import text_of
 from gpt_oss_server.responses.compaction import unsealed
 from gpt_oss_server.responses.input_calls import CALL_HANDLERS
@@ -32,12 +33,19 @@ def read_input(
     recipients: Mapping[str, str],
     approvals: Mapping[str, tuple[str, str]],
     sealer: Callable[[], Sealer],
+    results: Mapping[str, str] | None = None,
     where: str = "input",
     leads: bool = False,
 ) -> Conversation:
     """`leads`: nothing comes before these items."""
     conversation = Conversation(
-        renderer, ids, sealer, recipients=dict(recipients), approvals=dict(approvals), leads=leads
+        renderer,
+        ids,
+        sealer,
+        recipients=dict(recipients),
+        approvals=dict(approvals),
+        results=results or {},
+        leads=leads,
     )
     if isinstance(given, str):
         items: list[Any] = [{"type": "message", "role": "user", "content": given}]
@@ -45,14 +53,43 @@ def read_input(
         items = [given]
     else:
         items = given or []
-    for index, item in enumerate(items):
+    trigger = ""
+    for index, item in in_order_of_calls(items, calls=_calls_of, answers=_answered_by, past=recipients):
         if conversation.compacts:
-            raise InvalidRequest(
-                f"`{where}[{index - 1}]`: a compaction_trigger must be the last item.",
-                param=f"{where}[{index - 1}]",
-            )
-        _read_item(item, f"{where}[{index}]", conversation)
+            raise InvalidRequest(f"`{trigger}`: a compaction_trigger must be the last item.", param=trigger)
+        trigger = f"{where}[{index}]"
+        conversation.before_call = _comes_before_call(items, index)
+        _read_item(item, trigger, conversation)
     return conversation
+
+
+def _calls_of(item: Any) -> list[str]:
+    """The ids that an output may name a call by."""
+    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
+        return []
+    return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
+
+
+def _answered_by(item: Any) -> str | None:
+    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call_output"):
+        return None
+    call = item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
+    return call if isinstance(call, str) else None
+
+
+def _comes_before_call(items: Sequence[Any], index: int) -> bool:
+    """Whether the assistant goes on to call something: then what it says here is no answer yet."""
+    for item in items[index + 1 :]:
+        kind = item.get("type") if isinstance(item, dict) else None
+        if isinstance(kind, str) and (kind.endswith("_call") or kind == "mcp_approval_request"):
+            return True
+        if kind != "reasoning" and not (kind in (None, "message") and _is_assistants(item)):
+            return False
+    return False
+
+
+def _is_assistants(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "assistant"
 
 
 def prefix_of(kind: str) -> str:
@@ -127,7 +164,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
                 raise InvalidRequest(
                     f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
                 )
-            commentary = phase == "commentary"
+            commentary = phase == "commentary" or (phase is None and conversation.before_call)
             if not commentary:  # which may come before the call has been made
                 conversation.was_answered()
             conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))

@@ -72,7 +72,7 @@ def _json_output(item: Item, where: str, conversation: Conversation) -> None:
 
 def _code_call(item: Item, where: str, conversation: Conversation) -> None:
     logs = [output.get("logs", "") for output in _dicts(item.get("outputs"))]
-    _ran(conversation, "python", str(item.get("code") or ""), "code", "".join(map(str, logs)))
+    _ran(conversation, item, "python", str(item.get("code") or ""), "".join(map(str, logs)))
 
 
 def _web_call(item: Item, where: str, conversation: Conversation) -> None:
@@ -84,28 +84,34 @@ def _web_call(item: Item, where: str, conversation: Conversation) -> None:
         case "find_in_page" | "find":
             function, given = "find", {"pattern": action.get("pattern")}
         case _:
-            function, given = "search", {"query": action.get("query")}
+            queries = action.get("queries")
+            first = queries[0] if isinstance(queries, list) and queries else None
+            function, given = "search", {"query": action.get("query") or first}
     arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
     found = [
         "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
         for hit in _dicts(item.get("results"))
     ]
-    _ran(conversation, f"browser.{function}", arguments, "code", "\n\n".join(found))
+    _ran(conversation, item, f"browser.{function}", arguments, "\n\n".join(found))
 
 
 def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
     recipient = _mcp_recipient(item, where)
-    result = str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
+    known = conversation.results.get(str(item.get("id")))
+    result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
     # Where it is one that was approved, the call itself is there: as the one that asked.
     if not conversation.was_made(item.get("approval_request_id"), result):
-        _ran(conversation, recipient, str(item.get("arguments") or ""), "json", result)
+        arguments = str(item.get("arguments") or "")
+        conversation.add(conversation.renderer.call(recipient, arguments))
+        conversation.add(conversation.renderer.tool_result(recipient, result))
 
 
-def _ran(conversation: Conversation, recipient: str, arguments: str, content_type: str, result: str) -> None:
-    """A call that some server ran, with its result where the item carries one."""
+def _ran(conversation: Conversation, item: Item, recipient: str, arguments: str, result: str) -> None:
+    """A call of the browser or of python, with its result where the item carries one or it is known."""
     renderer = conversation.renderer
-    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type=content_type))
-    conversation.add(renderer.tool_result(recipient, result or _NOT_KEPT, channel="analysis"))
+    result = conversation.results.get(str(item.get("id"))) or result or _NOT_KEPT
+    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type="code"))
+    conversation.add(renderer.tool_result(recipient, result, channel="analysis"))
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

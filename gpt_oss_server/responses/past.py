@@ -21,13 +21,14 @@ class Past:
     history: tuple[Segment, ...] = ()
     recipients: Mapping[str, str] = field(default_factory=dict)  # call_id → Harmony recipient
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of calls that wait
+    results: Mapping[str, str] = field(default_factory=dict)  # of the calls that `input` refers to
     session: str = ""  # what the tools' sessions are kept under; "": nothing is continued
 
 
 async def past_of(request: CreateResponse, store: Store) -> Past:
     if request.conversation_id is not None:
         found = await find_conversation(store, request.conversation_id)
-        return Past(found.history, found.recipients, found.approvals, found.id)
+        return Past(found.history, found.recipients, found.approvals, session=found.id)
     response_id = request.previous_response_id
     if response_id is None:
         return Past()
@@ -38,7 +39,7 @@ async def past_of(request: CreateResponse, store: Store) -> Past:
             "expired, been deleted, or been created with store=false. Send the whole conversation.",
             param="previous_response_id",
         )
-    return Past(stored.history, stored.recipients, stored.approvals, stored.conversation)
+    return Past(stored.history, stored.recipients, stored.approvals, session=stored.conversation)
 
 
 async def find_conversation(store: Store, conversation_id: str) -> StoredConversation:
@@ -55,16 +56,24 @@ def no_conversation(conversation_id: str) -> ConversationNotFound:
     )
 
 
-async def with_references(request: CreateResponse, store: Store) -> CreateResponse:
-    """The request, each reference in its input replaced by the item that it names."""
+async def with_references(request: CreateResponse, store: Store) -> tuple[CreateResponse, dict[str, str]]:
+    """The request, each reference in its input replaced by the item that it names.
+
+    And what the model read of those that are calls made here, by their ids: of that the items tell little.
+    """
     given = request.input
     if not isinstance(given, list) or not any(map(_is_reference, given)):
-        return request
-    items = [
-        await _referred(item, f"input[{index}]", store) if _is_reference(item) else item
-        for index, item in enumerate(given)
-    ]
-    return request.model_copy(update={"input": items})
+        return request, {}
+    items: list[Any] = []
+    results: dict[str, str] = {}
+    for index, item in enumerate(given):
+        if not _is_reference(item):
+            items.append(item)
+            continue
+        items.append(await _referred(item, f"input[{index}]", store))
+        if (result := await store.result(item["id"])) is not None:
+            results[item["id"]] = result
+    return request.model_copy(update={"input": items}), results
 
 
 def _is_reference(item: Any) -> bool:

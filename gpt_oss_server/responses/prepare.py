@@ -90,6 +90,7 @@ def prepare(
         around.ids,
         recipients=past.recipients,
         approvals=past.approvals,
+        results=past.results,
         sealer=around.sealer,
         leads=not past.history,
     )
@@ -141,6 +142,7 @@ class _Preparing:
             **self._told,
             context=self._context,
             truncates=request.truncation == "auto",
+            answer=request.max_output_tokens,
             all_reasoning=request.reasoning_context == "all_turns",
             param="input",
         )

@@ -41,9 +41,11 @@ class Conversation:
     items: list[Item] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)  # how many segments there are after each item
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
+    results: Mapping[str, str] = field(default_factory=dict)  # item id → what the model read of such a call
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
     approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
     compacts: bool = False  # a compaction is asked for, of all that came before
+    before_call: bool = False  # the assistant goes on to call something after the item that is read
     leads: bool = False  # what comes next is of the conversation's head
 
     def add(self, segment: Segment) -> None:

@@ -277,9 +277,11 @@ class Run:
                     conversation=prepared.hosted.conversation,
                     approvals=approvals,
                     recipients=recipients,
+                    results=stream.results,
                 )
             )
-        counts = response["status"] in _ADDED_TO_CONVERSATION or prepared.approved
+        may_be_made = bool(prepared.approved) and self._turn.has_begun
+        counts = response["status"] in _ADDED_TO_CONVERSATION or may_be_made
         if response["conversation"] is not None and counts:
             await self._conversations.added(
                 response["conversation"]["id"],

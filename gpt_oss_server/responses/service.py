@@ -14,6 +14,7 @@ from typing import Any
 from gpt_oss_server.binding import Wanted
 from gpt_oss_server.errors import (
     ApiError,
+    ContextLengthExceeded,
     EventsForgotten,
     InvalidRequest,
     ResponseNotFound,
@@ -26,6 +27,7 @@ from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.loaded import tools_of
 from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
 from gpt_oss_server.responses.prepare import Prepared, Surroundings, prepare
+from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import (
     CreateResponse,
     parse_compaction,
@@ -40,6 +42,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.sse import encode
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.toolset import ToolsetMaker
 from gpt_oss_server.transcript import Transcript
 from inference.engine import Engine, EngineInfo, InferenceError
@@ -127,6 +130,29 @@ class ResponsesService(Served):
             generates=generates,
             sealer=lambda: self.sealer,
         )
+
+    async def start_streamed(
+        self, body: object, *, store: Store | None = None, generates: bool = True
+    ) -> Run | RefusedRun:
+        """The same for who reads events: that a prompt is too long is told there, as a failed response."""
+        try:
+            return await self.start(body, store=store, generates=generates)
+        except ContextLengthExceeded as error:
+            request = parse_request(body)
+            info = self.engine.info
+            response = new_response(
+                request,
+                response_id=self.ids("resp"),
+                created_at=int(self.clock()),
+                model=request.model or self.model_names[0],
+                tools=parse_tools(request.tools or (), offered=True).echo,
+                effort=request.effort or self.settings.default_reasoning_effort,
+                temperature=info.temperature if request.temperature is None else request.temperature,
+                top_p=info.top_p if request.top_p is None else request.top_p,
+                store=False,
+            )
+            self.counters.count("failed", ())
+            return RefusedRun(response, error, self.clock)
 
     async def render(self, body: object) -> Rendered:
         """The prompt that this request would give the model; nothing is generated or stored."""
@@ -242,7 +268,8 @@ class ResponsesService(Served):
         if request.model is not None:
             self.check_model(request.model)
         past = await self._past(request, store)
-        request = await with_references(request, store)
+        request, results = await with_references(request, store)
+        past = replace(past, results=results)
         offered = request.tool_choice != "none"
         tools = tools_of(request.tools, past.history, request.input, offered=offered)
         around = Surroundings(
@@ -270,10 +297,11 @@ class ResponsesService(Served):
             return replace(prepared, compaction=compaction)
 
     async def _past(self, request: CreateResponse, store: Store) -> Past:
-        if request.previous_response_id and self.background.running(request.previous_response_id):
+        previous = request.previous_response_id
+        # It is stored before its end is told, and its run is over a moment later.
+        if previous and self.background.running(previous) and await store.get(previous) is None:
             raise InvalidRequest(
-                f"The response {request.previous_response_id!r} is still being generated. Continue it when "
-                "it has ended.",
+                f"The response {previous!r} is still being generated. Continue it when it has ended.",
                 param="previous_response_id",
             )
         return await past_of(request, store)

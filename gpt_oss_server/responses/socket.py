@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Send
 from gpt_oss_server.counters import counted
 from gpt_oss_server.errors import ApiError, SocketLimitReached
 from gpt_oss_server.keepalive import pump
+from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket_frames import (
@@ -110,7 +111,9 @@ class Connection:
 
     async def _answer(self, request: Create) -> None:
         try:
-            run = await self._service.start(request.body, store=self._store, generates=request.generates)
+            run = await self._service.start_streamed(
+                request.body, store=self._store, generates=request.generates
+            )
         except ApiError as error:
             await self._failed(request)
             await self._say(error_text(error, request.lane))
@@ -126,7 +129,7 @@ class Connection:
         if run.error is not None:
             await self._failed(request)
 
-    async def _tell(self, run: Run, lane: str | None) -> None:
+    async def _tell(self, run: Run | RefusedRun, lane: str | None) -> None:
         async def write(batch: Sequence[Event]) -> None:
             for event in batch:
                 await self._say(event_text(event, lane))

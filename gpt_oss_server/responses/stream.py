@@ -13,7 +13,7 @@ from typing import Any, Literal, assert_never, cast
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
-from gpt_oss_server.responses.client_builders import HostedSearchBuilder
+from gpt_oss_server.responses.client_builders import ApplyPatchBuilder, ClientCall, HostedSearchBuilder
 from gpt_oss_server.responses.reasoning import ReasoningBuilder
 from gpt_oss_server.responses.routes import ItemRoute
 from gpt_oss_server.responses.tool_builders import McpApprovalBuilder
@@ -32,6 +32,7 @@ class ResponseStream:
     def __init__(self, response: dict[str, Any], route: ItemRoute, clock: Callable[[], float]) -> None:
         self.response = response
         self.recipients: dict[str, str] = {}  # call_id → recipient of the calls made here
+        self.results: dict[str, str] = {}  # item id → what the model read of a call made here
         self.approvals: dict[str, tuple[str, str]] = {}  # mcp_approval_request id → (recipient, arguments)
         self._route = route
         self._clock = clock
@@ -137,7 +138,7 @@ class ResponseStream:
         if builder.recipient is not None:
             call_id, recipient = builder.recipient
             self.recipients[call_id] = self.recipients[builder.id] = recipient
-        if not isinstance(builder, McpApprovalBuilder):
+        if not isinstance(builder, McpApprovalBuilder | ApplyPatchBuilder):
             self._add(builder, out)
 
     def _add(self, builder: ItemBuilder, out: list[Event]) -> None:
@@ -186,6 +187,7 @@ class ResponseStream:
     def _answer(self, event: ToolFinished, out: list[Event]) -> None:
         builder = cast(ToolItemBuilder, self._open)
         events, item = builder.answered("".join(self._text), event.output)
+        self.results[builder.id] = event.output.text
         self._finish_item(events, item, out)
         if isinstance(builder, HostedSearchBuilder):
             self._add_whole(builder.found(event.output), out)
@@ -203,7 +205,13 @@ class ResponseStream:
             builder = self._open = builder if complete else builder.cut_off
             self._add(builder, out)
             self._emit(builder.delta(text) if text else (), out)
+        if isinstance(builder, ApplyPatchBuilder):
+            builder.read(text)
+            self._add(builder, out)
         events, item = builder.close(text, complete=complete)
+        if not complete and isinstance(builder, ClientCall) and builder.recipient is not None:
+            self._leave(item)
+            return
         if item["type"] == "mcp_approval_request" and complete:
             self.approvals[item["id"]] = (self._recipient, text)
         self._finish_item(events, item, out)
@@ -211,6 +219,12 @@ class ResponseStream:
     def _finish_item(self, events: list[Event], item: dict[str, Any], out: list[Event]) -> None:
         self._emit(events, out)
         out.append(self._stamp({"type": "response.output_item.done", "item": item}))
+        self.response["output"].append(item)
+        self._open = None
+        self._text = []
+
+    def _leave(self, item: dict[str, Any]) -> None:
+        """A call of the client's that was cut off is in the output; told as done it would be made."""
         self.response["output"].append(item)
         self._open = None
         self._text = []

@@ -83,6 +83,7 @@ class CodeInterpreterBuilder(_HostedCall):
         super().__init__(item_id)
         self._container_id = container_id
         self._shows_outputs = "code_interpreter_call.outputs" in include
+        self._called = False
 
     def _item(self, status: str, code: str) -> Item:
         return {
@@ -101,10 +102,8 @@ class CodeInterpreterBuilder(_HostedCall):
         return ({"type": "response.code_interpreter_call_code.delta", "delta": text},)
 
     def called(self, text: str) -> list[Event]:
-        return [
-            {"type": "response.code_interpreter_call_code.done", "code": text},
-            {"type": "response.code_interpreter_call.interpreting"},
-        ]
+        self._called = True
+        return [_code_done(text), {"type": "response.code_interpreter_call.interpreting"}]
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         item = self._item("failed" if output.failed else "completed", text)
@@ -113,8 +112,11 @@ class CodeInterpreterBuilder(_HostedCall):
         return [{"type": "response.code_interpreter_call.completed"}], item
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        done = {"type": "response.code_interpreter_call_code.done", "code": text}
-        return [done], self._item("incomplete", text)
+        return [] if self._called else [_code_done(text)], self._item("incomplete", text)
+
+
+def _code_done(text: str) -> Event:
+    return {"type": "response.code_interpreter_call_code.done", "code": text}
 
 
 class McpCallBuilder(_HostedCall):
@@ -123,6 +125,7 @@ class McpCallBuilder(_HostedCall):
         self._label = server_label
         self._name = name
         self._approval = {"approval_request_id": approval} if approval else {}
+        self._called = False
 
     def _item(self, status: str, arguments: str) -> Item:
         return {
@@ -142,6 +145,7 @@ class McpCallBuilder(_HostedCall):
         return ({"type": "response.mcp_call_arguments.delta", "delta": text},)
 
     def called(self, text: str) -> list[Event]:
+        self._called = True
         return [{"type": "response.mcp_call_arguments.done", "arguments": text}]
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
@@ -154,6 +158,9 @@ class McpCallBuilder(_HostedCall):
         return [{"type": f"response.mcp_call.{status}"}], item
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        if self._called:  # and stopped before it had answered
+            stopped = _tool_error("The call was stopped before it had answered.")
+            return [{"type": "response.mcp_call.failed"}], {**self._item("failed", text), "error": stopped}
         done = {"type": "response.mcp_call_arguments.done", "arguments": text}
         return [done], self._item("incomplete", text)
 

@@ -30,6 +30,9 @@ class StoredResponse:
     recipients: Mapping[str, str] = field(
         default_factory=dict
     )  # call_id → Harmony recipient, whole conversation
+    results: Mapping[str, str] = field(
+        default_factory=dict
+    )  # item id → what the model read of a call made here
 
     @property
     def id(self) -> str:
@@ -79,6 +82,10 @@ class Store(Protocol):
 
     async def item(self, item_id: str) -> Item | None:
         """An item of any response or conversation that is stored; of several with this id the newest."""
+        ...
+
+    async def result(self, item_id: str) -> str | None:
+        """What the model read of a call that was made here, as far as its response is stored."""
         ...
 
     async def put_conversation(self, conversation: StoredConversation) -> None: ...

@@ -33,6 +33,9 @@ class ConnectionStore:
     async def item(self, item_id: str) -> Item | None:
         return await self._own.item(item_id) or await self._below.item(item_id)
 
+    async def result(self, item_id: str) -> str | None:
+        return await self._own.result(item_id) or await self._below.result(item_id)
+
     async def put_conversation(self, conversation: StoredConversation) -> None:
         await self._below.put_conversation(conversation)
 

@@ -99,7 +99,8 @@ def _size_of_rest(kept: Kept) -> int:
     pointers = 8 * len(kept.history) + 200 * len(kept.recipients) + _BYTES_PER_ITEM * len(kept.items)
     approvals = sum(200 + len(arguments) for _, arguments in kept.approvals.values())
     if isinstance(kept, StoredResponse):
-        return len(to_json(kept.response)) + len(to_json(kept.input_items)) + pointers + approvals
+        results = sum(100 + len(text) for text in kept.results.values())
+        return len(to_json(kept.response)) + len(to_json(kept.input_items)) + pointers + approvals + results
     return len(to_json(kept.metadata)) + len(to_json(kept.items)) + pointers + approvals
 
 
@@ -149,6 +150,13 @@ class MemoryStore:
         self._evict()
         owners = self._owners.get(item_id)
         return next(item for item in owners[-1].items if item.get("id") == item_id) if owners else None
+
+    async def result(self, item_id: str) -> str | None:
+        self._evict()
+        for owner in reversed(self._owners.get(item_id, ())):
+            if isinstance(owner, StoredResponse) and item_id in owner.results:
+                return owner.results[item_id]
+        return None
 
     async def put_conversation(self, conversation: StoredConversation) -> None:
         self._put(self._conversations, conversation)

@@ -72,7 +72,8 @@ def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:
     description = wanted.get("description")
     if description is not None and not isinstance(description, str):
         raise InvalidRequest("`text.format.description` must be a string.", param="text.format.description")
-    return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat(name, schema, description),))
+    strict = wanted.get("strict") is True
+    return AnswerFormat(Schema(schema, _SCHEMA, strict), (ResponseFormat(name, schema, description),))
 
 
 def wanted_of(
@@ -125,6 +126,8 @@ def _recipients(
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
     else:
         namespace = _HOSTED.get(kind) if isinstance(kind, str) else None
+        if namespace in tools.optional and namespace not in hosted.namespaces:
+            return frozenset()  # declared, and not there: left out here as it is in `tools`
         found = {r for r in hosted.recipients if r.partition(".")[0] == namespace}
     if not found:
         raise InvalidRequest(

@@ -7,7 +7,7 @@ set.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class HostedTools:
     search: ToolSearch | None = None
     limit: int | None = None
     own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
+    leave: Callable[[Coroutine[Any, Any, None]], None] | None = None  # closes those
     _calls: int = 0
 
     @property
@@ -86,8 +87,10 @@ class HostedTools:
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call, whose item the client has written
             return ToolOutput(f"{namespace[:80]!r} is not among the tools of this request.", failed=True)
-        self._calls += 1
-        if self.limit is not None and self._calls > self.limit:
+        self._calls += (
+            recipient not in self.approvals
+        )  # what the user has approved is no attempt of the model's
+        if self.limit is not None and self._calls > self.limit and recipient not in self.approvals:
             return ToolOutput(
                 f"The limit of {self.limit} tool call(s) in this response is reached, so this one was not "
                 "made. Answer with what you have.",
@@ -104,8 +107,8 @@ class HostedTools:
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
             self.toolbox.forget(self.conversation)
-        if self.own is not None:
-            await self.own.close()
+        if self.own is not None and self.leave is not None:
+            self.leave(self.own.close())
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:

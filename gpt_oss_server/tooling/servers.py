@@ -34,7 +34,7 @@ async def add_servers(
         raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
     own = [_offer(server) for server in made if isinstance(server, McpTool)]
     if own:
-        hosted.own = Toolbox(own, parent=toolset.toolbox)
+        hosted.own, hosted.leave = Toolbox(own, parent=toolset.toolbox), toolset.leave
     asked = await asyncio.gather(*map(_asked, made))  # beside each other: one may not answer at all
     hosted.listings += [_listed(*found, hosted, ids) for found in zip(made, asked, strict=True)]
 

@@ -115,6 +115,17 @@ def test_lists_come_in_pages(client: OpenAI) -> None:
     assert seen == ["/mnt/data/out.txt", "/mnt/data/b.txt", "/mnt/data/sub/c.txt"]
 
 
+def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
+    made = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
+    _, used, _ = ask(client, "WRITE")
+    ids = [each.id for each in client.containers.list(limit=1)]  # through the pages
+    assert {used, *(each.id for each in made)} <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert [each.id for each in client.containers.list(name="data", order="asc")] == [made[0].id, made[2].id]
+    client.containers.delete(made[0].id)
+    assert [each.id for each in client.containers.list(name="data")] == [made[2].id]
+
+
 def test_files_and_containers_are_deleted(client: OpenAI) -> None:
     first, container, _ = ask(client, "WRITE")
     awkward = client.containers.files.create(container, file=("it's (a) 東京 file.txt", b"x"))

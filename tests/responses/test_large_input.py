@@ -25,7 +25,14 @@ Fitted = tuple[tuple[int, ...], tuple[Segment, ...]] | str
 
 def fitted(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:
     """The prompt and its history, or what the error says."""
-    given = {"instructions": None, "tools": [TOOL], "namespaces": (), "truncates": True, "param": "input"}
+    given = {
+        "instructions": None,
+        "tools": [TOOL],
+        "namespaces": (),
+        "truncates": True,
+        "answer": 1,
+        "param": "input",
+    }
     system = renderer.system(effort="low", date=None)
     try:
         return fitted_prompt(renderer, system, history, **{**given, **options})

@@ -222,3 +222,17 @@ async def test_counters_add_up() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="notes"):
         Toolbox([Offer(Scripted(says)), Offer(Scripted(says))])
+
+
+async def test_a_tool_that_comes_later_takes_the_place_of_one_with_its_name() -> None:
+    old, new = Scripted(says), Scripted(says)
+    box = Toolbox([Offer(old), Offer(Scripted(says, "python", ()))])
+    await box.run("c", "notes.add", "{}")
+    await box.take([Offer(new)])
+    assert (old.closed, old.closed_sessions) == (1, 1)
+    assert box.conversations("notes") == ()
+    assert (await box.run("c", "notes.add", "{}")).text == "add({})"
+    assert box.conversations("notes") == ("c",)
+    assert not new.closed
+    await box.close()
+    assert new.closed
