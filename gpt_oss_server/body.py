@@ -34,7 +34,7 @@ def decode_json(body: bytes) -> object:
         raise InvalidJson("The request body is empty; it must be a JSON object.")
     try:
         text = body.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
@@ -47,7 +47,7 @@ def decode_json(body: bytes) -> object:
         raise InvalidJson("The request body is nested too deeply to be read.") from None
     except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
     return without_lone_surrogates(value) if _SURROGATE.search(body) else value
 
@@ -58,18 +58,18 @@ def without_lone_surrogates(value: object) -> object:
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-def _finite(number: str) -> float:
+def finite(number: str) -> float:
     value = float(number)
     if not isfinite(value):  # which nothing can write back
         raise ValueError(f"{number[:40]} is out of the range of numbers.")
     return value
 
 
-def _no_constant(name: str) -> object:
+def no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON value.")
 
 
-def _deeper_than(value: object, limit: int) -> bool:
+def deeper_than(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit):
         level = [

@@ -6,7 +6,6 @@ nothing: what was said stays said.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -15,6 +14,7 @@ from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.grammar import Body, JsonBody, TextBody
 from gpt_oss_server.harmony.json_check import JsonCheck
 from gpt_oss_server.harmony.matcher import Grammars
+from gpt_oss_server.model_json import read_json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,7 @@ class TurnCheck:
 
     def _of_json(self, schema: Mapping[str, Any], text: str) -> str | None:
         try:
-            value = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
+            value = read_json_text(text)
+        except ValueError as error:
             return f"it is not JSON ({error})"
         return JsonCheck(schema, self.grammars).problem(value)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")

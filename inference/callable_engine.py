@@ -39,6 +39,7 @@ class CallableEngine:
     ) -> None:
         self._next = infer_next_token
         self._passes_new_request = takes_new_request(infer_next_token)
+        self._names_new_request = names_new_request(infer_next_token)
         self._worker = Worker(f"inference {name}")
         self._info = EngineInfo(
             name=name,
@@ -76,8 +77,11 @@ class CallableEngine:
         await asyncio.to_thread(self._worker.close)
 
     def _checked(self, tokens: list[int], temperature: float, new_request: bool) -> int:
-        more = (new_request,) if self._passes_new_request else ()
-        token = _as_token(self._next(tokens, temperature, *more))
+        if self._names_new_request:
+            said = self._next(tokens, temperature, new_request=new_request)
+        else:
+            said = self._next(tokens, temperature, *((new_request,) if self._passes_new_request else ()))
+        token = _as_token(said)
         if not 0 <= token < self._info.vocab_size:
             raise EngineFailed(
                 f"The function returned the token {token}; token ids go from 0 to "
@@ -134,6 +138,15 @@ def _no_token(value: Any) -> EngineFailed:
     """Tells the type, not the value: that may be anything, and clients read this."""
     kind = "None" if value is None else f"a value of type {type(value).__name__}"
     return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")
+
+
+def names_new_request(function: Callable[..., Any]) -> bool:
+    """Whether it takes `new_request` by its name only."""
+    try:
+        parameter = inspect.signature(function).parameters.get("new_request")
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def takes_new_request(function: Callable[..., Any]) -> bool:

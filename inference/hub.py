@@ -87,7 +87,24 @@ def _in_cache(repo: str) -> list[tuple[str, Path]]:
         configs = [(layout, try_to_load_from_cache(repo, f"{layout}config.json")) for layout in LAYOUTS]
     except ValueError:  # a name that the hub does not allow; its own error is told
         return []
-    return [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
+    found = [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
+    return [*found, *(each for each in _older(repo) if each not in found)]
+
+
+def _older(repo: str) -> list[tuple[str, Path]]:
+    """Those of all snapshots, the newest first: what the cache names may be an update that broke off."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
+    if not folder.is_dir():
+        return []
+    snapshots = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+    return [
+        (layout, snapshot / layout)
+        for snapshot in snapshots
+        for layout in LAYOUTS
+        if (snapshot / layout / "config.json").is_file()
+    ]
 
 
 def _missing(folder: Path) -> str | None:

@@ -55,10 +55,10 @@ def checkpoint_folder(model: str) -> Path:
         from inference import tiny
 
         return tiny.checkpoint()
-    path = Path(model).expanduser()
-    if model and path.is_dir():
+    path = path_of(model)
+    if model and is_there(path.is_dir):
         return path
-    if path.is_file():
+    if is_there(path.is_file):
         raise ModelNotFound(
             f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
         )
@@ -69,6 +69,22 @@ def checkpoint_folder(model: str) -> Path:
     raise ModelNotFound(
         f"There is no model {model!r}: no such folder, and no other kind of name. Known: {KINDS}."
     )
+
+
+def path_of(name: str) -> Path:
+    """Raises ModelNotFound for a `~user` who is unknown."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise ModelNotFound(f"{name} names no folder: {error}") from error
+
+
+def is_there(looks: Callable[[], bool]) -> bool:
+    """A name that no file could have is that of none."""
+    try:
+        return looks()
+    except (OSError, ValueError):
+        return False
 
 
 def _scripted(request: Request) -> Engine:
@@ -94,7 +110,7 @@ def _local(request: Request) -> Engine:
 
 def _served_name(model: str) -> str:
     """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`."""
-    name = Path(model).expanduser().resolve().name
+    name = path_of(model).resolve().name
     return name or model
 
 

@@ -158,7 +158,11 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
         raise CheckpointError(
             f"The context asked for is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
-    script = read_script(Path(path).expanduser(), VOCAB_SIZE)
+    try:
+        place = Path(path).expanduser()
+    except RuntimeError as error:
+        raise ModelNotFound(f"scripted:{path} names no file: {error}") from error
+    script = read_script(place, VOCAB_SIZE)
     engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
     engine.prepare()
     return engine

@@ -139,8 +139,12 @@ class _Words:
                 self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
                 self.addressed.append(recipient)
         elif self.awaiting is Mark.CONSTRAIN:
+            name, to, recipient = word.partition("to=")
             self.awaiting = None
-            self.types.append(word)
+            self.types.append(name)
+            if to:
+                self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
+                self.addressed.append(recipient)
         else:
             self.others.append(word)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 from gpt_oss_server.harmony.matcher import GrammarError, Grammars
@@ -163,10 +163,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_multiple(value: int | float, step: int | float) -> bool:
     """Of the numbers as they are spelt: 0.3 is a multiple of 0.1."""
-    try:
-        return Decimal(str(value)) % Decimal(str(step)) == 0
-    except InvalidOperation:  # too many digits
-        return False
+    return Fraction(str(value)) % Fraction(str(step)) == 0
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -7,11 +7,11 @@ that is not bound wrote it) the item still has the shape, and is incomplete.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from typing import Any
 
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.model_json import read_json_text
 from gpt_oss_server.responses.builders import Event, Item, ItemBuilder
 from gpt_oss_server.tooling.client_tools import ClientTool
 from tools.tool import ToolOutput
@@ -261,8 +261,8 @@ def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBui
 
 def _object(text: str) -> Given:
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
+        given = read_json_text(text)
+    except ValueError:
         return {}
     return given if isinstance(given, dict) else {}
 

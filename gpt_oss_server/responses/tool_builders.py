@@ -6,10 +6,10 @@ Their events stand around the real call: what comes after `called` is sent when 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpt_oss_server.model_json import read_json_text
 from gpt_oss_server.responses.builders import Event, Item
 from tools.tool import ToolOutput
 
@@ -60,7 +60,7 @@ class WebSearchBuilder(_HostedCall):
 def _guess(function: str, arguments: str) -> dict[str, Any]:
     """The action as far as the arguments tell it, in a form that every client can read."""
     try:
-        given = json.loads(arguments)
+        given = read_json_text(arguments)
     except ValueError:
         given = None
     known: dict[str, Any] = given if isinstance(given, dict) else {}

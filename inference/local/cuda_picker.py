@@ -6,7 +6,6 @@ where it is sampled, before the host has seen it; only grammars wait for it ther
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from inference.engine import Sampling
 from inference.local.masks import Masks
+from inference.local.sampler import random_numbers
 from inference.ops.choice import sampling_for
 from inference.ops.sampling import Picking
 
@@ -27,7 +27,7 @@ class CudaPicker:
         self._seen = (
             None if self.adjustment is None else torch.zeros(vocab_size, dtype=torch.bool, device=device)
         )
-        self._random = random.Random(sampling.seed)
+        self._random = random_numbers(sampling.seed)
         self._points: deque[float] = deque()
 
     @property

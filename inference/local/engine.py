@@ -137,6 +137,11 @@ def load_local(
     from inference.models.gpt_oss import load_model
 
     on = None if device is None else torch.device(device)
+    if on is not None and on.type == "cuda" and not torch.cuda.is_available():
+        raise CheckpointError(
+            f"The device {device!r} was asked for, and torch finds no usable GPU here. Leave it out to run "
+            "on the CPU, or install a torch that is built for the machine's CUDA."
+        )
     model = load_model(folder, device=on, context=context, progress=progress, any_vocabulary=any_vocabulary)
     defaults = read_generation_defaults(folder)
     info = EngineInfo(
@@ -226,6 +231,9 @@ def _available(device: torch.device) -> int:
     return int(free * SHARE_OF_CARD)
 
 
+_LARGEST_DEFAULTS = {"temperature": 2.0, "top_p": 1.0}
+
+
 def read_generation_defaults(folder: Path) -> dict[str, float]:
     """temperature and top_p of generation_config.json, where it has them."""
     path = folder / "generation_config.json"
@@ -234,9 +242,16 @@ def read_generation_defaults(folder: Path) -> dict[str, float]:
     try:
         raw: Any = json.loads(path.read_text(encoding="utf-8"))
         found = {key: raw.get(key) for key in ("temperature", "top_p")}
-        return {key: float(value) for key, value in found.items() if value is not None}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        given = {key: float(value) for key, value in found.items() if value is not None}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}. Mend it, or delete it.") from error
+    for key, value in given.items():
+        if not 0 <= value <= _LARGEST_DEFAULTS[key]:
+            raise CheckpointError(
+                f"{path}: {key} must be from 0 to {_LARGEST_DEFAULTS[key]:g}, and is {value}. Mend it, or "
+                "delete it."
+            )
+    return given
 
 
 def _let_idle_threads_sleep() -> None:

@@ -174,7 +174,11 @@ class PrefixCache:
         """Names the whole blocks that its tokens fill, each by the name of the one before and its tokens."""
         size, names, tokens = self.block_size, sequence.names, sequence.tokens
         for at in range(len(names), len(tokens) // size):
-            before = names[-1] if names else b"salt " + (sequence.sampling.cache_salt or "").encode()
+            before = (
+                names[-1]
+                if names
+                else b"salt " + (sequence.sampling.cache_salt or "").encode("utf-8", "surrogatepass")
+            )
             content = array("I", tokens[at * size : (at + 1) * size]).tobytes()
             names.append(
                 blake2b(content, key=blake2b(before, digest_size=32).digest(), digest_size=16).digest()

@@ -18,12 +18,17 @@ from inference.local.step import Sampled
 from inference.ops.sampling import pick
 
 
+def random_numbers(seed: int | None) -> random.Random:
+    """Python takes a seed of -5 for 5: of three choices from -1 on the first and the last were the same."""
+    return random.Random(None if seed is None else seed % 2**64)
+
+
 class Sampler:
     def __init__(self, sampling: Sampling, vocab_size: int, workers: Executor | None = None) -> None:
         """`workers`: threads that compute the grammar's masks (masks.py)."""
         self.sampling = sampling
         self._vocab_size = vocab_size
-        self._random = random.Random(sampling.seed)
+        self._random = random_numbers(sampling.seed)
         self._seen: set[int] = set()
         self._adjustment = self._biases(sampling)
         self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,22 @@ class ModelConfig:
         return self.windows.index(self.window_of(layer))
 
     def __post_init__(self) -> None:
+        positive = {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "vocab_size": self.vocab_size,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": self.context_length,
+            "rope_theta": self.rope.theta,
+            "the rope's factor": self.rope.factor,
+            "original_max_position_embeddings": self.rope.original_context,
+        }
+        for name, value in positive.items():
+            if not (value > 0 and math.isfinite(value)):
+                raise CheckpointError(f"config.json does not fit: {name} must be above 0, and is {value}.")
         checks = {
             "num_attention_heads must be a multiple of num_key_value_heads": self.heads % self.kv_heads == 0,
             "head_dim must be even": self.head_dim % 2 == 0,
@@ -93,7 +110,7 @@ def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing: it says what shape the weights have.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, Mapping):
         raise CheckpointError(f"{path} must hold a JSON object.")
@@ -126,9 +143,7 @@ def _check_vocabulary(size: int) -> None:
 
 
 def _check_known(fields: _Fields) -> None:
-    quantization = fields.get("quantization_config", {})
-    if not isinstance(quantization, Mapping):
-        raise CheckpointError(f"'quantization_config' must be an object, not {quantization!r}.")
+    quantization = fields.mapping("quantization_config")
     found = {
         "hidden_act": fields.get("hidden_act"),
         "quantization_config.quant_method": quantization.get("quant_method"),
@@ -185,7 +200,7 @@ def _common(fields: _Fields) -> dict[str, Any]:
         "intermediate": fields.whole("intermediate_size"),
         "vocab_size": fields.whole("vocab_size"),
         "kv_heads": fields.whole("num_key_value_heads", heads),
-        "head_dim": fields.whole("head_dim", hidden // heads),
+        "head_dim": fields.whole("head_dim", hidden // heads if heads else 0),
         "sliding_window": fields.whole("sliding_window", 128),
         "swiglu_limit": fields.number("swiglu_limit", 7.0),
         "norm_eps": fields.number("rms_norm_eps", 1e-5),
@@ -197,9 +212,9 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
 
     Older files say `rope_scaling` with `rope_theta` beside it, newer ones `rope_parameters`.
     """
-    older, newer = fields.get("rope_scaling"), fields.get("rope_parameters")
-    raw = {**(newer or {}), **(older or {})}
-    theta = raw.get("rope_theta", fields.number("rope_theta", 150_000.0))
+    older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
+    raw = {**newer, **older}
+    theta = _Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))
     if not older and not newer:
         return RopeConfig(theta=float(theta)), 131_072
     kind = raw.get("rope_type", raw.get("type", "default"))
@@ -216,7 +231,7 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
         beta_slow=scaled.number("beta_slow", 1.0),
         original_context=scaled.whole("original_max_position_embeddings", initial),
         truncate=bool(scaled.get("truncate", True)),
-        concentration=scaled.get("attention_factor"),
+        concentration=None if scaled.get("attention_factor") is None else scaled.number("attention_factor"),
     )
     scaled.ignore("rope_type", "type", "rope_theta")
     for key in scaled.unread():
@@ -229,8 +244,10 @@ def _layer_types(fields: _Fields, layers: int) -> tuple[bool, ...]:
     if types is None:
         return _alternating(layers)
     known = {"sliding_attention": True, "full_attention": False}
+    if not isinstance(types, list):
+        raise CheckpointError(f"'layer_types' must be a list, not {types!r}.")
     for kind in types:
-        if kind not in known:
+        if not isinstance(kind, str) or kind not in known:
             raise CheckpointError(f"layer_types has {kind!r}; known are {', '.join(known)}.")
     return tuple(known[kind] for kind in types)
 
@@ -255,7 +272,16 @@ class _Fields:
         return self._converted(key, default, int, "a whole number")
 
     def number(self, key: str, default: float | None = None) -> float:
-        return self._converted(key, default, float, "a number")
+        value = self._converted(key, default, float, "a number")
+        if not math.isfinite(value):
+            raise CheckpointError(f"{key!r} must be a number, not {value}.")
+        return value
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        value = self.get(key, {})
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{key!r} must be an object, not {value!r}.")
+        return value
 
     def ignore(self, *keys: str) -> None:
         self._asked.update(keys)
@@ -269,7 +295,7 @@ class _Fields:
             raise CheckpointError(f"the key {key!r} is missing.")
         try:
             return kind(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
 
 

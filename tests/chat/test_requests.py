@@ -46,7 +46,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "a", "schema": {"$ref": "http://x"}},
+                "json_schema": {"name": "a", "schema": {"$ref": "http://x"}, "strict": True},
             }
         },
         "response_format.json_schema.schema",

@@ -152,3 +152,17 @@ async def test_a_function_that_exits_ends_its_generation_alone() -> None:
 
 async def test_only_temperature_is_honoured() -> None:
     assert CallableEngine(lambda tokens, temperature: 1).info.honours == {"temperature"}
+
+
+async def test_new_request_is_passed_by_name_where_it_can_only_be_named() -> None:
+    seen: list[bool] = []
+
+    def function(tokens: list[int], temperature: float = 0.0, *, new_request: bool = False) -> int:
+        seen.append(new_request)
+        return 7
+
+    engine = CallableEngine(function)
+    await generated(engine, replace(GREEDY, max_tokens=2))
+    await generated(engine, replace(GREEDY, max_tokens=2))
+    assert seen == [True, False, True, False]
+    await engine.close()

@@ -173,3 +173,35 @@ def test_a_config_that_is_no_object_is_an_error(tmp_path: Path, content: str) ->
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match="JSON"):
         read_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_hidden_layers", 0),
+        ("num_attention_heads", 0),
+        ("num_key_value_heads", 0),
+        ("sliding_window", float("inf")),
+        ("rope_theta", 0),
+        ("rope_theta", float("nan")),
+        ("max_position_embeddings", 0),
+        ("max_position_embeddings", -5),
+        ("layer_types", 3),
+        ("layer_types", [["sliding_attention"]] * 24),
+        ("rope_scaling", ["yarn"]),
+        ("rope_scaling", "yarn"),
+        ("rope_scaling", {"rope_type": "yarn", "attention_factor": "much"}),
+        ("rope_scaling", {"rope_type": "yarn", "factor": float("inf")}),
+        ("rope_scaling", {"rope_type": "yarn", "original_max_position_embeddings": 0}),
+        ("quantization_config", "mxfp4"),
+    ],
+)
+def test_what_makes_no_model_is_a_sentence(key: str, value: Any) -> None:
+    with pytest.raises(CheckpointError):
+        parse_config({**HUGGING_FACE, key: value})
+
+
+def test_a_config_without_an_end_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_config(tmp_path / "config.json")

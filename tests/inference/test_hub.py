@@ -197,3 +197,12 @@ def test_offline_the_layout_that_is_whole_is_served(tmp_path: Path, snapshot: Pa
 def test_what_a_copy_lacks_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
     put(tmp_path, "config.json", *names)
     assert hub._missing(tmp_path) == missing
+
+
+def test_offline_a_whole_older_snapshot_serves_where_an_update_broke_off(
+    tmp_path: Path, snapshot: Path, closed_port: int
+) -> None:
+    put(snapshot, "config.json")  # the cache names it before its weights are there
+    older = snapshot.with_name("b" * 40)
+    put(older, "config.json", "model.safetensors")
+    assert answer_offline(tmp_path, closed_port) == f"found {older}"

@@ -200,6 +200,9 @@ def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
         infer([], 0.0, False)
     with pytest.raises(ContextOverflow):
         infer([1] * 1024, 0.0, False)
+    for wrong in (-1, 500_000):
+        with pytest.raises(InferenceError, match=f"{wrong} is no token"):
+            infer([1, wrong], 0.0, False)
 
 
 def test_the_default_model_is_the_one_that_the_environment_names(

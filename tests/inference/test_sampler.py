@@ -224,3 +224,12 @@ def test_sampling_leaves_the_logits_as_they_are() -> None:
     before = logits.clone()
     drawn(logits, Sampling(seed=1, top_p=0.5, min_p=0.01, logit_bias={1: 1.0}), 3)
     assert torch.equal(logits, before)
+
+
+def test_seeds_below_zero_are_seeds_of_their_own() -> None:
+    def drawn(seed: int) -> list[int]:
+        sampler = Sampler(Sampling(temperature=1.0, seed=seed), 500)
+        return [sampler.sample(some_logits(500)).token for _ in range(12)]
+
+    assert drawn(-5) == drawn(-5)
+    assert len({tuple(drawn(seed)) for seed in (-5, -1, 0, 1, 5)}) == 5

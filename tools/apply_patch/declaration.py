@@ -46,7 +46,7 @@ def patch_of(arguments: str) -> str:
         return bare
     try:
         given = json.loads(bare, strict=False)  # line breaks inside the string are a slip that hurts nobody
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PatchError(
             f"The argument is neither a patch nor JSON that holds one ({error}). Send the bare patch, from "
             "'*** Begin Patch' to '*** End Patch'."

@@ -1,0 +1,49 @@
+"""The check of what was said, where the engine could not be held to it: it judges, whatever the text is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.matcher import grammars_of
+from gpt_oss_server.turn_check import TurnCheck
+
+
+def judged(encoding: Encoding, schema: dict[str, Any], text: str) -> str | None:
+    check = TurnCheck(grammars_of(encoding), schema, {}, False, None)
+    return check.problem([(Header("final"), text)])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^a+$"},
+        {"type": "string", "format": "date"},
+        {"enum": ["a", "b"]},
+        {"const": "a"},
+        {"type": "integer"},
+        {"type": "object", "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False},
+    ],
+)
+@pytest.mark.parametrize(
+    "text", [r'"\ud83d"', r'{"\ud83d": "\ud83d"}', "[" * 990 + "]" * 990, "[" * 50_000, "1e999", "NaN"]
+)
+def test_what_does_not_fit_is_a_sentence_that_can_be_sent(
+    encoding: Encoding, schema: dict[str, Any], text: str
+) -> None:
+    problem = judged(encoding, schema, text)
+    assert problem is not None
+    assert problem.encode()
+
+
+@pytest.mark.parametrize(
+    ("number", "step", "fits"),
+    [("0.3", 0.1, True), ("0.35", 0.1, False), ("1" + "0" * 40, 10, True), ("1" + "0" * 40 + "1", 10, False)],
+)
+def test_multiples_are_told_of_numbers_of_any_length(
+    encoding: Encoding, number: str, step: float, fits: bool
+) -> None:
+    assert (judged(encoding, {"type": "number", "multipleOf": step}, number) is None) == fits
