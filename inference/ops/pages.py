@@ -85,11 +85,12 @@ class Pages:
         if len(decodes) < LEAST_TOGETHER or len(decodes) * widest * self.block_size > GATHERED_KEYS:
             return None
         blocks = [block for each in decodes for block in each.blocks + [0] * (widest - len(each.blocks))]
-        places = torch.arange(widest * self.block_size).unsqueeze(0)
-        begins = torch.tensor([[each.first % self.block_size] for each in decodes])
-        ends = torch.tensor([[each.first % self.block_size + each.length - each.first] for each in decodes])
-        hidden = (places < begins) | (places >= ends)
-        return Together([each.length for each in decodes], torch.tensor(blocks), hidden)
+        on, size = self.slots.device, self.block_size  # which may be a GPU without kernels
+        places = torch.arange(widest * size, device=on).unsqueeze(0)
+        begins = torch.tensor([[each.first % size] for each in decodes], device=on)
+        lengths = torch.tensor([[each.length - each.first] for each in decodes], device=on)
+        hidden = (places < begins) | (places >= begins + lengths)
+        return Together([each.length for each in decodes], torch.tensor(blocks, device=on), hidden)
 
 
 def span(start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int) -> Span:

@@ -144,7 +144,7 @@ def _attend_span(
     seen_keys, seen_values = (_seen(by_head(blocks), span, pages.block_size) for blocks in (keys, values))
     if span.queries == 1:
         return attention(query, seen_keys, seen_values, sinks)
-    positions = torch.arange(span.first, span.length)
+    positions = torch.arange(span.first, span.length, device=query.device)
     return attention(
         query, seen_keys, seen_values, sinks, positions[-span.queries :], positions, pages.window
     )
@@ -156,7 +156,7 @@ def _seen(blocks: Tensor, span: Span, size: int) -> Tensor:
     if span.run and span.blocks:
         found = blocks[:, span.blocks[0] : span.blocks[0] + len(span.blocks)]
     else:
-        found = blocks.index_select(1, torch.tensor(span.blocks, dtype=torch.int64))
+        found = blocks.index_select(1, torch.tensor(span.blocks, dtype=torch.int64, device=blocks.device))
     return found.flatten(1, 2)[:, begin : begin + span.length - span.first]
 
 

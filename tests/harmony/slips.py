@@ -29,6 +29,12 @@ SLIPPED = (
         ("odd_spacing",),
     ),
     Shape(
+        "type and recipient glued",
+        "<|channel|>commentary <|constrain|>jsonto=functions.f<|message|>{}<|call|>",
+        (call("{}"),),
+        ("odd_spacing",),
+    ),
+    Shape(
         "role and recipient glued",
         f"{_START}to=functions.f<|channel|>commentary json<|message|>{{}}<|call|>",
         (call("{}"),),

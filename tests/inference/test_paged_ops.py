@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from inference.ops import reference as ops
 from inference.ops.pages import Pages
@@ -179,3 +181,25 @@ def test_log_probabilities_of_rows() -> None:
     assert torch.allclose(own, wanted[torch.arange(3), torch.tensor([4, 5, 6])])
     assert torch.allclose(values, wanted.topk(2, 1).values)
     assert torch.equal(ids, wanted.topk(2, 1).indices)
+
+
+class ToldWhere(TorchFunctionMode):
+    """What is made has to be told on which device: on a GPU without kernels it would be on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.tensor, torch.arange, torch.zeros, torch.ones, torch.full, torch.empty):
+            assert (kwargs or {}).get("device") is not None, func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("window", [None, 8])
+@pytest.mark.parametrize("run", [True, False])
+def test_what_attention_makes_it_makes_where_the_batch_is(window: int | None, run: bool) -> None:
+    together = False
+    for seed in range(12):
+        batch = Batch(seed, window, run=run)
+        query, sinks = batch.normal(batch.starts[-1], HEADS, WIDTH), batch.normal(HEADS)
+        with ToldWhere():
+            together |= batch.pages.together is not None
+            ops.paged_attention(query, batch.keys, batch.values, sinks, batch.pages)
+    assert together
