@@ -57,8 +57,13 @@ class Toolset:
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
+    async def left(self) -> None:
+        """Whatever requests had of their own is closed."""
+        while self._leaving:
+            await asyncio.gather(*self._leaving, return_exceptions=True)
+
     async def close(self) -> None:
-        await asyncio.gather(*self._leaving)
+        await self.left()
         await self.toolbox.close()
         for server in self.operators.values():
             await server.close()
@@ -98,10 +103,10 @@ class ToolsetMaker:
         self.start()
         assert self._making is not None
         toolset = await asyncio.shield(self._making)  # a client that leaves must not undo it
-        if self._missing and time.monotonic() >= self._ask_from:
-            self._ask_from = time.monotonic() + _ASK_AGAIN
+        asks = self._asking is not None and not self._asking.done()
+        if self._missing and not asks and time.monotonic() >= self._ask_from:
             self._asking = asyncio.get_running_loop().create_task(self._ask_missing(toolset))
-        if self._asking is not None:
+            # Only who has it asked waits a moment: a server that hangs must not hold up everybody.
             await asyncio.wait({self._asking}, timeout=_ASK_WAIT)
         return toolset
 
@@ -111,6 +116,11 @@ class ToolsetMaker:
         making = self._making
         finished = making is not None and making.done() and not making.cancelled()
         return making.result() if making is not None and finished and making.exception() is None else None
+
+    async def left(self) -> None:
+        """Once more after `close`, for requests that ended later still."""
+        if (made := self.made) is not None:
+            await made.left()
 
     async def close(self) -> None:
         if self._making is not None:
@@ -185,6 +195,13 @@ class ToolsetMaker:
             offers.extend(Offer(tool) for tool in found)
 
     async def _ask_missing(self, toolset: Toolset) -> None:
+        try:
+            await self._ask_each(toolset)
+        except Exception:
+            _log.exception("A tool server that was asked again broke what asks it.")
+        self._ask_from = time.monotonic() + _ASK_AGAIN
+
+    async def _ask_each(self, toolset: Toolset) -> None:
         from tools.mcp.external import external_tools, tool_server
         from tools.mcp.failures import McpFailure
 

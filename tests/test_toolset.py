@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -45,3 +46,25 @@ async def test_a_tool_server_that_starts_later_is_found(
     finally:
         await maker.close()
         server.stop()
+
+
+async def test_a_tool_server_that_hangs_is_asked_by_one_and_waited_for_by_none_but_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    async def hangs(self: ToolsetMaker, made: toolset.Toolset) -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(30)
+
+    settings = Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{free_port()}/mcp",))
+    maker = ToolsetMaker(settings)
+    await maker.ready()
+    monkeypatch.setattr(ToolsetMaker, "_ask_each", hangs)
+    monkeypatch.setattr(toolset, "_ASK_WAIT", 0.01)
+    monkeypatch.setattr(maker, "_ask_from", 0.0)
+    for _ in range(5):
+        await asyncio.wait_for(maker.ready(), 1)
+    assert asked == 1
+    await maker.close()

@@ -141,6 +141,10 @@ class Toolbox:
 
     async def take(self, offers: Iterable[Offer]) -> None:
         """Offers more from now on. A tool here whose name one of them has ends, with its sessions."""
+        if self._closed:  # nothing would close them later
+            for offer in offers:
+                await offer.tool.close()
+            return
         ended = []
         for offer in offers:
             namespace = offer.tool.declaration.namespace

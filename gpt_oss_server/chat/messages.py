@@ -52,6 +52,7 @@ def read_messages(
     """`ask_first`: recipients of tools that run here when the user has agreed."""
     conversation = Conversation(renderer, consents=Consents(frozenset(ask_first), messages))
     conversation.tells_names = len(_users(messages)) > 1
+    before_call = _before_calls(messages)
     placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
     for index, message in placed:
         where = f"messages[{index}]"
@@ -59,7 +60,7 @@ def read_messages(
             raise InvalidRequest(
                 f"`{where}` must be a message object, but is {json_type(message)}.", param=where
             )
-        conversation.before_call = _comes_before_call(messages, index)
+        conversation.before_call = before_call[index]
         if continues_last and index == len(messages) - 1:
             conversation.begun = _begun(message, where)
         else:
@@ -80,14 +81,16 @@ def _answered_by(message: Any) -> str | None:
     return call if isinstance(call, str) else None
 
 
-def _comes_before_call(messages: Sequence[Any], index: int) -> bool:
-    """Whether the next messages are the assistant's too, and call something: then this is no answer yet."""
-    for message in messages[index + 1 :]:
+def _before_calls(messages: Sequence[Any]) -> list[bool]:
+    """Of each whether the next messages are the assistant's, and call something: then it is no answer yet."""
+    found, goes_on = [], False
+    for message in reversed(messages):
+        found.append(goes_on)
         if not isinstance(message, dict) or message.get("role") != "assistant":
-            return False
-        if message.get("tool_calls") or message.get("function_call"):
-            return True
-    return False
+            goes_on = False
+        elif message.get("tool_calls") or message.get("function_call"):
+            goes_on = True
+    return found[::-1]
 
 
 def _users(messages: Sequence[Any]) -> set[str | None]:

@@ -7,22 +7,23 @@ sentence comes without a place, which is found by asking it about the schema's p
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from gpt_oss_server.harmony.finite import has_finite_value
 from gpt_oss_server.harmony.grammar import schema_json
 from gpt_oss_server.harmony.matcher import Grammars
-from gpt_oss_server.harmony.schema_support import SchemaMalformed, SchemaRefused, read_schema
+from gpt_oss_server.harmony.schema_support import (
+    OF_THE_REST,
+    SchemaMalformed,
+    SchemaRefused,
+    read_schema,
+)
 
 _SEARCH_SECONDS = 0.5  # a sentence without a place is better than a server that searches
 _HOME = "x-whole"
-# Of a schema that need not be enforced: so many keywords are left out, in so much time.
-_MOST_LEFT_OUT, _LEAVING_SECONDS = 40, 2.0
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_LOOSENING_SECONDS = 2.0
 
 
 def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
@@ -38,33 +39,38 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
 
 def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
     """The same without what cannot be enforced; raises `SchemaMalformed` for what is no schema."""
-    until = time.monotonic() + _LEAVING_SECONDS
-    left = given
-    for _ in range(_MOST_LEFT_OUT):
-        try:
-            return enforceable(grammars, left)
-        except SchemaMalformed:
-            raise
-        except SchemaRefused as refused:
-            left = _without(left, refused.at)
-            if left is None or time.monotonic() > until:
-                break
+    try:
+        clean = read_schema(given, lenient=True)
+        loose = clean if _problem(grammars, clean) is None else _loosened(grammars, clean)
+        if loose is not None and has_finite_value(loose, loose):
+            return loose
+    except SchemaMalformed:
+        raise
+    except SchemaRefused:
+        pass
     return {"type": "object"} if "properties" in given or given.get("type") == "object" else {}
 
 
-def _without(schema: Any, at: str) -> Any:
-    """A copy without the keyword at this place; None where there is none."""
-    steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(at)]
-    if not steps:
-        return None
-    copied = part = deepcopy(schema)
-    try:
-        for step in steps[:-1]:
-            part = part[step]
-        del part[steps[-1]]
-    except (KeyError, IndexError, TypeError):
-        return None
-    return copied
+def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | None:
+    """Without the keywords that llguidance refuses, from the inside out; None where that takes long."""
+    until = time.monotonic() + _LOOSENING_SECONDS
+    moved = _moved(clean)
+    for _, part in _parts(moved, ""):
+        while _problem(grammars, {**part, _HOME: moved}) is not None:
+            if time.monotonic() > until:
+                return None
+            keyword = _keyword(grammars, part, moved)
+            if keyword == "oneOf" and "anyOf" not in part:
+                part["anyOf"] = part.pop("oneOf")
+            elif keyword:
+                del part[keyword]
+                part.pop(OF_THE_REST.get(keyword, ""), None)
+            elif part:
+                part.clear()
+            else:
+                return None
+    loose: dict[str, Any] = _moved(moved, back=True)
+    return loose if _problem(grammars, loose) is None else None
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
@@ -111,15 +117,16 @@ def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield at, schema
 
 
-def _moved(value: Any) -> Any:
-    """A copy whose references hold where it is put under `_HOME`."""
+def _moved(value: Any, *, back: bool = False) -> Any:
+    """A copy whose references hold where it is put under `_HOME`, or `back` where it was."""
     if isinstance(value, list):
-        return [_moved(each) for each in value]
+        return [_moved(each, back=back) for each in value]
     if not isinstance(value, dict):
         return value
-    moved = {key: _moved(each) for key, each in value.items()}
+    moved = {key: _moved(each, back=back) for key, each in value.items()}
     if isinstance(moved.get("$ref"), str):
-        moved["$ref"] = moved["$ref"].replace("#", f"#/{_HOME}", 1)
+        here, there = (f"#/{_HOME}", "#") if back else ("#", f"#/{_HOME}")
+        moved["$ref"] = moved["$ref"].replace(here, there, 1)
     return moved
 
 

@@ -48,8 +48,10 @@ class SchemaMalformed(SchemaRefused):
 class _Reader:
     """Reads one schema; counts what it has seen, so that no schema costs more than its bounds."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, lenient: bool = False) -> None:
+        """`lenient`: what cannot be enforced is left out, rather than refused."""
         self._root = root
+        self._lenient = lenient
         self._nodes = 0
         self._text = 0
         self._schemas: set[int] = set()  # identities of the objects that were read as schemas
@@ -58,8 +60,10 @@ class _Reader:
     def read(self) -> Any:
         clean = self.schema(self._root, "", 0)
         for reference, at in self._references:
-            if id(resolve(self._root, reference)) not in self._schemas:
-                raise SchemaMalformed(at, f"there is no schema {reference!r:.80}; put it under $defs")
+            target = resolve(self._root, reference)
+            if id(target) not in self._schemas:
+                kind = SchemaRefused if self._lenient and target is not None else SchemaMalformed
+                raise kind(at, f"there is no schema {reference!r:.80}; put it under $defs")
         return clean
 
     def schema(self, given: Any, at: str, depth: int) -> Any:
@@ -67,27 +71,46 @@ class _Reader:
             return given
         if not isinstance(given, dict):
             raise SchemaMalformed(at, "a schema must be an object or a boolean")
+        self._schemas.add(id(given))
+        if self._lenient and (depth > MOST_DEPTH or self._nodes >= MOST_NODES):
+            return True
         if depth > MOST_DEPTH:
             raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep; use $defs and $ref")
         self._count(at)
-        self._schemas.add(id(given))
         clean: dict[str, Any] = {}
+        left_out: set[str] = set()
         for keyword, value in respelt(given, self._root).items():
-            place = _join(at, keyword)
-            if keyword in REFUSED:
-                if keyword in NEUTRAL and value == NEUTRAL[keyword]:
-                    continue
-                raise SchemaRefused(place, f"the keyword '{keyword}' is not enforced: {REFUSED[keyword]}")
-            if keyword in ("$id", "$anchor", "$dynamicAnchor", "id") and isinstance(value, str):
-                if at and keyword == "$id":
-                    raise SchemaRefused(place, "the keyword '$id' is served at the top only: use $defs")
-                continue
-            reader = _READERS.get(keyword)
-            binding = None if reader is None else reader(self, value, place, depth)
-            if binding is not None or keyword == "const":
-                clean[keyword] = binding
-        _check_pairs(clean, at)
+            try:
+                self._keyword(clean, keyword, value, at, depth)
+            except SchemaMalformed:
+                raise
+            except SchemaRefused:
+                if not self._lenient:
+                    raise
+                left_out |= {keyword, OF_THE_REST.get(keyword, keyword)}
+        clean = {keyword: binding for keyword, binding in clean.items() if keyword not in left_out}
+        for low, high in SIZES:
+            if clean.get(low, 0) > clean.get(high, MOST_COUNT):
+                if not self._lenient:
+                    raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")
+                del clean[low], clean[high]
         return clean
+
+    def _keyword(self, clean: dict[str, Any], keyword: str, value: Any, at: str, depth: int) -> None:
+        """Adds what the keyword binds to `clean`."""
+        place = _join(at, keyword)
+        if keyword in REFUSED:
+            if keyword in NEUTRAL and value == NEUTRAL[keyword]:
+                return
+            raise SchemaRefused(place, f"the keyword '{keyword}' is not enforced: {REFUSED[keyword]}")
+        if keyword in ("$id", "$anchor", "$dynamicAnchor", "id") and isinstance(value, str):
+            if at and keyword == "$id":
+                raise SchemaRefused(place, "the keyword '$id' is served at the top only: use $defs")
+            return
+        reader = _READERS.get(keyword)
+        binding = None if reader is None else reader(self, value, place, depth)
+        if binding is not None or keyword == "const":
+            clean[keyword] = binding
 
     def schemas(self, given: Any, at: str, depth: int) -> dict[str, Any]:
         if not isinstance(given, dict):
@@ -206,6 +229,12 @@ class _Reader:
             raise SchemaRefused(at, f"its names and constants have more than {MOST_TEXT} characters")
 
 
+# What says of the rest, that which another keyword does not name: without the one the other says more.
+OF_THE_REST = {
+    "properties": "additionalProperties",
+    "patternProperties": "additionalProperties",
+    "prefixItems": "items",
+}
 _Read = Callable[[_Reader, Any, str, int], Any]
 _READERS: dict[str, _Read] = {
     "type": _Reader.type,
@@ -239,19 +268,13 @@ _READERS: dict[str, _Read] = {
 }
 
 
-def read_schema(given: Any) -> dict[str, Any]:
-    """The schema with nothing but what binds; raises `SchemaRefused`."""
+def read_schema(given: Any, *, lenient: bool = False) -> dict[str, Any]:
+    """The schema with nothing but what binds; raises `SchemaRefused`, if it is not `lenient`."""
     if not isinstance(given, dict):
         raise SchemaMalformed("", "it must be a JSON schema object")
-    clean: dict[str, Any] = _Reader(given).read()
+    clean: dict[str, Any] = _Reader(given, lenient=lenient).read()
     return clean
 
 
 def _join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else name
-
-
-def _check_pairs(schema: Schema, at: str) -> None:
-    for low, high in SIZES:
-        if schema.get(low, 0) > schema.get(high, MOST_COUNT):
-            raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")

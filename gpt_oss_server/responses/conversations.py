@@ -212,9 +212,10 @@ class Conversations:
                 f"The item {item_id!r} cannot be deleted, as a later one needs it: {error.message}",
                 param="item_id",
             ) from None
-        ends = [0, *read.ends]
-        segments = read.segments[ends[before] : ends[before + len(left)]]
-        changed[place : place + 1] = [Part(left, tuple(segments))] if left else []
+        of_part = range(before, before + len(left))
+        made = zip(read.segments, read.sources, strict=True)
+        segments = tuple(segment for segment, source in made if source in of_part)
+        changed[place : place + 1] = [Part(left, segments)] if left else []
         return replace(found, parts=tuple(changed), recipients=read.recipients, approvals=read.approvals)
 
 

@@ -53,13 +53,17 @@ def read_input(
         items = [given]
     else:
         items = given or []
-    trigger = ""
+    trigger, listed = "", list[tuple[int, Item]]()
+    before_call = _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_calls_of, answers=_answered_by, past=recipients):
         if conversation.compacts:
             raise InvalidRequest(f"`{trigger}`: a compaction_trigger must be the last item.", param=trigger)
         trigger = f"{where}[{index}]"
-        conversation.before_call = _comes_before_call(items, index)
-        _read_item(item, trigger, conversation)
+        conversation.before_call = before_call[index]
+        if (read := _read_item(item, trigger, conversation)) is not None:
+            listed.append((index, read))
+        conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
+    conversation.items = [item for _, item in sorted(listed, key=lambda each: each[0])]  # as they were sent
     return conversation
 
 
@@ -77,15 +81,17 @@ def _answered_by(item: Any) -> str | None:
     return call if isinstance(call, str) else None
 
 
-def _comes_before_call(items: Sequence[Any], index: int) -> bool:
-    """Whether the assistant goes on to call something: then what it says here is no answer yet."""
-    for item in items[index + 1 :]:
+def _before_calls(items: Sequence[Any]) -> list[bool]:
+    """Of each item whether the assistant goes on behind it to call something: then it is no answer yet."""
+    found, goes_on = [], False
+    for item in reversed(items):
+        found.append(goes_on)
         kind = item.get("type") if isinstance(item, dict) else None
         if isinstance(kind, str) and (kind.endswith("_call") or kind == "mcp_approval_request"):
-            return True
-        if kind != "reasoning" and not (kind in (None, "message") and _is_assistants(item)):
-            return False
-    return False
+            goes_on = True
+        elif kind != "reasoning" and not (kind in (None, "message") and _is_assistants(item)):
+            goes_on = False
+    return found[::-1]
 
 
 def _is_assistants(item: Any) -> bool:
@@ -97,7 +103,8 @@ def prefix_of(kind: str) -> str:
     return _ID_PREFIXES.get(kind, "item")
 
 
-def _read_item(item: Any, where: str, conversation: Conversation) -> None:
+def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None:
+    """The item as it is listed later."""
     if isinstance(item, str):  # a list of plain strings is what some clients send
         item = {"type": "message", "role": "user", "content": item}
     if not isinstance(item, dict):
@@ -120,10 +127,9 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> None:
     handler(item, where, conversation)
     conversation.leads = conversation.leads and leads_still(item)
     if conversation.compacts:
-        return  # asked for once, and no part of what was said
+        return None  # asked for once, and no part of what was said
     listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
-    conversation.items.append(_listed_message(listed) if kind == "message" else _listed_call(listed))
-    conversation.ends.append(len(conversation.segments))
+    return _listed_message(listed) if kind == "message" else _listed_call(listed)
 
 
 def _listed_call(item: Item) -> Item:
@@ -165,7 +171,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
                     f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
                 )
             commentary = phase == "commentary" or (phase is None and conversation.before_call)
-            if not commentary:  # which may come before the call has been made
+            if phase != "commentary":  # which may come before the call has been made
                 conversation.was_answered()
             conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
         case _:

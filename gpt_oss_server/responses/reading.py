@@ -39,7 +39,7 @@ class Conversation:
     sealer: Callable[[], Sealer]  # made when it is first needed
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)  # how many segments there are after each item
+    sources: list[int] = field(default_factory=list)  # of each segment the place of its item
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
     results: Mapping[str, str] = field(default_factory=dict)  # item id → what the model read of such a call
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait

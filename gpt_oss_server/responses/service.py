@@ -254,6 +254,8 @@ class ResponsesService(Served):
     async def close(self) -> None:
         await super().close()
         await self.background.close()
+        if self._tools is not None:
+            await self._tools.left()
         await self.store.close()
 
     async def _prepare(

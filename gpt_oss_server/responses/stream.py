@@ -1,8 +1,8 @@
 """Turn events to the events of a response: the one place that assigns indices and sequence numbers.
 
 In: turn events, in batches, then exactly one `finish`. Out: batches of event dicts. The final response is
-what the builders accumulated; nothing is parsed or built twice. `finish` always closes what is open and
-always ends in exactly one terminal event, whatever happened before.
+what the builders accumulated; nothing is parsed or built twice. `finish` closes what is open, but for a call
+of the client's, and always ends in exactly one terminal event, whatever happened before.
 """
 
 from __future__ import annotations

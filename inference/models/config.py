@@ -25,6 +25,7 @@ Value = TypeVar("Value")
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
 # What would change the arithmetic, and is computed here in one way only.
+_LARGEST = 2**53
 ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
 
@@ -269,7 +270,10 @@ class _Fields:
         return default if value is None else value
 
     def whole(self, key: str, default: int | None = None) -> int:
-        return self._converted(key, default, int, "a whole number")
+        value = self._converted(key, default, int, "a whole number")
+        if abs(value) > _LARGEST:
+            raise CheckpointError(f"{key!r} is larger than anything that a model has.")
+        return value
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._converted(key, default, float, "a number")

@@ -153,3 +153,38 @@ async def test_allowed_tools_may_name_a_search_that_is_not_there() -> None:
     only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
     run = await Asking(FINAL).service.start({"input": "Hi", "tools": [search, WEATHER], "tool_choice": only})
     assert (await run.wait())["status"] == "completed"
+
+
+async def test_an_answer_after_an_approval_says_that_the_call_was_made_whatever_follows() -> None:
+    asked = {
+        "type": "mcp_approval_request",
+        "id": "mcpr_1",
+        "server_label": "gh",
+        "name": "open",
+        "arguments": "{}",
+    }
+    agreed = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    said = {"role": "assistant", "content": "It is open."}
+    items = ["Hi", asked, agreed, said, called("a", PARIS), output("a", "grey")]
+    run = await Asking(FINAL).service.start({"input": items, "tools": [WEATHER]})
+    assert run._prepared.approved == ()
+
+
+async def test_of_a_conversation_an_item_goes_and_each_result_stays_with_its_call() -> None:
+    ask = Asking(FINAL)
+    conversations = ask.service.conversations
+    made = await conversations.create({"items": [called("a", PARIS), called("b", ROME)]})
+    await conversations.add_items(made["id"], {"items": [output("b", "blue")]})
+    later = {"role": "user", "content": "And?"}
+    added = await conversations.add_items(made["id"], {"items": [output("a", "grey"), later]})
+    await conversations.delete_item(made["id"], added["data"][-1]["id"])
+    prompt = await ask.prompt(conversation=made["id"], tools=[WEATHER])
+    assert (prompt.count("grey"), prompt.count("blue")) == (1, 1)
+
+
+async def test_items_are_listed_as_they_were_sent() -> None:
+    ask = Asking(FINAL)
+    items = ["Hi", called("a", PARIS), called("b", ROME), output("b", "blue"), output("a", "grey")]
+    response = await ask(input=items, tools=[WEATHER])
+    listed = (await ask.service.retrieve(response["id"])).input_items
+    assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
