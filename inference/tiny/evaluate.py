@@ -24,6 +24,7 @@ from inference.tiny.data import SKILLS
 from inference.tiny.outcome import Outcome, copied_values, outcome, same_call
 from inference.tiny.served import grammar_of
 from inference.tiny.talk import PAST, Talk, Turn
+from inference.tiny.usual import usual_talks
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
 
@@ -89,6 +90,11 @@ def cases_of(seed: int, per_skill: int, skills: Sequence[str]) -> Iterator[Case]
                 yield Case(talk, turn)
 
 
+def usual_cases() -> Iterator[Case]:
+    for talk in usual_talks():
+        yield from (Case(talk, turn) for turn in talk.turns)
+
+
 async def _complete(
     engine: Engine, case: Case, sampling: Sampling, gate: asyncio.Semaphore
 ) -> tuple[int, ...]:
@@ -112,7 +118,7 @@ async def results_of(
             temperature=temperature,
             top_p=top_p,
             seed=place,
-            max_tokens=250,
+            max_tokens=500,
             grammar=grammars.get(id(case.talk)),
         )
         tokens = await _complete(engine, case, sampling, gate)
@@ -177,6 +183,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--skills", default=",".join(SKILLS))
+    parser.add_argument(
+        "--usual", action="store_true", help="only requests in usual words, written by hand (usual.json)"
+    )
     parser.add_argument("--greedy-only", action="store_true")
     parser.add_argument("--served", action="store_true", help="under the grammar that the server enforces")
     parser.add_argument("--temperature", type=float, help="of the second pass (default: the model's own)")
@@ -184,7 +193,9 @@ def main() -> None:
     arguments = parser.parse_args()
     skills = arguments.skills.split(",")
     cases = list(cases_of(arguments.seed, arguments.cases, skills))
-    if "call" in skills:
+    if arguments.usual:
+        cases = list(usual_cases())
+    elif "call" in skills:
         cases += cases_of(arguments.seed + 1, 2 * arguments.cases, ["call"])
 
     async def run() -> None:
