@@ -32,8 +32,8 @@ class Phase:
 _BASICS: tuple[tuple[Maker, float], ...] = (
     (chat_talk, 1.3),
     (busy_chat_talk, 0.9),
-    (memory_talk, 0.8),
-    (busy_memory_talk, 1.2),
+    (memory_talk, 0.4),
+    (busy_memory_talk, 0.6),
     (unknown_talk, 0.3),
     (json_talk, 0.3),
     (partial(json_talk, rounds=4), 0.5),
@@ -66,12 +66,12 @@ PHASES = (
     Phase(
         0.75,
         (
-            (drill_talk, 1.5),
-            (choices_talk, 8.0),
-            (bare_calls_talk, 5.0),
+            (drill_talk, 2.0),
+            (choices_talk, 4.5),
+            (bare_calls_talk, 2.5),
             (partial(call_talk, most=3), 2.0),
-            (partial(call_talk, most=6), 4.5),
-            (partial(busy_talk, most=6), 5.5),
+            (partial(call_talk, most=6), 3.5),
+            (partial(busy_talk, most=6), 4.5),
             (partial(decline_talk, most=6), 0.9),
             *_BASICS,
             (partial(json_talk, rounds=4), 0.6),

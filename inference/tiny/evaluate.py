@@ -118,7 +118,7 @@ async def results_of(
             temperature=temperature,
             top_p=top_p,
             seed=place,
-            max_tokens=500,
+            max_tokens=250,
             grammar=grammars.get(id(case.talk)),
         )
         tokens = await _complete(engine, case, sampling, gate)
