@@ -190,9 +190,14 @@ def test_models_and_a_name_that_is_not_served() -> None:
 
 
 def test_too_long_an_input_is_told_before_anything_is_generated() -> None:
-    with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
-        client.responses.create(model="scripted", input="hello " * 140_000, stream=True)
-    assert refused.value.code == "context_length_exceeded"
+    with client_of(HELLO) as client:
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.create(model="scripted", input="hello " * 140_000)
+        assert refused.value.code == "context_length_exceeded"
+        events = list(client.responses.create(model="scripted", input="hello " * 140_000, stream=True))
+    assert events[-1].type == "response.failed"
+    assert events[-1].response.error is not None
+    assert str(events[-1].response.error.code) == "context_length_exceeded"
 
 
 def test_truncation_auto_drops_the_oldest_turns() -> None:
