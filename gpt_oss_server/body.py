@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
 
 
@@ -47,9 +47,19 @@ def decode_json(body: bytes) -> object:
         raise InvalidJson("The request body is nested too deeply to be read.") from None
     except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
+    if is_too_deep(text, value):
         raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
-    return without_lone_surrogates(value) if _SURROGATE.search(body) else value
+    return whole_characters(text, value)
+
+
+def is_too_deep(text: str, value: object) -> bool:
+    """Of the value that this JSON is: whether what reads it step by step could not come to its end."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH)
+
+
+def whole_characters(text: str, value: object) -> object:
+    """The value that this JSON is, as it can be written back."""
+    return without_lone_surrogates(value) if _SURROGATE.search(text) else value
 
 
 def without_lone_surrogates(value: object) -> object:
@@ -69,7 +79,7 @@ def no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON value.")
 
 
-def deeper_than(value: object, limit: int) -> bool:
+def _deeper_than(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit):
         level = [

@@ -93,9 +93,8 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a sign that cannot be read or shown costs nothing but itself
+        # A sign that cannot be read or shown costs nothing but itself.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     foreign = foreign_packages()
     if foreign:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from gpt_oss_server.body import MAX_DEPTH, deeper_than, finite, no_constant, without_lone_surrogates
+from gpt_oss_server.body import MAX_DEPTH, finite, is_too_deep, no_constant, whole_characters
 
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def read_json_text(text: str) -> Any:
@@ -16,7 +15,7 @@ def read_json_text(text: str) -> Any:
     try:
         value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except RecursionError:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from None
-    if deeper_than(value, MAX_DEPTH):
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-    return without_lone_surrogates(value) if _SURROGATE.search(text) else value
+        raise ValueError(_TOO_DEEP) from None
+    if is_too_deep(text, value):
+        raise ValueError(_TOO_DEEP)
+    return whole_characters(text, value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.validation import whole_number
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 
@@ -31,9 +32,10 @@ def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str,
 def _limit(given: str | None) -> int:
     if given is None:
         return DEFAULT_LIMIT
-    if not given.isascii() or not given.isdigit() or len(given) > 3 or not 1 <= int(given) <= MAX_LIMIT:
+    limit = whole_number(given)
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
         raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
-    return int(given)
+    return limit
 
 
 def _start(ordered: Sequence[dict[str, Any]], after: str | None) -> int:

@@ -16,6 +16,7 @@ from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, Unsuppo
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.validation import whole_number
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
@@ -46,7 +47,6 @@ _VERBOSITY = {
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
 _TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
 _ANSWER_SHARE = 8  # of the context is kept for an answer of no given length
-_MOST_DIGITS = 18  # of a token id
 _SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
 
 
@@ -200,10 +200,11 @@ def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:
 def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]:
     bias = {}
     for key, value in given.items():
-        if not key.isascii() or not key.isdigit() or len(key) > _MOST_DIGITS or int(key) >= vocab_size:
+        token = whole_number(key)
+        if token is None or token >= vocab_size:
             raise InvalidRequest(
                 f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r:.60} is none.",
                 param="logit_bias",
             )
-        bias[int(key)] = value
+        bias[token] = value
     return bias

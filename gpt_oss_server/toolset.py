@@ -144,11 +144,15 @@ class ToolsetMaker:
             )
             offers.append(Offer(browser, timeout=30.0 + _MARGIN))
         await self._add_python(toolset, offers)
-        if self._servers or settings.tool_server:
-            await self._add_servers(toolset, offers)
+        if self._servers:
+            self._add_servers(toolset, offers)
         toolset.toolbox = Toolbox(offers)
         for offer in offers:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
+        self._missing = list(settings.tool_server)
+        if self._missing:
+            await self._ask_each(toolset, "--tool-server: %s Requests that need a tool will ask it again.")
+            self._ask_from = time.monotonic() + _ASK_AGAIN
         return toolset
 
     async def _add_python(self, toolset: Toolset, offers: list[Offer]) -> None:
@@ -169,10 +173,8 @@ class ToolsetMaker:
             toolset.python = PythonTool(sandbox, timeout=settings.python_timeout)
             offers.append(Offer(toolset.python, timeout=settings.python_timeout + _MARGIN))
 
-    async def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
+    def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool
-        from tools.mcp.external import external_tools, tool_server
-        from tools.mcp.failures import McpFailure
 
         for server in self._servers:
             tool = McpTool(
@@ -180,19 +182,6 @@ class ToolsetMaker:
             )
             toolset.operators[server.label] = tool
             offers.append(Offer(tool, timeout=tool.timeout + _MARGIN))
-        for url in self._settings.tool_server:
-            try:
-                found = await external_tools(tool_server(url))
-            except ValueError as error:
-                _log.error("--tool-server: %s", error)  # the rest is served
-                continue
-            except McpFailure as error:
-                _log.error("--tool-server: %s Requests that need a tool will ask it again.", error)
-                self._missing.append(url)
-                continue
-            replaced = {tool.declaration.namespace for tool in found}
-            offers[:] = [offer for offer in offers if offer.tool.declaration.namespace not in replaced]
-            offers.extend(Offer(tool) for tool in found)
 
     async def _ask_missing(self, toolset: Toolset) -> None:
         try:
@@ -201,17 +190,20 @@ class ToolsetMaker:
             _log.exception("A tool server that was asked again broke what asks it.")
         self._ask_from = time.monotonic() + _ASK_AGAIN
 
-    async def _ask_each(self, toolset: Toolset) -> None:
+    async def _ask_each(self, toolset: Toolset, absent: str | None = None) -> None:
+        """Takes the tools of the servers that are there now; `absent` tells the log of one that is not."""
         from tools.mcp.external import external_tools, tool_server
         from tools.mcp.failures import McpFailure
 
         for url in list(self._missing):
             try:
                 found = await external_tools(tool_server(url))
-            except McpFailure:
-                continue  # as was said when it was first asked
+            except McpFailure as error:
+                if absent is not None:
+                    _log.error(absent, error)
+                continue
             except ValueError as error:
-                _log.error("--tool-server: %s", error)
+                _log.error("--tool-server: %s", error)  # the rest is served
             else:
                 await toolset.toolbox.take(Offer(tool) for tool in found)
                 for tool in found:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+_MOST_DIGITS = 18  # Python itself refuses some thousands
 _JSON_TYPES = {
     type(None): "null",
     bool: "a boolean",
@@ -73,3 +74,8 @@ def _one(finding: ErrorDetails, name: str) -> str:
         return f"`{name}` is missing."
     message = finding["msg"].removeprefix("Value error, ")
     return f"Invalid value for `{name}`: {message}."
+
+
+def whole_number(text: str) -> int | None:
+    """What the digits of `text` write; None where it is anything else, or longer than any number here."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None

@@ -57,8 +57,8 @@ class _Continuation:
         if not tokens:
             raise InferenceError("infer_next_token needs at least one token to continue.")
         vocabulary = self._model.config.vocab_size
-        if not all(0 <= token < vocabulary for token in tokens):
-            wrong = next(token for token in tokens if not 0 <= token < vocabulary)
+        wrong = min(tokens) if min(tokens) < 0 else max(tokens)
+        if not 0 <= wrong < vocabulary:
             raise InferenceError(f"{wrong} is no token: ids are from 0 to {vocabulary - 1}.")
         if len(tokens) >= self._model.config.context_length:
             raise ContextOverflow(len(tokens), self._model.config.context_length)

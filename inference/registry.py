@@ -13,6 +13,7 @@ from pathlib import Path
 
 from inference.engine import Engine, ModelNotFound
 from inference.local.options import LocalOptions
+from inference.paths import path_of
 
 KINDS = "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), or scripted:FILE"
 DEMONSTRATOR = "A demonstrator that knows next to nothing: "
@@ -69,14 +70,6 @@ def checkpoint_folder(model: str) -> Path:
     raise ModelNotFound(
         f"There is no model {model!r}: no such folder, and no other kind of name. Known: {KINDS}."
     )
-
-
-def path_of(name: str) -> Path:
-    """Raises ModelNotFound for a `~user` who is unknown."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise ModelNotFound(f"{name} names no folder: {error}") from error
 
 
 def is_there(looks: Callable[[], bool]) -> bool:

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from inference.engine import (
@@ -28,6 +27,7 @@ from inference.engine import (
     Step,
     TokenLogprob,
 )
+from inference.paths import path_of
 from inference.script_file import Script, Turn, read_script
 
 CONTEXT_LENGTH = 131_072
@@ -158,11 +158,7 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
         raise CheckpointError(
             f"The context asked for is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
-    try:
-        place = Path(path).expanduser()
-    except RuntimeError as error:
-        raise ModelNotFound(f"scripted:{path} names no file: {error}") from error
-    script = read_script(place, VOCAB_SIZE)
+    script = read_script(path_of(path, "file"), VOCAB_SIZE)
     engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
     engine.prepare()
     return engine

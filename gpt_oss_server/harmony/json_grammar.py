@@ -44,10 +44,9 @@ def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
         loose = clean if _problem(grammars, clean) is None else _loosened(grammars, clean)
         if loose is not None and has_finite_value(loose, loose):
             return loose
-    except SchemaMalformed:
-        raise
-    except SchemaRefused:
-        pass
+    except SchemaRefused as refused:
+        if isinstance(refused, SchemaMalformed):
+            raise
     return {"type": "object"} if "properties" in given or given.get("type") == "object" else {}
 
 

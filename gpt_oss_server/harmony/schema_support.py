@@ -82,10 +82,8 @@ class _Reader:
         for keyword, value in respelt(given, self._root).items():
             try:
                 self._keyword(clean, keyword, value, at, depth)
-            except SchemaMalformed:
-                raise
-            except SchemaRefused:
-                if not self._lenient:
+            except SchemaRefused as refused:
+                if not self._lenient or isinstance(refused, SchemaMalformed):
                     raise
                 left_out |= {keyword, OF_THE_REST.get(keyword, keyword)}
         clean = {keyword: binding for keyword, binding in clean.items() if keyword not in left_out}

@@ -16,6 +16,7 @@ from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.runs import EventLog
 from gpt_oss_server.sse import EventStream, encode, unless_gone
+from gpt_oss_server.validation import whole_number
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -93,9 +94,9 @@ def _included(request: Request) -> list[str]:
 def _sequence_number(given: str | None) -> int:
     if given is None:
         return -1
-    if not given.isascii() or not given.isdigit() or len(given) > 18:
+    if (number := whole_number(given)) is None:
         raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")
-    return int(given)
+    return number
 
 
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:

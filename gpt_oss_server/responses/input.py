@@ -19,7 +19,7 @@ from gpt_oss_server.parts import text_of
 from gpt_oss_server.responses.compaction import unsealed
 from gpt_oss_server.responses.input_calls import CALL_HANDLERS
 from gpt_oss_server.responses.loaded import leads_still
-from gpt_oss_server.responses.reading import Conversation, Handler, Item, text_field
+from gpt_oss_server.responses.reading import Conversation, Handler, Item, answered_call, text_field
 from gpt_oss_server.responses.reasoning import unsealed_reasoning
 from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.validation import json_type
@@ -53,14 +53,14 @@ def read_input(
         items = [given]
     else:
         items = given or []
-    trigger, listed = "", list[tuple[int, Item]]()
+    at, listed = "", list[tuple[int, Item]]()
     before_call = _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_calls_of, answers=_answered_by, past=recipients):
         if conversation.compacts:
-            raise InvalidRequest(f"`{trigger}`: a compaction_trigger must be the last item.", param=trigger)
-        trigger = f"{where}[{index}]"
+            raise InvalidRequest(f"`{at}`: a compaction_trigger must be the last item.", param=at)
+        at = f"{where}[{index}]"
         conversation.before_call = before_call[index]
-        if (read := _read_item(item, trigger, conversation)) is not None:
+        if (read := _read_item(item, at, conversation)) is not None:
             listed.append((index, read))
         conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
     conversation.items = [item for _, item in sorted(listed, key=lambda each: each[0])]  # as they were sent
@@ -77,7 +77,7 @@ def _calls_of(item: Any) -> list[str]:
 def _answered_by(item: Any) -> str | None:
     if not isinstance(item, dict) or not str(item.get("type")).endswith("_call_output"):
         return None
-    call = item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
+    call = answered_call(item)
     return call if isinstance(call, str) else None
 
 

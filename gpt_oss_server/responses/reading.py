@@ -58,7 +58,7 @@ class Conversation:
         self.add(self.renderer.call(recipient, arguments, content_type=content_type))
 
     def result(self, where: str, item: Item, text: str) -> None:
-        call_id = item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
+        call_id = answered_call(item)
         recipient = self.recipients.get(call_id) if isinstance(call_id, str) else None
         if recipient is None and isinstance(item.get("name"), str):
             recipient = function_recipient(item)
@@ -84,6 +84,11 @@ class Conversation:
         for call in self.approved:
             self.add(self.renderer.tool_result(call.recipient, RESULT_LOST))
         self.approved.clear()
+
+
+def answered_call(item: Mapping[str, Any]) -> Any:
+    """The id of the call whose output this is, if it has one."""
+    return item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
 
 
 def function_recipient(item: Mapping[str, Any]) -> str:

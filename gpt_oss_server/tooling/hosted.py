@@ -87,15 +87,14 @@ class HostedTools:
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call, whose item the client has written
             return ToolOutput(f"{namespace[:80]!r} is not among the tools of this request.", failed=True)
-        self._calls += (
-            recipient not in self.approvals
-        )  # what the user has approved is no attempt of the model's
-        if self.limit is not None and self._calls > self.limit and recipient not in self.approvals:
-            return ToolOutput(
-                f"The limit of {self.limit} tool call(s) in this response is reached, so this one was not "
-                "made. Answer with what you have.",
-                failed=True,
-            )
+        if recipient not in self.approvals:  # what the user has approved is no attempt of the model's
+            self._calls += 1
+            if self.limit is not None and self._calls > self.limit:
+                return ToolOutput(
+                    f"The limit of {self.limit} tool call(s) in this response is reached, so this one was "
+                    "not made. Answer with what you have.",
+                    failed=True,
+                )
         options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
         conversation = self.python_conversation if namespace == "python" else self.conversation

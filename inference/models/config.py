@@ -24,8 +24,8 @@ Value = TypeVar("Value")
 # The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then room.
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
-# What would change the arithmetic, and is computed here in one way only.
 _LARGEST = 2**53
+# What would change the arithmetic, and is computed here in one way only.
 ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
 
@@ -217,16 +217,16 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
     raw = {**newer, **older}
     theta = _Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))
     if not older and not newer:
-        return RopeConfig(theta=float(theta)), 131_072
+        return RopeConfig(theta=theta), 131_072
     kind = raw.get("rope_type", raw.get("type", "default"))
     if kind == "default":
-        return RopeConfig(theta=float(theta), factor=1.0), 4096
+        return RopeConfig(theta=theta, factor=1.0), 4096
     if kind != "yarn":
         raise CheckpointError(f'the rope type is {kind!r}; gpt-oss models have "yarn" or "default".')
     initial = fields.whole("initial_context_length", 4096)
     scaled = _Fields(raw)
     rope = RopeConfig(
-        theta=float(theta),
+        theta=theta,
         factor=scaled.number("factor", 32.0),
         beta_fast=scaled.number("beta_fast", 32.0),
         beta_slow=scaled.number("beta_slow", 1.0),
