@@ -29,9 +29,27 @@ class Speller:
             return f"token_id:{token}"
         return self._encoding.token_bytes([token]).decode("utf-8", "replace")
 
+    def told_apart(self, token: int) -> str:
+        """As above, where no bytes stand beside it: parts of characters by their bytes, as OpenAI does.
+
+        Else they were all U+FFFD, and a token could not be found among its alternatives.
+        """
+        raw = self._encoding.token_bytes([token])
+        if self._as_ids or _is_text(raw):
+            return self.spelt(token)
+        return "bytes:" + "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
+
     def _one(self, token: int, logprob: float) -> dict[str, Any]:
         raw = self._encoding.token_bytes([token])
         return {"token": self.spelt(token), "logprob": max(logprob, LEAST), "bytes": list(raw)}
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Scores:

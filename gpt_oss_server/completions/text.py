@@ -69,7 +69,7 @@ class PlainText:
         told, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
         for token, scored in zip(prompt, scores, strict=True):
             if scored is None:
-                told.add(self._speller.spelt(token), None, None, offset)
+                told.add(self._speller.told_apart(token), None, None, offset)
             else:
                 self._tell(told, self._speller, scored, offset)
             offset += len(utf8.decode(self._encoding.token_bytes([token])))
@@ -106,8 +106,8 @@ class PlainText:
         return text, told
 
     def _tell(self, told: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
-        token, logprob = speller.spelt(scored.token), max(scored.logprob, LEAST)
-        top = {speller.spelt(each): max(score, LEAST) for each, score in scored.top[: self._top]}
+        token, logprob = speller.told_apart(scored.token), max(scored.logprob, LEAST)
+        top = {speller.told_apart(each): max(score, LEAST) for each, score in scored.top[: self._top]}
         if self._top:  # as OpenAI's: one more than was asked for, where it is not among these
             top.setdefault(token, logprob)
         told.add(token, logprob, top, offset)

@@ -13,6 +13,7 @@ from gpt_oss_server.settings import Settings
 from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
 from tests.forking import ForkingEngine
 from tests.serving import scripted
+from tests.turns import TurnsEngine
 
 NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
@@ -186,6 +187,15 @@ async def test_every_sampled_token_has_its_score_be_it_shown_or_not(stream: bool
         choice["logprobs"] async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]
     ]
     assert [token for each in told for token in each["tokens"]] == ["It", " is", " so", ".", "<|return|>"]
+
+
+async def test_parts_of_characters_are_told_apart_by_their_bytes(encoding: Encoding) -> None:
+    """Alternatives are told by their spelling alone: spelt alike, one would be told of several."""
+    asked = {"prompt": "x", "logprobs": 3, "max_tokens": 50}
+    told = (await text_completion(TurnsEngine(encoding, " 🧠"), **asked))["choices"][0]["logprobs"]
+    assert told["tokens"] == ["bytes: \\xf0\\x9f", "bytes:\\xa7", "bytes:\\xa0"]
+    for token, score, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert (len(top), top[token]) == (3, score)
 
 
 @pytest.mark.parametrize("more", [{}, {"use_beam_search": True}, {"prompt_logprobs": 1}], ids=str)
