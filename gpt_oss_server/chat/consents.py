@@ -65,15 +65,13 @@ class Consents:
             self.agreed.append((call.recipient, call.arguments))
         return None
 
-    def results(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Of calls that were made before this message of the assistant's, which came with what ran."""
-        ran = answer.get("executed_tools")
-        told = [each for each in ran if isinstance(each, dict)] if isinstance(ran, list) else []
+    def results(self, ran: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+        """Of calls that were made before a message of the assistant's; taken out of what ran with it."""
         for recipient in self._made:
-            found = next((each for each in told if each.get("name") == recipient), None)
+            found = next((each for each in ran if each.get("name") == recipient), None)
             output = found.get("output") if found is not None else None
             if found is not None:
-                told.remove(found)
+                ran.remove(found)
             yield recipient, output if isinstance(output, str) else RESULT_LOST
         self._made = []
 

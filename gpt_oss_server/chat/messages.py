@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.chat.consents import Consents, PastCall
+from gpt_oss_server.chat.executed import ran_here, segments_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
@@ -42,8 +43,19 @@ class Conversation:
     begun: Begun | None = None
     before_call: bool = False  # the assistant's next message calls something
     tells_names: bool = False  # several users take part: who says what has to be told
+    executed: set[int] = field(default_factory=set)  # places of segments that an answer takes the place of
     # Calls of tools that run here once the user agrees.
     consents: Consents = field(default_factory=Consents)
+
+    def execute(self, segment: Segment) -> None:
+        self.executed.add(len(self.segments))
+        self.segments.append(segment)
+
+    def drop_answered(self) -> None:
+        """What ran here before the newest answer; a conversation would grow by every page that was read."""
+        answers = [place for place, segment in enumerate(self.segments) if segment.is_answer]
+        dropped = {place for place in self.executed if answers and place < answers[-1]}
+        self.segments = [each for place, each in enumerate(self.segments) if place not in dropped]
 
 
 def read_messages(
@@ -65,6 +77,7 @@ def read_messages(
             conversation.begun = _begun(message, where)
         else:
             _handler(message, where)(message, where, conversation)
+    conversation.drop_answered()
     return conversation
 
 
@@ -141,16 +154,19 @@ def _developer(message: Message, where: str, conversation: Conversation) -> None
 
 
 def _assistant(message: Message, where: str, conversation: Conversation) -> None:
-    """Reasoning, then words, then calls: words before a call are a preamble, others the answer."""
+    """Reasoning, what ran here, words, then calls: words before a call are a preamble, others the answer."""
     renderer, add = conversation.renderer, conversation.segments.append
-    for recipient, output in conversation.consents.results(message):
+    ran = ran_here(message)
+    for recipient, output in conversation.consents.results(ran):
         add(renderer.tool_result(recipient, output))
     if reasoning := _reasoning(message, where):
         add(renderer.reasoning(reasoning))
+    for segment in segments_of(ran, renderer):
+        conversation.execute(segment)
     content = text_of(message.get("content"), f"{where}.content")
     content = content or text_of(message.get("refusal"), f"{where}.refusal")
     calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
-    if content or not (reasoning or calls):
+    if content or not (reasoning or calls or ran):
         told_before = bool(calls) or conversation.before_call
         add(renderer.preamble(content) if told_before else renderer.answer(content))
     for call in calls:

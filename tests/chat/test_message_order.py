@@ -31,6 +31,28 @@ async def prompt_of(*messages: dict[str, Any]) -> str:
     return load_encoding().decode(run._prepared.prompt)
 
 
+async def test_what_ran_here_is_known_until_there_is_an_answer() -> None:
+    ran = {"index": 0, "type": "code_interpreter", "name": "python", "arguments": "2+2", "output": "4"}
+    read = {"index": 1, "type": "mcp", "name": "files.read", "arguments": "{}", "output": "A text."}
+    others = {"index": 2, "type": "search", "arguments": "as another server has it", "output": "?"}
+    message = {**calls(a="Paris"), "reasoning": "I compute.", "executed_tools": [ran, read, others]}
+    asked = (USER, message, result("a", "grey"))
+    prompt = await prompt_of(*asked)
+    assert (
+        "<|start|>assistant<|channel|>analysis<|message|>I compute.<|end|>"
+        "<|start|>assistant<|channel|>analysis to=python code<|message|>2+2<|call|>"
+        "<|start|>python to=assistant<|channel|>analysis<|message|>4<|end|>"
+        "<|start|>assistant<|channel|>commentary to=files.read <|constrain|>json<|message|>{}<|call|>"
+        "<|start|>files.read to=assistant<|channel|>commentary<|message|>A text.<|end|>"
+        "<|start|>assistant<|channel|>commentary to=functions.get_weather "
+    ) in prompt
+    assert "another server" not in prompt
+    later = await prompt_of(*asked, {"role": "assistant", "content": "Grey."}, USER)
+    assert "2+2" not in later
+    assert "A text." not in later
+    assert "Paris" in later
+
+
 async def test_results_come_in_the_order_of_their_calls() -> None:
     asked = (USER, calls(a="Paris", b="Rome"))
     in_order = await prompt_of(*asked, result("a", "grey"), result("b", "blue"))

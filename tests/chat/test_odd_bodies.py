@@ -25,6 +25,7 @@ CHAT: dict[str, Any] = {
         {"role": "system", "content": "s"},
         {"role": "user", "content": [{"type": "text", "text": "x"}]},
         {"role": "assistant", "content": "a", "reasoning": "r", "refusal": None, "tool_calls": CALLS},
+        {"role": "assistant", "executed_tools": [{"name": "python", "arguments": "1", "output": "1"}]},
         {"role": "tool", "tool_call_id": "a", "content": "1"},
         {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "x"},
