@@ -56,6 +56,7 @@ def _part(part: Any, where: str) -> str:
         file = part.get("file")
         return file_text(file if isinstance(file, dict) else {})
     raise InvalidRequest(
-        f"`{where}.type`: {part.get('type')!r} is not a content part that is known here; use 'input_text'.",
+        f"`{where}.type`: {part.get('type')!r} is not a content part that is known here. Text is of type "
+        "'text', or 'input_text'.",
         param=f"{where}.type",
     )

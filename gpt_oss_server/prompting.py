@@ -176,6 +176,8 @@ def sampling_of(
     """How to sample after a prompt of `prompt` tokens, at most `limit` tokens where the request has one."""
     asked = {name: getattr(wishes, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if given.get("top_k") == -1:  # all of them, which goes with every engine
+        del given["top_k"]
     if wishes.logit_bias:
         given["logit_bias"] = _logit_bias(wishes.logit_bias, info.vocab_size)
     if logprobs is not None:

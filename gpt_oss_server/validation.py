@@ -56,6 +56,10 @@ def sentence_for(error: ValidationError) -> tuple[str, str | None]:
     """The first finding as a sentence, and the parameter that it is about."""
     findings = error.errors(include_url=False)
     name = path(findings[0]["loc"])
+    # Of what may be one thing or a list of them, a list is meant where something is found within it.
+    within = [f for f in findings if path(f["loc"]).startswith((f"{name}[", f"{name}."))]
+    if name and within:
+        findings, name = within, path(within[0]["loc"])
     same = [f for f in findings if path(f["loc"]) == name]
     expected = list(dict.fromkeys(_EXPECTED[f["type"]] for f in same if f["type"] in _EXPECTED))
     if expected and len(same) >= 1 and findings[0]["type"] in _EXPECTED:

@@ -96,6 +96,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"n": True}, "n"),
     ({"stop": ["a"] * 65}, "stop"),
     ({"stop": ["a", ""]}, "stop"),
+    ({"stop": ["a", 3]}, "stop[1]"),
+    ({"stop": 3}, "stop"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"logit_bias": {"x": 1}}, "logit_bias"),
     ({"metadata": {"a": 1}}, "metadata.a"),
@@ -113,6 +115,18 @@ async def test_what_cannot_be_served_is_named(body: dict[str, Any], param: str) 
         await service_of(replaying(HELLO)).start({**HI, **body})
     assert refused.value.param == param
     assert refused.value.status in (400, 404)
+
+
+async def test_a_part_of_no_known_type_is_told_how_text_is_sent() -> None:
+    thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}
+    with pytest.raises(ApiError, match=r"'thinking' is not .* Text is of type 'text'"):
+        await prompt_of(messages=[*HI["messages"], thought])
+
+
+async def test_every_token_may_be_sampled_on_any_engine() -> None:
+    engine = replaying(HELLO, honours=frozenset({"temperature"}))
+    await completion_of(engine, top_k=-1)
+    assert engine.samplings[0].top_k == 0
 
 
 async def test_what_changes_nothing_is_accepted() -> None:
