@@ -71,12 +71,14 @@ class ResponsesService(Served):
         tools: ToolsetMaker | None = None,
     ) -> None:
         super().__init__(engine, settings, ids=ids, clock=clock, encoding=encoding, tools=tools)
-        self.store: Store = store or MemoryStore(
-            max_responses=self.settings.store_max_responses,
-            max_conversations=self.settings.store_max_conversations,
-            max_bytes=self.settings.store_max_bytes,
-            max_age=self.settings.store_max_age,
-        )
+        if store is None:  # and not where it is false: an empty store has a length of 0
+            store = MemoryStore(
+                max_responses=self.settings.store_max_responses,
+                max_conversations=self.settings.store_max_conversations,
+                max_bytes=self.settings.store_max_bytes,
+                max_age=self.settings.store_max_age,
+            )
+        self.store: Store = store
         self.conversations = Conversations(self.store, self.renderer, ids, clock, lambda: self.sealer)
         self.background = BackgroundRuns[Run](
             encode,
@@ -99,7 +101,7 @@ class ResponsesService(Served):
             self.check_room()
         if not generates:
             request = without_compaction(request)
-        prepared = await self._prepare(request, response_id, store or self.store)
+        prepared = await self._prepare(request, response_id, self.store if store is None else store)
         keep = self.settings.store_default if request.store is None else request.store
         keep = keep or bool(request.background)
         response = new_response(
@@ -120,7 +122,7 @@ class ResponsesService(Served):
             engine=self.engine,
             encoding=self.encoding,
             renderer=self.renderer,
-            store=store or (self.store if keep else None),
+            store=store if store is not None or not keep else self.store,
             conversations=self.conversations,
             counters=self.counters,
             ids=self.ids,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
 from tests.contracts.store_contract import StoreContract, conversation, item, stored
+from tests.serving import scripted
 
 
 class TestMemoryStore(StoreContract):
@@ -176,3 +178,9 @@ async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
         assert store.bytes == size_of(found)
     await store.delete_conversation("conv_1")
     assert (len(store), store.bytes) == (0, 0)
+
+
+def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
+    store = MemoryStore(max_responses=1)
+    app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
+    assert app.state.service.store is store
