@@ -17,7 +17,7 @@ from gpt_oss_server.fields import Body, check_metadata, read_body
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.paging import page
-from gpt_oss_server.responses.input import prefix_of, read_input
+from gpt_oss_server.responses.input import read_input, with_own_ids
 from gpt_oss_server.responses.past import find_conversation, no_conversation
 from gpt_oss_server.responses.reading import Conversation
 from gpt_oss_server.sealing import Sealer
@@ -64,7 +64,7 @@ class Conversations:
         new = StoredConversation(self._ids("conv"), int(self._clock()), given.metadata or {})
         if given.items:
             read = await self._read(given.items, new)
-            new = self._extended(new, read)
+            new = self._with_read(new, read)
         await self._store.put_conversation(new)
         return _shown(new)
 
@@ -89,7 +89,7 @@ class Conversations:
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, CreateItems, {}, '{"items": [{"role": "user", "content": "Hello"}]}')
         read = await self._read(given.items, await find_conversation(self._store, conversation_id))
-        changed = await self._change(conversation_id, lambda found: self._extended(found, read))
+        changed = await self._change(conversation_id, lambda found: self._with_read(found, read))
         items = list(changed.items[len(changed.items) - len(read.items) :])
         first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
         return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
@@ -111,19 +111,9 @@ class Conversations:
         approvals: Mapping[str, tuple[str, str]],
     ) -> None:
         """What a response took in and gave out goes to the end. Nothing, if the conversation is gone."""
-        items = [item for part in parts for item in part.items]
-        answered = {item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"}
-        asked = {item["id"] for item in items if item["type"] == "mcp_approval_request"}
-        added = {key: call for key, call in approvals.items() if key in asked}
 
         def extended(found: StoredConversation) -> StoredConversation:
-            waiting = {key: call for key, call in found.approvals.items() if key not in answered}
-            return replace(
-                found,
-                parts=(*found.parts, *self._with_own_ids(parts, found)),
-                recipients={**found.recipients, **recipients},
-                approvals={**waiting, **added},
-            )
+            return self._extended(found, parts, recipients, approvals)
 
         await self._store.change_conversation(conversation_id, extended)
 
@@ -174,25 +164,32 @@ class Conversations:
             where="items",
         )
 
-    def _extended(self, found: StoredConversation, read: Conversation) -> StoredConversation:
+    def _with_read(self, found: StoredConversation, read: Conversation) -> StoredConversation:
         part = Part(tuple(read.items), tuple(read.segments))
+        return self._extended(found, [part], read.recipients, read.approvals)
+
+    def _extended(
+        self,
+        found: StoredConversation,
+        parts: Sequence[Part],
+        recipients: Mapping[str, str],
+        approvals: Mapping[str, tuple[str, str]],
+    ) -> StoredConversation:
+        """Of the `approvals` those that are asked for here: the others may have been answered meanwhile."""
+        items = [item for part in parts for item in part.items]
+        answered = {item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"}
+        asked = {item["id"] for item in items if item["type"] == "mcp_approval_request"}
+        waiting = {key: call for key, call in found.approvals.items() if key not in answered}
         return replace(
             found,
-            parts=(*found.parts, *self._with_own_ids([part], found)),
-            recipients={**found.recipients, **read.recipients},
-            approvals={**found.approvals, **read.approvals},
+            parts=(*found.parts, *self._with_own_ids(parts, found)),
+            recipients={**found.recipients, **recipients},
+            approvals={**waiting, **{key: call for key, call in approvals.items() if key in asked}},
         )
 
     def _with_own_ids(self, parts: Sequence[Part], found: StoredConversation) -> list[Part]:
-        """An id is that of one item: what comes a second time, as clients send it again, gets a new one."""
         taken = {item["id"] for item in found.items}
-
-        def own(item: Item) -> Item:
-            fresh = item if item["id"] not in taken else {**item, "id": self._ids(prefix_of(item["type"]))}
-            taken.add(fresh["id"])
-            return fresh
-
-        return [replace(part, items=tuple(map(own, part.items))) for part in parts]
+        return [replace(part, items=tuple(with_own_ids(part.items, taken, self._ids))) for part in parts]
 
     def _without(self, found: StoredConversation, item_id: str) -> StoredConversation:
         """What came together with the item is rendered anew, for its segments are not told apart; no more is.

@@ -8,7 +8,7 @@ that would silently change the conversation is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
@@ -63,8 +63,21 @@ def read_input(
         if (read := _read_item(item, at, conversation)) is not None:
             listed.append((index, read))
         conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
-    conversation.items = [item for _, item in sorted(listed, key=lambda each: each[0])]  # as they were sent
+    as_sent = [item for _, item in sorted(listed, key=lambda each: each[0])]
+    conversation.items = with_own_ids(as_sent, set(), ids)
     return conversation
+
+
+def with_own_ids(items: Iterable[Item], taken: set[str], ids: Ids) -> list[Item]:
+    """An id is that of one item: what comes a second time, as clients send it again, gets a new one.
+
+    A list that is read page by page would have no end: each page goes on behind the first of that id.
+    """
+    own: list[Item] = []
+    for item in items:
+        own.append(item if item["id"] not in taken else {**item, "id": ids(_prefix_of(item["type"]))})
+        taken.add(own[-1]["id"])
+    return own
 
 
 def _calls_of(item: Any) -> list[str]:
@@ -98,7 +111,7 @@ def _is_assistants(item: Any) -> bool:
     return isinstance(item, dict) and item.get("role") == "assistant"
 
 
-def prefix_of(kind: str) -> str:
+def _prefix_of(kind: str) -> str:
     """What the ids of such items begin with."""
     return _ID_PREFIXES.get(kind, "item")
 
@@ -128,7 +141,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
     conversation.leads = conversation.leads and leads_still(item)
     if conversation.compacts:
         return None  # asked for once, and no part of what was said
-    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(prefix_of(kind))}
+    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(_prefix_of(kind))}
     return _listed_message(listed) if kind == "message" else _listed_call(listed)
 
 

@@ -291,3 +291,16 @@ async def test_an_approval_is_given_once() -> None:
     found = await store.get_conversation(made["id"])
     assert found is not None
     assert found.approvals == {"mcpr_2": call}
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_call_that_added_items_answer_waits_no_more(api: Make, approve: bool) -> None:
+    here = api(scripted(ANSWER.format("Hello!")))
+    call = {"server_label": "s", "name": "f", "arguments": "{}"}
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", **call}
+    made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, request])
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
+    done = {"type": "mcp_call", "id": "mcp_1", **call, "output": "1", "approval_request_id": "mcpr_1"}
+    await here.post(f"/conversations/{made['id']}/items", items=[answer, done] if approve else [answer])
+    error = await here.refused("/responses", input=[{**answer, "approve": True}], conversation=made["id"])
+    assert (error["status"], error["param"]) == (400, "input[0].approval_request_id")

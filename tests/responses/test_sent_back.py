@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset import ToolsetMaker
+from tests.responses.api_client import Api
 from tests.responses.asking import Asking
 from tests.responses.mcp_asking import ANSWER, call, tool
 from tests.responses.mcp_asking import Asking as McpAsking
@@ -188,3 +190,22 @@ async def test_items_are_listed_as_they_were_sent() -> None:
     response = await ask(input=items, tools=[WEATHER])
     listed = (await ask.service.retrieve(response["id"])).input_items
     assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
+
+
+async def test_items_of_one_id_are_listed_once_each_and_the_list_has_an_end(api: Callable[..., Api]) -> None:
+    here = api(scripted(FINAL))
+    sent = [{"type": "message", "role": "user", "content": str(n), "id": f"msg_{n % 3}"} for n in range(6)]
+    response = await here.create(input=sent)
+    pages = [await here.get(f"/responses/{response['id']}/input_items", order="asc", limit=2)]
+    while pages[-1]["has_more"]:
+        assert len(pages) < 3
+        pages.append(
+            await here.get(
+                f"/responses/{response['id']}/input_items",
+                order="asc", limit=2, after=pages[-1]["last_id"],
+            )
+        )  # fmt: skip
+    listed = [item for page in pages for item in page["data"]]
+    assert [item["content"][0]["text"] for item in listed] == list("012345")
+    assert [item["id"] for item in listed[:3]] == ["msg_0", "msg_1", "msg_2"]
+    assert len({item["id"] for item in listed}) == 6
