@@ -112,13 +112,15 @@ class BackgroundRun(Generic[R]):
         self._record = record
         self._ended = ended
         self._begun = asyncio.Event()
+        self._stops = False
         self._task = asyncio.create_task(self._drive())
 
     async def stop(self) -> None:
         """Returns when it has ended; one that is ending anyway ends its own way."""
         await self._begun.wait()  # a task that is cancelled before it begins would not end its log
-        if not self.run.ending:
-            self._task.cancel()
+        if not self.run.ending and not self._stops:
+            self._stops = True
+            self._task.cancel()  # once: a second time would cut short what a tool does to stop
         await asyncio.wait({self._task})
 
     async def wait(self, seconds: float) -> None:
@@ -189,9 +191,9 @@ class BackgroundRuns(Generic[R]):
 
     async def close(self) -> None:
         """The engine is closed, so they end by themselves; one that does not is stopped."""
-        for found in list(self._running.values()):
-            await found.wait(_TO_END)
-            await found.stop()
+        running = list(self._running.values())
+        await asyncio.gather(*(found.wait(_TO_END) for found in running))  # together: they may be many
+        await asyncio.gather(*(found.stop() for found in running))
         for run_id in list(self._ended):
             self.forget(run_id)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
-from gpt_oss_server.runs import BackgroundRuns, EventLog
+from gpt_oss_server.runs import BackgroundRun, BackgroundRuns, EventLog
 from gpt_oss_server.sse import encode
 from tests.waiting import until
 
@@ -187,3 +187,47 @@ async def test_closing_ends_all_of_them() -> None:
     await background.close()
     assert [len(await read(log)) for log in logs] == [5, 5, 5]
     assert background.bytes == 0
+
+
+class Slow(CountingRun):
+    """Its work takes a while to stop, as that of a tool may; how often it was asked to is counted."""
+
+    asked = 0
+
+    async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
+        yield [self._next()]
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            self.asked += 1
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                self.asked += 1
+            raise
+
+
+async def test_a_run_that_is_stopped_twice_is_left_the_time_to_stop() -> None:
+    background = runs()
+    background.start(run := Slow("run", 1))
+    stopping = [asyncio.create_task(background.stop("run"))]
+    await asyncio.sleep(0.01)
+    stopping.append(asyncio.create_task(background.stop("run")))
+    await asyncio.gather(*stopping)
+    assert run.asked == 1
+    assert background.running("run") is None
+
+
+async def test_closing_waits_for_all_of_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[float] = []
+
+    async def wait(self: Any, seconds: float) -> None:
+        waiting.append(seconds)
+        await until(lambda: len(waiting) == 3)
+
+    monkeypatch.setattr(BackgroundRun, "wait", wait)
+    background = runs()
+    for number in range(3):
+        background.start(Slow(str(number), 1))
+    await background.close()
+    assert not any(background.running(str(number)) for number in range(3))
