@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.body import read_json
 from gpt_oss_server.counters import counted
-from gpt_oss_server.errors import InvalidOutput, InvalidRequest
+from gpt_oss_server.errors import EventsForgotten, InvalidOutput, InvalidRequest
 from gpt_oss_server.fields import documented
 from gpt_oss_server.paging import page
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
@@ -24,9 +27,8 @@ def responses_router(service: ResponsesService) -> APIRouter:
     keep_alive = service.settings.keep_alive
 
     def logged(log: EventLog, after: int = -1) -> Response:
-        return EventStream(
-            lambda: log.read(after), bytes, keep_alive=keep_alive
-        )  # they are encoded in the log
+        # They are encoded in the log.
+        return EventStream(lambda: _read(log, after), bytes, keep_alive=keep_alive)
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
@@ -85,6 +87,20 @@ def responses_router(service: ResponsesService) -> APIRouter:
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
     return router
+
+
+async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
+    """The log's events; who reads so slowly that the next ones are gone is told so in the stream itself."""
+    at = after
+    try:
+        async with aclosing(log.read(after)) as batches:
+            async for batch in batches:
+                at += len(batch)
+                yield batch
+    except EventsForgotten as error:
+        told = {"message": error.message, "param": error.param, "code": error.code}
+        # The event as it is documented, and the form on which the official SDK raises an error.
+        yield [encode({"type": "error", **told, "sequence_number": at + 1, **error.body()})]
 
 
 def _included(request: Request) -> list[str]:

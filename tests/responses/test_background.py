@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from openai.types.responses import ResponseErrorEvent
+from starlette.types import Message
 
 from gpt_oss_server.errors import EngineUnavailable
 from inference.engine import EngineFailed
@@ -209,3 +211,27 @@ async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:
 
 async def _all(batches: AsyncIterator[list[bytes]]) -> bytes:
     return b"".join([event async for batch in batches for event in batch])
+
+
+async def test_a_reader_who_is_too_slow_is_told_so(api: Callable[..., Api]) -> None:
+    here = api(scripted(LONG), background_log_max_bytes=50_000)
+    run = await here.service.start({"input": "Hi", "background": True})
+    here.service.background.start(run)
+    sent: list[bytes] = []
+
+    async def receive() -> Message:
+        return await asyncio.get_running_loop().create_future()  # it never leaves
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        if len(sent) == 2:  # the first events; it reads on when all has been said
+            await here.ended(run.id)
+
+    path = f"/v1/responses/{run.id}"
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"stream=true", "headers": []}
+    await here.app(scope, receive, send)
+    *events, told = events_in(b"".join(sent).decode())
+    assert [event["sequence_number"] for event in (*events, told)] == list(range(len(events) + 1))
+    ResponseErrorEvent.model_validate(told)
+    assert (told["type"], told["code"], told["error"]["code"]) == ("error", *["events_not_kept"] * 2)
+    assert "Retrieve the response without `stream`" in told["message"]
