@@ -262,6 +262,12 @@ class Turn:
                     self._record(event, events)
         return events
 
+    def end(self) -> None:
+        """What a failure has left open becomes history: what was said, and what tools have answered to it."""
+        self.transcript.end_generation(self._renderer)
+        self.transcript.segments += self._answers  # the model has not read them: they are no input yet
+        self._answers = []
+
     def _end_reasoning(self) -> list[TurnEvent]:
         """The reasoning ends here, whatever the model had in mind, as far as the limit has room."""
         assert self._budget is not None

@@ -244,7 +244,7 @@ class Run:
 
     def _harmony_messages(self) -> dict[str, Any]:
         """What the model was shown and what it said, tools' answers included."""
-        self._transcript.end_generation(self._renderer)  # what a failure has left open
+        self._turn.end()
         said = [token for segment in self._transcript.segments for token in segment.tokens]
         return {
             "input_messages": messages_of(self._transcript.prompt, self._encoding),
@@ -263,7 +263,7 @@ class Run:
 
     async def _keep(self) -> None:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""
-        self._transcript.end_generation(self._renderer)  # what a failure has left open
+        self._turn.end()
         made = self._transcript.segments
         prepared, response, stream = self._prepared, self.response, self._stream
         recipients = {**prepared.call_recipients, **stream.recipients}

@@ -11,6 +11,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.responses.mcp_asking import ANSWER, Asking, call, tool
 from tests.tools.mcp.echo_server import Seen
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("by_items", [False, True], ids=["previous_response_id", "items"])
@@ -209,3 +210,19 @@ async def test_a_conversation_takes_in_a_history_with_an_approved_call(
         made = await ask.service.conversations.create({"items": [*history, *second["output"]]})
         response = await ask(tools=ASKS, input="And now?", conversation=made["id"])
     assert (response["status"], counted.calls) == ("completed", 1)
+
+
+async def test_of_approved_calls_that_are_stopped_the_results_so_far_are_kept(
+    encoding: Encoding, place: tuple[str, Seen]
+) -> None:
+    url, seen = place
+    seen.started.clear()
+    sent = [*approval(1, text="the first result"), *approval(2, "slow", seconds=60)]
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        run = await ask.service.start({"input": sent, "tools": ASKS, "background": True})
+        await ask.service.run_in_background(run)
+        await until(seen.started.is_set)
+        stopped = await ask.service.cancel(run.id)
+        prompt = await ask.service.render({"input": "Well?", "previous_response_id": run.id})
+    assert [item["status"] for item in stopped["output"][1:]] == ["completed", "failed"]
+    assert "<|message|>the first result<|end|>" in prompt.text
