@@ -29,7 +29,8 @@ from inference.engine import (
 from inference.local import sequence as sequences
 from inference.local.drafts import Drafter
 from inference.local.loop import Loop
-from inference.local.memory import LayerKind, MemoryPlan, machine_memory, plan_memory
+from inference.local.machine import machine_memory
+from inference.local.memory import LayerKind, MemoryPlan, plan_memory
 from inference.local.options import LocalOptions
 from inference.local.outbox import Outbox
 from inference.local.prefix_cache import PrefixCache

@@ -8,7 +8,6 @@ conversations go on. Pure arithmetic.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,6 @@ from inference.local.scheduler import Limits
 
 # Of what is left once the least that works is given out: for windows of prompts that ended.
 SHARE_OF_KEPT_WINDOWS = 0.25
-SHARE_OF_MACHINE = 0.25  # of the memory that is free on a machine whose model runs on the CPU
 LEAST_CONTEXT = 1024
 
 
@@ -120,22 +118,3 @@ def _blocks_for(tokens: int, size: int) -> int:
 
 def _bytes(kinds: Sequence[LayerKind], blocks: Sequence[int], size: int) -> int:
     return sum(kind.bytes_per_token * count * size for kind, count in zip(kinds, blocks, strict=True))
-
-
-def machine_memory() -> int:
-    """Bytes that this machine can give to keys and values without being pressed."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found = {key: value for key, _, value in (line.partition(":") for line in lines)}
-        free = int(found["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError, IndexError):
-        # Another kind of system; half of what it has is taken for free.
-        free = _physical_memory() // 2
-    return int(free * SHARE_OF_MACHINE)
-
-
-def _physical_memory() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 8 << 30

@@ -1,0 +1,73 @@
+"""How much memory the machine can give: what is free on it, and what this process's container may still take.
+
+In goes what the kernel tells in its files, out come bytes. It does not know what they are for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+SHARE = 0.25  # of what is free, for keys and values
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+# Of either version of control groups: the limit, what is used, and how much of that are files that can go.
+_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def machine_memory() -> int:
+    """Bytes that keys and values can have without the machine, or the container, being pressed."""
+    return int(min([_free(), *_left_in_groups()]) * SHARE)
+
+
+def _free() -> int:
+    told = _numbers(_PROC / "meminfo")
+    if "MemAvailable:" in told:
+        return told["MemAvailable:"] << 10
+    # Another kind of system; half of what it has is taken for free.
+    return _physical_memory() // 2
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each limited group that this process is in may still take: the kernel ends who takes more."""
+    for line in _text(_PROC / "self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in {*controllers.split(",")} & _FILES.keys():
+            limit, used, files = _FILES[controller]
+            for group in _upwards(_GROUPS / controller, path):
+                most, now = _text(group / limit).strip(), _text(group / used).strip()
+                if most.isdigit() and now.isdigit():
+                    kept = _numbers(group / "memory.stat").get(files, 0)
+                    yield max(0, int(most) - int(now) + kept)
+
+
+def _upwards(root: Path, path: str) -> Iterator[Path]:
+    """A group and those around it. In a container the path may be the host's, and its own group the root."""
+    group = root / path.lstrip("/") if ".." not in path else root
+    yield group
+    while group != root:
+        group = group.parent
+        yield group
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """A file of lines that begin with a name and a number."""
+    words = [line.split() for line in _text(path).splitlines()]
+    return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""  # not on this kind of system
