@@ -6,6 +6,7 @@ each factory imports what it needs when it is called, so that a script needs no 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,9 +103,11 @@ def _local(request: Request) -> Engine:
 
 
 def _served_name(model: str) -> str:
-    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`."""
-    name = path_of(model).resolve().name
-    return name or model
+    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`.
+
+    Not as what a link leads to: that is often a snapshot in a cache, and its name a hash.
+    """
+    return os.path.basename(os.path.abspath(path_of(model))) or model
 
 
 # A prefix ends in a colon, which neither a repo id nor a usual folder has.

@@ -13,21 +13,28 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-from inference.engine import CheckpointError
+from inference.engine import CheckpointError, ModelNotFound
+from inference.paths import path_of
 
 LAYOUT = "1"  # of what is written: to be raised when the same compact file is expanded in another way
 MANIFEST = "made.json"
 COMPACT = Path(__file__).parent / "tiny.safetensors"
+# Seconds after which a folder that is still being made was left by a process that was killed.
+LEFT_OVER = 3600.0
 
 
 def cache_folder() -> Path:
     """$GPT_OSS_SERVER_CACHE, else gpt-oss-server in the user's cache folder."""
     chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        try:
+            return path_of(chosen)
+        except ModelNotFound as error:
+            raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
@@ -59,21 +66,31 @@ def _key() -> str:
 
 def _make(folder: Path) -> None:
     """In a folder beside it first, then renamed: who finds the folder finds it whole."""
+    from safetensors import SafetensorError  # which it raises where the disk is full
+
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_over(folder.parent)
         made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    except OSError as error:
+        try:
+            _write(made)
+            (made / MANIFEST).write_text(json.dumps({"files": _facts(made)}), encoding="utf-8")
+            _open_to_others(made)
+            _put(made, folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"The embedded model's files cannot be written to {folder.parent}: {error}. "
-            "Set GPT_OSS_SERVER_CACHE to a folder that can be written to."
+            f"The embedded model's files cannot be written to {folder.parent}: {error}. Set "
+            "GPT_OSS_SERVER_CACHE to a folder that can be written to and has 300 MB of room."
         ) from error
-    try:
-        _write(made)
-        (made / MANIFEST).write_text(json.dumps({"files": _facts(made)}), encoding="utf-8")
-        _open_to_others(made)
-        _put(made, folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+
+
+def _remove_left_over(parent: Path) -> None:
+    """What was being made when its process was killed would take its room for ever."""
+    for made in parent.glob("tiny-*.*"):
+        if time.time() - made.stat().st_mtime > LEFT_OVER:
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _open_to_others(made: Path) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
 import inference
 from inference import next_token, tiny
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
 from inference.models.config import ModelConfig, RopeConfig
+from inference.registry import _served_name
 from inference.tiny.make_random import write_random_checkpoint
 
 
@@ -26,6 +28,15 @@ def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Pat
         100,
         201_088,
     )
+
+
+def test_a_link_is_served_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "snapshots" / "6cee5e81ee83"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "my-model").symlink_to(snapshot)
+    assert _served_name(f"{tmp_path}/my-model/") == "my-model"
+    monkeypatch.chdir(tmp_path / "snapshots")
+    assert (_served_name("../my-model"), _served_name(".")) == ("my-model", "snapshots")
 
 
 def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) -> None:
@@ -106,9 +117,33 @@ def test_a_failure_while_it_is_made_leaves_nothing(small_tiny: Path, monkeypatch
         raise OSError("disk full")
 
     monkeypatch.setattr(tiny, "_write", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(CheckpointError, match=r"disk full\. Set GPT_OSS_SERVER_CACHE .* 300 MB of room"):
         tiny.checkpoint()
     assert list(small_tiny.iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_told_as_the_library_for_the_weights_tells_it(
+    small_tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny, "_write", lambda folder: save_file({}, folder / "no such folder" / "file"))
+    with pytest.raises(CheckpointError, match="cannot be written to"):
+        tiny.checkpoint()
+
+
+def test_what_a_killed_process_was_making_is_removed(small_tiny: Path) -> None:
+    older, newer = small_tiny / "tiny-1-abc.x1", small_tiny / "tiny-1-abc.x2"
+    for folder in (older, newer):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"half")
+    os.utime(older, (0, 0))
+    made = tiny.checkpoint()
+    assert {path.name for path in small_tiny.iterdir()} == {made.name, newer.name}
+
+
+def test_a_cache_in_an_unknown_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", "~nobody-of-this-name/cache")
+    with pytest.raises(CheckpointError, match="GPT_OSS_SERVER_CACHE: ~nobody-of-this-name/cache names no"):
+        tiny.checkpoint()
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_set(
