@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from gpt_oss_server.loading import load_engine
 from gpt_oss_server.settings import Settings, add_flags
@@ -28,8 +32,27 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     set_up_logging(settings)
     # The port is taken before the model is loaded: loading can take minutes, a taken port is told at once.
     with listen(settings.host, settings.port) as listener:
-        from gpt_oss_server.app import create_app
+        with _stopped_in_order():
+            from gpt_oss_server.app import create_app
 
-        engine = load_engine(settings)
-        serve_until_stopped(create_app(engine, settings), listener, settings, engine)
+            engine = load_engine(settings)
+            app = create_app(engine, settings)
+        serve_until_stopped(app, listener, settings, engine)
     return 0
+
+
+@contextmanager
+def _stopped_in_order() -> Iterator[None]:
+    """SIGTERM while the model loads: what was begun is removed.
+
+    The first process of a container, which has no default for it, would not hear it at all and be killed.
+    """
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)

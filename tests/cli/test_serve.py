@@ -15,6 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gpt_oss_server import http_server
+from gpt_oss_server.cli import main
+from gpt_oss_server.commands import serve
 from gpt_oss_server.http_server import listen
 from tests.cli.running import ANSWER, COMMAND, script
 from tests.server_process import serving
@@ -45,6 +48,27 @@ def test_it_serves_where_nobody_reads_what_it_says(tmp_path: Path, reader: str) 
         os.kill(int(pid.read_text()), signal.SIGINT)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+def test_sigterm_while_the_model_loads_ends_it_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the first process of a container it would else not hear it."""
+    cleared: list[str] = []
+
+    def load(_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            cleared.append("what was begun")
+
+    monkeypatch.setattr(serve, "load_engine", load)
+    monkeypatch.setattr(http_server, "set_up_logging", lambda _: None)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--port", "0"])
+    assert ended.value.code == 143
+    assert cleared
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def answers(url: str) -> bool:
