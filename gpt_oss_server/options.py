@@ -6,6 +6,7 @@ wrong and where. This module knows no setting by name; the table of them is `set
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field
@@ -131,7 +132,7 @@ def size(metavar: str = "SIZE") -> Kind:
     return Kind(
         metavar,
         "must be a size in bytes such as 1048576, 512KiB, 64MiB or 2GiB",
-        lambda t: _scaled(t, _SIZES),
+        lambda t: round(_scaled(t, _SIZES)),
         lambda v: _is_int(v) and v > 0,
         lambda v: _largest_unit(v, _SIZES_SHOWN),
     )
@@ -141,7 +142,7 @@ def duration(metavar: str = "TIME", *, zero: bool = False) -> Kind:
     return Kind(
         metavar,
         "must be a time such as 30 (seconds), 90s, 15m, 12h or 30d",
-        lambda t: float(_scaled(t, _TIMES)),
+        lambda t: _scaled(t, _TIMES),
         lambda v: isinstance(v, int | float) and not isinstance(v, bool) and (v > 0 or (zero and v == 0)),
         lambda v: _largest_unit(round(v), _TIMES_SHOWN),
     )
@@ -214,11 +215,14 @@ def _parse_switch(text: str) -> bool:
     return _SWITCHES[text.lower()]
 
 
-def _scaled(text: str, units: dict[str, int]) -> int:
+def _scaled(text: str, units: dict[str, int]) -> float:
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if parts is None or parts[2].lower() not in units:
         raise ValueError(text)
-    return round(float(parts[1]) * units[parts[2].lower()])
+    found = float(parts[1]) * units[parts[2].lower()]
+    if not math.isfinite(found):
+        raise ValueError(text)
+    return found
 
 
 def _largest_unit(value: int, units: tuple[tuple[str, int], ...]) -> str:
