@@ -69,7 +69,7 @@ def server_sealer(key_file: str | None) -> Sealer:
     A file that was named must do. Where the state folder cannot be used, the key lasts as long as the server.
     """
     if key_file is not None:
-        return Sealer(_read_or_make(Path(key_file)))
+        return Sealer(_read_or_make(_named(key_file)))
     try:
         return Sealer(_read_or_make(state_folder() / "sealing.key"))
     except (OSError, SettingsError, RuntimeError) as error:  # the last: there is no home folder
@@ -79,6 +79,14 @@ def server_sealer(key_file: str | None) -> Sealer:
             error,
         )
         return Sealer(secrets.token_bytes(_LEAST))
+
+
+def _named(key_file: str) -> Path:
+    """A shell replaces `~` in `--sealing-key-file ~/key`, and neither in `=~/key` nor in a variable."""
+    try:
+        return Path(key_file).expanduser()
+    except RuntimeError as error:
+        raise SettingsError(f"--sealing-key-file: {key_file} names no file: {error}") from error
 
 
 def state_folder() -> Path:

@@ -109,3 +109,13 @@ def test_without_a_place_for_it_the_key_lasts_as_long_as_the_server(
 
 def no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_key_file_may_be_in_the_user_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    server_sealer("~/keys/sealing")
+    assert (tmp_path / "home/keys/sealing").is_file()
+    assert not (tmp_path / "~").exists()
+    with pytest.raises(SettingsError, match="~nobody-of-this-name/key names no file"):
+        server_sealer("~nobody-of-this-name/key")

@@ -18,6 +18,7 @@ from torch import Tensor
 from inference.engine import CheckpointError
 
 INDEX = "model.safetensors.index.json"
+LFS_POINTER = b"version https://git-lfs"
 DTYPES = {
     "BF16": torch.bfloat16,
     "F16": torch.float16,
@@ -93,10 +94,24 @@ def _opened(path: Path) -> Any:
             f"{path} is missing, though {INDEX} names it. Download the checkpoint again."
         ) from error
     except (safetensors.SafetensorError, OSError) as error:
+        if _is_pointer(path):
+            raise CheckpointError(
+                f"{path} is what Git keeps in place of a large file, not the file itself. Run `git lfs pull` "
+                "in its repository, or download the checkpoint without Git."
+            ) from error
         raise CheckpointError(
             f"{path} is not a readable safetensors file ({error}). A download that was cut short leaves "
             "such a file: delete it and download it again."
         ) from error
+
+
+def _is_pointer(path: Path) -> bool:
+    """Whether a repository was cloned without Git LFS."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LFS_POINTER)) == LFS_POINTER
+    except OSError:
+        return False
 
 
 def _indexed(folder: Path) -> dict[str, Path]:

@@ -97,6 +97,12 @@ def test_a_file_that_was_cut_short_is_named(folder: Path) -> None:
     assert "cut short" in message
 
 
+def test_a_repository_that_was_cloned_without_its_large_files_is_told(folder: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 4792272488\n"
+    (folder / "model.safetensors").write_text(pointer, encoding="ascii")
+    assert "git lfs pull" in error_of(folder)
+
+
 @pytest.mark.parametrize("index", ["{", "{}", "[]", '{"weight_map": 3}'])
 def test_a_broken_index_is_named(tmp_path: Path, config: ModelConfig, index: str) -> None:
     write_random_checkpoint(tmp_path, config, shards=2)

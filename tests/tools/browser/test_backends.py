@@ -33,6 +33,7 @@ def test_each_name_gives_its_backend(tmp_path: Path) -> None:
         ("", "must be exa"),
         ("off:x", "must be exa"),
         ("local:", "needs a folder"),
+        ("local:~nobody-of-this-name/docs", "needs a folder that exists"),
         ("local:/nowhere/at/all", "a folder that exists"),
         ("searxng:", "needs an address"),
         ("searxng:example.com", "needs an address"),

@@ -50,7 +50,10 @@ def _exa(url: str, environment: Environment) -> Backend:
 def _local(folder: str, _: Environment) -> Backend:
     if not folder:
         raise ToolUnavailable("The browser backend local needs a folder: local:DIR.")
-    path = Path(folder).expanduser()
+    try:
+        path = Path(folder).expanduser()
+    except RuntimeError:  # the home of a user who is unknown
+        path = Path(folder)
     if not path.is_dir():
         raise ToolUnavailable(f"The browser backend local:{folder} needs a folder that exists.")
     from tools.browser.backends.local import LocalBackend
