@@ -54,6 +54,7 @@ class Form:
     ask_first: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     agreed: int = 0  # the first calls, which are made before anything is said
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
+    answers_json: bool = False  # by the form that is asked for
     reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
     preambles_are_reasoning: bool = False
     stops: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ class ChoiceStream:
 
     def finish(self, finish: Finish) -> list[Part]:
         """What is still held back, and the choice's end."""
-        out = [self._choice(part) for part in self._close(complete=False)] if not self.stopped else []
+        out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         if self._stops is not None and self.stopped:
@@ -141,7 +142,8 @@ class ChoiceStream:
             return ContentWriter(shown, citations=self._citations())
         self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         scores = Scores(form.speller) if form.speller is not None else None
-        return ContentWriter(shown, stops=self._stops, citations=self._citations(), scores=scores)
+        citations = self._citations(in_json=form.answers_json)
+        return ContentWriter(shown, stops=self._stops, citations=citations, scores=scores)
 
     def _call_writer(self, recipient: str) -> Writer:
         form, shown = self._form, self._shown
@@ -155,12 +157,12 @@ class ChoiceStream:
             return OldCallWriter(shown, name)
         return CallWriter(shown, name, form.new_call_id, asks=form.ask_first.get(recipient))
 
-    def _citations(self) -> CitationRewriter | None:
+    def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:
         if self._form.cite is None:
             return None
         from tools.browser.citations import CitationRewriter  # the browser is an extra
 
-        return CitationRewriter(self._form.cite)
+        return CitationRewriter(self._form.cite, in_json=in_json)
 
     def _executed(self, event: ToolFinished) -> Part:
         recipient = event.header.recipient or ""

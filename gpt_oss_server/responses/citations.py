@@ -13,9 +13,17 @@ from tools.browser.citations import Citation, CitationRewriter, Piece, Resolve
 
 
 class CitedMessageBuilder(MessageBuilder):
-    def __init__(self, item_id: str, phase: str, resolve: Resolve, scores: Scores | None = None) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        phase: str,
+        resolve: Resolve,
+        scores: Scores | None = None,
+        *,
+        in_json: bool = False,
+    ) -> None:
         super().__init__(item_id, phase, scores)
-        self._rewriter = CitationRewriter(resolve)
+        self._rewriter = CitationRewriter(resolve, in_json=in_json)
         self._shown: list[str] = []
         self._annotations: list[Item] = []
 

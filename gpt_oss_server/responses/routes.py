@@ -40,6 +40,7 @@ class HostedCalls:
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
     approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, its approved request)
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
+    answers_json: bool = False  # by the form that is asked for
     container_id: str = ""
     include: frozenset[str] = frozenset()
 
@@ -70,7 +71,8 @@ def item_route(
             return MessageBuilder(ids("msg"), phase, scores)
         from gpt_oss_server.responses.citations import CitedMessageBuilder  # loads the browser's packages
 
-        return CitedMessageBuilder(ids("msg"), phase, cite, scores)
+        in_json = hosted.answers_json and phase == "final_answer"
+        return CitedMessageBuilder(ids("msg"), phase, cite, scores, in_json=in_json)
 
     def reasoning() -> ItemBuilder:
         summary = None if detail.summary is None else Summary(detail.summary)

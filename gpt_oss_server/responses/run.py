@@ -306,6 +306,7 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
         cite=hosted.cite if "browser" in hosted.namespaces else None,
+        answers_json=prepared.wanted.answer is not None,
         container_id=container_id(hosted.python_conversation),
         include=frozenset(prepared.request.include or ()),
     )

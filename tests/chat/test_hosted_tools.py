@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ CITES = "<|channel|>final<|message|>Cats purr【0†L1-L2】, it is said.<|retur
 class Browser:
     """A browser that has found one page, whatever was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str = "Cats") -> None:
+        self.title = title
         self.options: list[dict[str, Any]] = []
 
     @property
@@ -38,14 +40,14 @@ class Browser:
         return ToolOutput("[0] Cats. L1: They purr.")
 
     def resolve(self, cursor: int, line: int | None) -> tuple[str, str] | None:
-        return ("https://cats.example/", "Cats") if cursor == 0 else None
+        return ("https://cats.example/", self.title) if cursor == 0 else None
 
     async def close(self) -> None:
         pass
 
 
-def serving_tools(*turns: str) -> tuple[ChatService, Toolbox]:
-    toolbox = Toolbox([Offer(Calculator()), Offer(Browser())])
+def serving_tools(*turns: str, title: str = "Cats") -> tuple[ChatService, Toolbox]:
+    toolbox = Toolbox([Offer(Calculator()), Offer(Browser(title))])
     return service_of(scripted(*turns), tools=Ready(Toolset(toolbox))), toolbox
 
 
@@ -97,6 +99,23 @@ async def test_citations_become_links_with_annotations(body: dict[str, Any]) -> 
     assert annotation["type"] == "url_citation"
     assert message["content"][cited["start_index"] : cited["end_index"]] == link
     assert cited["url"] == "https://cats.example/"
+
+
+async def test_an_answer_of_json_stays_json_with_its_citations() -> None:
+    answer = '<|channel|>final<|message|>{"a":"They purr【0†L1】."}<|return|>'
+    service, _ = serving_tools(SEARCH, answer, title='The "cats" [sic]')
+    asked = {"web_search_options": {}, "response_format": {"type": "json_object"}}
+    message = (await completion_of(service, **asked))["choices"][0]["message"]
+    link = r' ([The "cats" \[sic\]](https://cats.example/))'
+    assert json.loads(message["content"]) == {"a": f"They purr{link}."}
+    cited = message["annotations"][0]["url_citation"]
+    assert json.loads(f'"{message["content"][cited["start_index"] : cited["end_index"]]}"') == link
+
+
+async def test_what_stands_before_a_stop_string_is_shown_also_if_it_looked_like_a_citation() -> None:
+    service, _ = serving_tools(SEARCH, CITES)
+    completion = await completion_of(service, web_search_options={}, stop="-L2")
+    assert completion["choices"][0]["message"]["content"] == "Cats purr【0†L1"
 
 
 async def test_how_to_search_is_told_as_this_api_has_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,32 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     added = [e for e in events if e["type"] == "response.output_text.annotation.added"]
     assert [e["annotation_index"] for e in added] == [0, 1]
     assert [e["annotation"] for e in added] == part["annotations"]
+    await service.close()
+
+
+async def test_an_answer_of_a_schema_stays_json_when_it_cites(
+    encoding: Encoding, tmp_path: Path
+) -> None:
+    (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+    answer = '<|channel|>final<|message|>{"answer":"Deep【1†L2】."}<|return|>'
+    engine = scripted(preamble + SEARCH, OPEN, answer)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "name": "fact", "strict": True, "schema": schema}
+    response = check_stream(await ask(service, text={"format": form}))
+    [part] = response["output"][-1]["content"]
+    [annotation] = part["annotations"]
+    link = part["text"][annotation["start_index"] : annotation["end_index"]]
+    shown = r' ([The "deep" \[fjord\]](local:///fjord.md))'
+    assert json.loads(part["text"]) == {"answer": f"Deep{shown}."}
+    assert json.loads(f'"{link}"') == shown
     await service.close()
 
 

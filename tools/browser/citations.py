@@ -6,11 +6,12 @@ know of pages, events or items.
 
 A marker is 【, a cursor, †, a locator (`L12`, `L12-L15`, `source`, a title), perhaps † and more, and 】. Text
 is held back only while all of it, from a 【 on, can still become a marker. A marker whose cursor means
-nothing stays as it is.
+nothing stays as it is. In an answer of JSON a marker stands within a string, and so does its link.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +52,9 @@ Piece = Text | Citation
 class CitationRewriter:
     """One output text. Feed it every delta, then close: the pieces' texts in order are the final text."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, *, in_json: bool = False) -> None:
         self._resolve = resolve
+        self._in_json = in_json
         self._held = ""
         self._length = 0  # characters that went out
 
@@ -97,6 +99,8 @@ class CitationRewriter:
 
     def _cite(self, marker: str, url: str, title: str) -> Citation:
         text = f" ([{_link_text(title or url)}]({_link_target(url)}))"
+        if self._in_json:
+            text = json.dumps(text, ensure_ascii=False)[1:-1]
         start = self._length
         self._length += len(text)
         return Citation(text, url, title or url, start, self._length, marker)
@@ -110,10 +114,11 @@ class CitationRewriter:
 
 
 def _link_text(title: str) -> str:
-    """The title inside [ ] of Markdown: on one line, its brackets escaped."""
-    return re.sub(r"([\\\[\]])", r"\\\1", " ".join(title.split()))
+    """The title inside [ ] of Markdown, on one line: what would end the link, a cell of a table or a line of
+    code around it, or would be taken for HTML, is escaped."""
+    return re.sub(r"([\\\[\]|`<])", r"\\\1", " ".join(title.split()))
 
 
 def _link_target(url: str) -> str:
-    """The URL inside ( ) of Markdown: spaces and parentheses would end it early."""
-    return re.sub(r"[\s()<>]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    """The URL inside ( ) of Markdown: spaces and parentheses would end it early, a bar ends a cell."""
+    return re.sub(r"[\s()<>|]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)

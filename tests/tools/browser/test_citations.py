@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tools.browser.citations import Citation, CitationRewriter, Piece, Text
 
-SOURCES = {4: ("https://example.com/a", "A page"), 0: ("https://example.org/(x) y", "Odd [title]")}
+SOURCES = {
+    4: ("https://example.com/a", "A page"),
+    0: ("https://example.org/(x) y", "Odd [title]"),
+    5: ("https://example.com/a|b", 'The "<b>" tag | `HTML`'),
+}
 
 
 def resolve(cursor: int, line: int | None) -> tuple[str, str] | None:
     return SOURCES.get(cursor)
 
 
-def rewrite(*deltas: str) -> list[Piece]:
-    rewriter = CitationRewriter(resolve)
+def rewrite(*deltas: str, in_json: bool = False) -> list[Piece]:
+    rewriter = CitationRewriter(resolve, in_json=in_json)
     pieces = [piece for delta in deltas for piece in rewriter.feed(delta)]
     return pieces + rewriter.close()
 
@@ -67,6 +73,21 @@ def test_indices_span_the_replacement_in_characters_of_the_output() -> None:
         " ([Odd \\[title\\]](https://example.org/%28x%29%20y))!"
     )
     assert citations(pieces)[1].url == "https://example.org/(x) y"
+
+
+def test_a_title_ends_no_cell_of_a_table_and_is_no_html() -> None:
+    pieces = rewrite("| tag【5†L1】 | bold |")
+    link = r'[The "\<b>" tag \| \`HTML\`](https://example.com/a%7Cb)'
+    assert joined(pieces) == f"| tag ({link}) | bold |"
+    assert citations(pieces)[0].title == 'The "<b>" tag | `HTML`'
+
+
+def test_in_json_a_link_stays_within_its_string() -> None:
+    pieces = rewrite('{"a": "So【5†L1', '】, and【0†L1】."}', in_json=True)
+    text = joined(pieces)
+    assert json.loads(text) == {"a": joined(rewrite("So【5†L1】, and【0†L1】."))}
+    for citation in citations(pieces):
+        assert text[citation.start_index : citation.end_index] == citation.text
 
 
 def test_the_line_that_is_cited_is_asked_for() -> None:
