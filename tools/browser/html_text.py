@@ -153,6 +153,8 @@ class _Writer:
                 self._lists = self._lists[:-1]
         if tag in _BLOCKS:
             self._block(tag)
+        if (tag == "li" or tag in _HEADINGS) and not self._anchor:
+            self._prefix = ""  # else an empty one, or one of a picture, would mark what comes after it
         if tag == "pre":
             self._preformatted -= 1
         elif tag == "blockquote":

@@ -85,6 +85,13 @@ def test_links_begin_where_the_page_says_and_lists_count_from_where_it_says() ->
     assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
 
 
+def test_an_empty_heading_or_item_marks_nothing_that_comes_after_it() -> None:
+    html = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
+    assert html_to_text(html, "https://a.example/").text == "Welcome.\n\nOn.\n\nEnd"
+    linked = html_to_text("<a href=/x><h2>News</h2></a><p>Text", "https://a.example/").text
+    assert linked == "## 【0†News】\n\nText"
+
+
 def test_what_a_reader_would_not_see_is_not_shown_to_the_model() -> None:
     html = (
         "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
