@@ -11,9 +11,12 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.sse import encode
 from gpt_oss_server.toolset import ToolsetMaker
 from tests.lints import check_stream
 from tests.serving import scripted
+from tests.tools.browser.shelf import Shelf
+from tools.browser.backends.base import SearchHit, SearchRequest
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -59,9 +62,7 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     await service.close()
 
 
-async def test_an_answer_of_a_schema_stays_json_when_it_cites(
-    encoding: Encoding, tmp_path: Path
-) -> None:
+async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
     (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
@@ -82,6 +83,25 @@ async def test_an_answer_of_a_schema_stays_json_when_it_cites(
     shown = r' ([The "deep" \[fjord\]](local:///fjord.md))'
     assert json.loads(part["text"]) == {"answer": f"Deep{shown}."}
     assert json.loads(f'"{link}"') == shown
+    await service.close()
+
+
+async def test_half_a_character_from_a_search_service_breaks_no_response(encoding: Encoding) -> None:
+    """A service that cuts its texts by UTF-16 leaves such halves."""
+
+    class Halves(Shelf):
+        async def search(self, request: SearchRequest) -> list[SearchHit]:
+            return [SearchHit("https://a.example/one", "Fjord \ud83d", "deep \ud83d")]
+
+    settings = Settings(browser="off", python="off")
+    cites = "<|channel|>final<|message|>Deep【0†L4】.<|return|>"
+    tools = ToolsetMaker(settings, backend=Halves())
+    service = ResponsesService(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
+    events = await ask(service, include=["web_search_call.results"])
+    response = check_stream(events)
+    assert all(map(encode, events))
+    assert response["output"][0]["results"][0]["title"] == "Fjord \ufffd"
+    assert response["output"][1]["content"][0]["text"] == "Deep ([Fjord \ufffd](https://a.example/one))."
     await service.close()
 
 

@@ -26,7 +26,9 @@ _DROPPED: Final = dict.fromkeys(
         *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080),
     ]
 )  # fmt: skip
-_CLEAN: Final = str.maketrans({**_LINE_BREAKS, "【": "〖", "】": "〗"}) | _DROPPED
+# Halves of a character, as services leave them that cut texts by UTF-16: nothing could encode them.
+_HALVES: Final = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+_CLEAN: Final = str.maketrans({**_LINE_BREAKS, "【": "〖", "】": "〗"}) | _DROPPED | _HALVES
 
 # Wrapping may have broken a marker over two lines.
 _MARKER: Final = re.compile(r"【[0-9\n]+†([^†】]*)(?:†[^†】]*)?】")

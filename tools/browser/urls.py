@@ -7,12 +7,13 @@ is not. Which IP addresses may be reached is decided in `tools.addresses`.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 import httpx
 
 from tools.addresses import is_literal
 from tools.browser.errors import PageError
+from tools.outputs import encodable
 
 MAX_URL_CHARS: Final = 4_096
 
@@ -41,6 +42,11 @@ def read_url(text: str) -> httpx.URL:
     if url.port is not None and not 0 < url.port < 65_536:
         raise PageError(f"This address is not valid: there is no port {url.port}.")
     return url.copy_with(host=_host(url), fragment=None)
+
+
+def is_web(url: object) -> TypeGuard[str]:
+    """Whether it is an http(s) address that can be shown at all, for what a search service says is one."""
+    return isinstance(url, str) and url.startswith(("http://", "https://")) and encodable(url) == url
 
 
 def _host(url: httpx.URL) -> str:

@@ -200,3 +200,18 @@ async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path
     await tool.close()
     await work
     assert sorted(gaps)[int(len(gaps) * 0.99)] < 0.1
+
+
+async def test_a_name_that_is_not_utf8_is_found_and_opened_and_hides_no_other_document(folder: Path) -> None:
+    """As an archive from an old system leaves them."""
+    (folder / os.fsdecode(b"caf\xe9 menu.txt")).write_text("The harvester eats here.")
+    tool = BrowserTool(LocalBackend(folder))
+    session = tool.open()
+    urls = found(await call(session, "search", query="harvester"))
+    assert sorted(urls) == ["local:///caf%E9%20menu.txt", "local:///guide/set%20up.md"]
+    opened = await call(session, "open", id=urls.index("local:///caf%E9%20menu.txt"))
+    assert "caf\ufffd menu.txt" in opened.text
+    assert "eats here" in opened.text
+    assert not (await call(session, "open", id="local:///caf%E9%20menu.txt")).failed
+    assert (await call(session, "open", id="local:///caf%E8%20menu.txt")).failed
+    await tool.close()

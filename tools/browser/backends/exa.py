@@ -18,6 +18,7 @@ from tools.browser.backends.base import Document, ReadRequest, SearchHit, Search
 from tools.browser.convert import MAX_CHARS, Body, convert
 from tools.browser.errors import BrowserError, PageError, SearchError
 from tools.browser.text import one_line
+from tools.browser.urls import is_web
 
 if TYPE_CHECKING:
     from exa_py import AsyncExa
@@ -59,7 +60,7 @@ class ExaBackend:
             )
         except (ValueError, httpx.HTTPError, KeyError) as error:
             _refuse(SearchError, "The search failed", error)
-        return [_hit(result, request.snippet_chars) for result in answer.results if _is_web(result.url)]
+        return [_hit(result, request.snippet_chars) for result in answer.results if is_web(result.url)]
 
     async def read(self, request: ReadRequest) -> Document:
         url = str(request.fetcher.check(request.url))
@@ -73,7 +74,7 @@ class ExaBackend:
         if not answer.results or not answer.results[0].text:
             raise PageError(f"The page could not be read: {_reason(answer.statuses)}.")
         result = answer.results[0]
-        found = str(result.url or url)
+        found = result.url if is_web(result.url) else url
         if not request.permits(found):
             raise PageError("The page leads to a domain that this request does not allow.")
         text = str(result.text)
@@ -108,10 +109,6 @@ def _hit(result: Any, snippet_chars: int) -> SearchHit:
     snippet = " … ".join(result.highlights or []) or result.summary or result.text or ""
     title = one_line(result.title or "")
     return SearchHit(str(result.url), title or str(result.url), one_line(snippet, snippet_chars))
-
-
-def _is_web(url: object) -> bool:
-    return isinstance(url, str) and url.startswith(("http://", "https://"))
 
 
 def _reason(statuses: Sequence[Any] | None) -> str:

@@ -1,7 +1,8 @@
 """The documents of a folder: their local:// URLs, their text for the index, and their pages.
 
 In go a folder and a path relative to it, out come texts and documents. No URL and no message holds more of
-a path than what lies below the folder.
+a path than what lies below the folder. Names that are not UTF-8 carry lone surrogates here, as Python has
+them: their URLs hold the very bytes, their titles a mark for each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tools.browser.convert import Body, Kind, convert_text
 from tools.browser.errors import BrowserError, PageError
 from tools.browser.links import LOCAL
 from tools.browser.pdf import read_pdf_blocking
-from tools.browser.text import without_markers
+from tools.browser.text import clean, without_markers
 
 MAX_BYTES: Final = 32_000_000
 _KINDS: Final[dict[str, Kind]] = {
@@ -34,14 +35,15 @@ class Readable:
 
 
 def url_of(path: str) -> str:
-    return f"{LOCAL}/{quote(path)}"
+    return f"{LOCAL}/{quote(path, errors='surrogateescape')}"
 
 
 def path_of(url: str) -> str | None:
     """The relative path that a local:// URL means, however it was shortened; None for any other URL."""
     if not url.startswith(LOCAL):
         return None
-    return unquote(url.removeprefix(LOCAL).partition("#")[0].partition("?")[0]).strip("/")
+    written = url.removeprefix(LOCAL).partition("#")[0].partition("?")[0]
+    return unquote(written, errors="surrogateescape").strip("/")
 
 
 def read_file(folder: Path, path: str) -> Readable:
@@ -49,7 +51,7 @@ def read_file(folder: Path, path: str) -> Readable:
     try:
         document = read_document(folder, path, view_source=False)
     except BrowserError:
-        return Readable(PurePosixPath(path).name, "")
+        return Readable(clean(PurePosixPath(path).name), "")
     return Readable(document.title, "\n".join(without_markers(document.text.split("\n"))))
 
 
@@ -60,9 +62,9 @@ def read_document(folder: Path, path: str, *, view_source: bool) -> Document:
         with (folder / path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise PageError(f"The file {path} cannot be read ({error.strerror}).") from error
+        raise PageError(f"The file {clean(path)} cannot be read ({error.strerror}).") from error
     cut = len(data) > MAX_BYTES
-    url, name = url_of(path), PurePosixPath(path).name
+    url, name = url_of(path), clean(PurePosixPath(path).name)
     if kind == "pdf":
         if view_source or cut:
             raise PageError(

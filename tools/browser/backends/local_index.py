@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from tools.browser.backends.local_files import Readable, read_file
+from tools.browser.text import clean
 
-FORMAT: Final = 1  # of the cache file; another one is made anew
+FORMAT: Final = 2  # of the cache file; another one is made anew
 MAX_FILES: Final = 50_000
 _SUFFIXES: Final = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")
 _MAX_WORDS: Final = 32
@@ -34,7 +35,7 @@ _COMMON: Final = frozenset({
 _SCHEMA: Final = """
 CREATE TABLE about (folder TEXT NOT NULL);
 CREATE TABLE files (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, title TEXT NOT NULL, text TEXT
+    id INTEGER PRIMARY KEY, path BLOB UNIQUE NOT NULL, stamp TEXT NOT NULL, title TEXT NOT NULL, text TEXT
     NOT NULL
 );
 CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = "porter unicode61 remove_diacritics 2");
@@ -66,7 +67,7 @@ class FolderIndex:
     def refresh(self) -> None:
         """Brings the index up to the files: new and changed ones are read, vanished ones dropped."""
         there = dict(list_files(self._folder))
-        known = dict(self._db.execute("SELECT path, stamp FROM files"))
+        known = {_path(key): stamp for key, stamp in self._db.execute("SELECT path, stamp FROM files")}
         for path in known.keys() - there.keys():
             self._drop(path)
         for path, stamp in there.items():
@@ -86,18 +87,18 @@ class FolderIndex:
             "WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), path LIMIT ?",
             (expression, limit),
         )
-        return [Found(*row) for row in rows]
+        return [Found(_path(key), title, text) for key, title, text in rows]
 
     def has(self, path: str) -> bool:
-        return self._db.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is not None
+        return self._db.execute("SELECT 1 FROM files WHERE path = ?", (_key(path),)).fetchone() is not None
 
     def _add(self, path: str, stamp: str, read: Readable) -> None:
         with self._db:
             row = self._db.execute(
                 "INSERT INTO files (path, stamp, title, text) VALUES (?, ?, ?, ?)",
-                (path, stamp, read.title, read.text),
+                (_key(path), stamp, read.title, read.text),
             )
-            named = f"{read.title} {re.sub(r'[/._-]', ' ', path)}"
+            named = f"{read.title} {re.sub(r'[/._-]', ' ', clean(path))}"
             self._db.execute(
                 "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
                 (row.lastrowid, _spaced(named), _spaced(read.text)),
@@ -106,9 +107,9 @@ class FolderIndex:
     def _drop(self, path: str) -> None:
         with self._db:
             self._db.execute(
-                "DELETE FROM words WHERE rowid IN (SELECT id FROM files WHERE path = ?)", (path,)
+                "DELETE FROM words WHERE rowid IN (SELECT id FROM files WHERE path = ?)", (_key(path),)
             )
-            self._db.execute("DELETE FROM files WHERE path = ?", (path,))
+            self._db.execute("DELETE FROM files WHERE path = ?", (_key(path),))
 
 
 def query_words(query: str) -> list[str]:
@@ -138,6 +139,15 @@ def list_files(folder: Path) -> Iterator[tuple[str, str]]:
             if count > MAX_FILES:
                 return
             yield path.relative_to(root).as_posix(), _stamp(path)
+
+
+def _key(path: str) -> bytes:
+    """A path as the database has it: one that is not UTF-8 is no text to it."""
+    return path.encode("utf-8", "surrogatepass")
+
+
+def _path(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
 
 
 def _within(root: Path, path: Path) -> bool:

@@ -16,6 +16,7 @@ from tools.browser.backends.base import Document, ReadRequest, SearchHit, Search
 from tools.browser.errors import SearchError
 from tools.browser.reading import read_web
 from tools.browser.text import one_line
+from tools.browser.urls import is_web
 
 _MAX_BYTES: Final = 8_000_000
 # More than a few `site:` terms are refused or ignored by engines; the results are filtered in any case.
@@ -100,8 +101,7 @@ def _with_sites(request: SearchRequest) -> str:
 
 
 def _is_web(result: object) -> bool:
-    url = result.get("url") if isinstance(result, Mapping) else None
-    return isinstance(url, str) and url.startswith(("http://", "https://"))
+    return isinstance(result, Mapping) and is_web(result.get("url"))
 
 
 def _hit(result: Mapping[str, Any], snippet_chars: int) -> SearchHit:
