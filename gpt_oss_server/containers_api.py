@@ -115,6 +115,7 @@ class Known:
     """What is remembered of a session here: since when, and which files a client has put into it."""
 
     since: float
+    used: float = 0.0  # by a client: its files, or just to be told of it
     name: str | None = None
     put: set[str] = field(default_factory=set)
 
@@ -129,13 +130,17 @@ class Containers:
         self._known: WeakKeyDictionary[PythonSession, Known] = WeakKeyDictionary()
 
     async def find(self, container: str) -> Container:
-        found = await self._open(await self._tools.ready(), container)
+        """To be used: as with OpenAI's, whatever is done with a container keeps it."""
+        toolset = await self._tools.ready()
+        found = await self._open(toolset, container)
         if found is None:
             raise ContainerNotFound(
                 f"There is no container {container!r}. Its conversation did not use python, has ended, or "
                 "was idle for so long that its files are gone.",
                 param="container_id",
             )
+        toolset.toolbox.touch(conversation_of(container), "python")
+        found.known.used = self._clock()
         return found
 
     async def all(self) -> list[Container]:
@@ -205,14 +210,15 @@ class Container:
     clock: Callable[[], float]
 
     def shown(self) -> dict[str, Any]:
-        unused = time.monotonic() - self.session.last_used if self.session.last_used else 0.0
+        called = self.session.last_used
+        ran = self.clock() - (time.monotonic() - called) if called else 0.0
         return {
             "id": self.id,
             "object": "container",
             "name": self.known.name or self.id,
             "status": "running",
             "created_at": int(self.known.since),
-            "last_active_at": int(max(self.clock() - unused, self.known.since)),
+            "last_active_at": int(max(ran, self.known.used, self.known.since)),
             "expires_after": {"anchor": "last_active_at", "minutes": IDLE_MINUTES},
         }
 

@@ -81,6 +81,11 @@ class SessionPool:
         entry = self._entries.get(conversation)
         return entry.session if entry is not None else None
 
+    def touch(self, conversation: str) -> None:
+        """It is used, if there is one, by other means than calls: it must not end as idle."""
+        if (entry := self._entries.get(conversation)) is not None:
+            entry.used = self._clock()
+
     @property
     def conversations(self) -> tuple[str, ...]:
         """Those that have a session, the oldest first."""

@@ -117,6 +117,11 @@ class Toolbox:
         box = self._find(namespace)
         return box._pools[namespace].peek(conversation) if box is not None else None
 
+    def touch(self, conversation: str, namespace: str) -> None:
+        """What a tool holds of a conversation is used, such as its files: it is not idle."""
+        if (box := self._find(namespace)) is not None:
+            box._pools[namespace].touch(conversation)
+
     def conversations(self, namespace: str) -> tuple[str, ...]:
         """Whose sessions a tool has open, the oldest first."""
         box = self._find(namespace)
