@@ -26,7 +26,9 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), python=python)
     tools = Ready(toolset)
-    service = ResponsesService(scripted(), encoding=encoding, tools=tools)
+    service = ResponsesService(
+        scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
+    )
     containers = Containers(service, tools, lambda: clock.now)
     await containers.create("cntr_a", "kept")
     await containers.create("cntr_b", "left")

@@ -54,6 +54,7 @@ class ChatService:
                 )
 
             prepared = await beside_others(work, _size(request))
+            hosted.count_on_from(prepared.prompt, served.encoding)
             if prepared.prefill:  # a grammar is of whole turns, and this one has begun
                 return prepared
             by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked

@@ -183,6 +183,7 @@ class _Preparing:
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
+        hosted.count_on_from(prompt, self._around.encoding)
         return Prepared(
             request=request,
             prompt=prompt,

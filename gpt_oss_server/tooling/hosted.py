@@ -7,13 +7,15 @@ set.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.containers import conversation_of
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.tooling.requested import RequestTools
@@ -25,6 +27,8 @@ from tools.toolbox import Toolbox
 FUNCTION = f"{FUNCTIONS}."
 # What the model reads of a call whose result its client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
+# What the browser has answered begins with its cursor.
+_BROWSED = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
 _IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
 
 
@@ -75,6 +79,16 @@ class HostedTools:
         session = self.toolbox.session(self.conversation, "browser")
         resolve = getattr(session, "resolve", None)  # a browser of another server has none
         return resolve(cursor, line) if resolve is not None else None
+
+    def count_on_from(self, prompt: Sequence[int], encoding: Encoding) -> None:
+        """A browser that begins anew gives no cursor again that the model has read: it cites by them.
+
+        Its sessions end, with the server too, and the conversation goes on.
+        """
+        if "browser" in self.namespaces:
+            read = [int(cursor) for cursor in _BROWSED.findall(encoding.decode(prompt))]
+            options = self.options.get("browser", {})
+            self.options["browser"] = {**options, "first_cursor": max(read, default=-1) + 1}
 
     def runs(self, recipient: str) -> bool:
         if self._searches(recipient):

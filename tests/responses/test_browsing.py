@@ -62,6 +62,25 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     await service.close()
 
 
+async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
+    encoding: Encoding, tmp_path: Path
+) -> None:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    final = "<|channel|>final<|message|>"
+    said = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
+    service = ResponsesService(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
+    first = (await ask(service))[-1]["response"]
+    stored = await service.retrieve(first["id"])
+    (await service.toolset()).toolbox.forget(stored.conversation)
+    more = (await ask(service, previous_response_id=first["id"]))[-1]["response"]
+    shown = (await service.render({"input": "And?", "previous_response_id": more["id"], **WEB})).text
+    for cursor in range(4):
+        assert shown.count(f" to=assistant<|channel|>analysis<|message|>[{cursor}] ") == 1
+    assert more["output"][-1]["content"][0]["text"] == "So【0†L2】."
+    await service.close()
+
+
 async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
     (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
     settings = Settings(browser=f"local:{tmp_path}", python="off")

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tools.browser.backends.base import SearchHit
+from tools.browser.text import clean
 
 Details = Mapping[str, Any]
 
@@ -24,7 +25,9 @@ def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
     sources = [{"type": "url", "url": hit.url} for hit in hits]
     return {
         "action": {"type": "search", "query": query, "queries": [query] if query else [], "sources": sources},
-        "results": [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits],
+        "results": [
+            {"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits
+        ],
     }
 
 

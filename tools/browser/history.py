@@ -1,4 +1,5 @@
-"""What one conversation has looked at: pages by cursor, counted from 0, one for every view.
+"""What one conversation has looked at: pages by cursor, one for every view, counted from 0 or on from an
+earlier session's.
 
 In go pages, out come cursors, and pages for cursors. The texts of old pages are let go when together they
 grow too large; where they came from is kept, so that citations resolve for as long as the conversation
@@ -27,28 +28,38 @@ class History:
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
         self._entries: list[_Entry] = []
+        self._first = 0  # cursors below are those of an earlier session, whose pages are gone
         self._found_at: dict[str, str] = {}  # where an address led in the end
         self._chars: dict[int, int] = {}  # of each page held, by its identity: views share pages
+
+    def begin_at(self, cursor: int) -> None:
+        """The model has read of cursors below: none of them may come to stand for another page."""
+        if not self._entries:
+            self._first = cursor
 
     @property
     def next_cursor(self) -> int:
         """The cursor that the next page added will have."""
-        return len(self._entries)
+        return self._first + len(self._entries)
 
     def add(self, page: Page) -> int:
         self._entries.append(_Entry(page, page.url, page.searched_title or page.title))
         self._chars[id(page)] = page.chars
         self._let_go()
-        return len(self._entries) - 1
+        return self.next_cursor - 1
 
     def page(self, cursor: int | None) -> Page:
         """The page at a cursor, the newest for None; UsageError where there is none."""
         if not self._entries:
             raise UsageError("No page is open yet: search first, or open a URL.")
-        number = len(self._entries) - 1 if cursor is None else cursor
-        if number >= len(self._entries):
-            raise UsageError(f"There is no cursor {cursor}: the cursors are 0 to {len(self._entries) - 1}.")
-        entry = self._entries[number]
+        number = self.next_cursor - 1 if cursor is None else cursor
+        if number < self._first:
+            raise UsageError(f"The page at cursor {number} is no longer kept: search again, or open its URL.")
+        if number >= self.next_cursor:
+            raise UsageError(
+                f"There is no cursor {cursor}: the cursors are {self._first} to {self.next_cursor - 1}."
+            )
+        entry = self._entries[number - self._first]
         if entry.page is None:
             raise UsageError(f"The page at cursor {number} is no longer kept: open {entry.url} again.")
         return entry.page
@@ -69,9 +80,9 @@ class History:
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
         """What a citation of this cursor stands for: (url, title)."""
-        if not 0 <= cursor < len(self._entries):
+        if not self._first <= cursor < self.next_cursor:
             return None
-        entry = self._entries[cursor]
+        entry = self._entries[cursor - self._first]
         if entry.page is not None:
             return entry.page.cited(line)
         return entry.url, entry.title

@@ -1,8 +1,9 @@
 """The settings of one request's web_search tool, read once.
 
 In goes the mapping that came with the call (`filters.allowed_domains`, `user_location`,
-`search_context_size`), out comes what the browser does with it. It is lenient: what is not understood is as
-if it were absent, for whether a request is well formed is the server's matter.
+`search_context_size`, and `first_cursor` of the server's), out comes what the browser does with it. It is
+lenient: what is not understood is as if it were absent, for whether a request is well formed is the server's
+matter.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+FIRST_CURSOR: Final = "first_cursor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class BrowseOptions:
     domains: tuple[str, ...] = ()  # empty: every domain
     country: str | None = None  # two letters
     size: ContextSize = SIZES["medium"]
+    first_cursor: int = 0  # of a session that begins now
 
     def permits(self, url: str) -> bool:
         """Whether the domain filter lets it through; what has no domain (a local file) is not filtered."""
@@ -54,6 +58,7 @@ def read_options(options: Mapping[str, Any]) -> BrowseOptions:
         domains=_domains(options.get("filters")),
         country=country.upper() if isinstance(country, str) and len(country) == 2 else None,
         size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
+        first_cursor=options.get(FIRST_CURSOR, 0),
     )
 
 

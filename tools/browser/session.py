@@ -180,6 +180,7 @@ class BrowserSession:
 
     def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
         """The view; only when it is made does the page get its cursor, so that failures leave none."""
+        self._history.begin_at(options.first_cursor)
         cursor = self._history.next_cursor
         text = show(page, cursor, start, num_lines, self._budget(options), self._settings.count_tokens)
         self._history.add(page)
