@@ -225,8 +225,13 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
+        try:
+            await self._keep()
+        except Exception:  # of a store: whoever waits for the end must be told one, and not that it is kept
+            _log.exception("The response %s could not be stored.", self.response["id"])
+            self.error = GenerationFailed("The response could not be stored. The server's log says why.")
+            end[-1] = self._stream.failed_instead(end[-1], self.error)
         self._tell()
-        await self._keep()
         return closing + end
 
     def _detail(self) -> Detail:

@@ -129,6 +129,13 @@ class ResponseStream:
         out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))
         return out
 
+    def failed_instead(self, end: Event, error: ApiError) -> Event:
+        """The terminal event in place of `end`, which is not told: what it says was not kept."""
+        self.response["status"] = "failed"
+        self.response["error"] = {"code": error.code, "message": error.message}
+        self.response["completed_at"] = None
+        return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
+
     def _begin(self, out: list[Event]) -> None:
         """Add the item of the pending message. It waits for its first text: empty reasoning is no item."""
         header = self._pending or Header("final")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import pytest
+
 from gpt_oss_server.app import create_app
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
 from tests.contracts.store_contract import StoreContract, conversation, item, stored
+from tests.lints import check_stream
 from tests.serving import scripted
 
 
@@ -184,3 +191,24 @@ def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
     store = MemoryStore(max_responses=1)
     app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
     assert app.state.service.store is store
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_response_that_cannot_be_stored_ends_as_failed(encoding: Encoding, background: bool) -> None:
+    class Broken(MemoryStore):
+        async def put(self, response: StoredResponse) -> None:
+            raise OSError("the disk is full")
+
+    engine = scripted("<|channel|>final<|message|>Hello!<|return|>")
+    service = ResponsesService(engine, Settings(), encoding=encoding, store=Broken())
+    run = await service.start({"input": "Hi", "background": background})
+    if background:
+        log = await service.run_in_background(run)
+        events = [json.loads(event.partition(b"data: ")[2]) async for batch in log.read() for event in batch]
+    else:
+        events = [event async for batch in run for event in batch]
+    response = check_stream(events)
+    assert (events[-1]["type"], response["status"]) == ("response.failed", "failed")
+    assert "stored" in response["error"]["message"]
+    assert response["output"][0]["content"][0]["text"] == "Hello!"
+    await service.close()
