@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.settings import SettingsError
+from inference.engine import ModelNotFound
+from inference.paths import path_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -84,9 +86,9 @@ def server_sealer(key_file: str | None) -> Sealer:
 def _named(key_file: str) -> Path:
     """A shell replaces `~` in `--sealing-key-file ~/key`, and neither in `=~/key` nor in a variable."""
     try:
-        return Path(key_file).expanduser()
-    except RuntimeError as error:
-        raise SettingsError(f"--sealing-key-file: {key_file} names no file: {error}") from error
+        return path_of(key_file, "file")
+    except ModelNotFound as error:
+        raise SettingsError(f"--sealing-key-file: {error}") from error
 
 
 def state_folder() -> Path:

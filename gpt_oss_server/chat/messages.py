@@ -15,7 +15,7 @@ from typing import Any
 from gpt_oss_server.chat.consents import Consents, PastCall
 from gpt_oss_server.chat.executed import ran_here, segments_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.pairing import in_order_of_calls
 from gpt_oss_server.parts import text_of
@@ -53,9 +53,12 @@ class Conversation:
 
     def drop_answered(self) -> None:
         """What ran here before the newest answer; a conversation would grow by every page that was read."""
-        answers = [place for place, segment in enumerate(self.segments) if segment.is_answer]
-        dropped = {place for place in self.executed if answers and place < answers[-1]}
-        self.segments = [each for place, each in enumerate(self.segments) if place not in dropped]
+        answer = last_answer(self.segments)
+        self.segments = [
+            segment
+            for place, segment in enumerate(self.segments)
+            if place > answer or place not in self.executed
+        ]
 
 
 def read_messages(

@@ -42,7 +42,7 @@ class ChatService:
         async with served.tools_for(tools, limit=request.max_tool_calls) as hosted:
 
             def work() -> PreparedChat:
-                return prepare(
+                prepared = prepare(
                     request,
                     tools,
                     hosted,
@@ -52,9 +52,10 @@ class ChatService:
                     renderer=served.renderer,
                     date=served.date(),
                 )
+                hosted.count_on_from(prepared.prompt, served.encoding)
+                return prepared
 
             prepared = await beside_others(work, _size(request))
-            hosted.count_on_from(prepared.prompt, served.encoding)
             if prepared.prefill:  # a grammar is of whole turns, and this one has begun
                 return prepared
             by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked

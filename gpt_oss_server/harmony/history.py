@@ -51,8 +51,13 @@ def are_kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list
     """Which segments the model is shown. The same goes for what is left when the oldest are taken away."""
     if all_reasoning:
         return [True] * len(history)
-    last_answer = max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
-    return [i > last_answer or not segment.is_reasoning for i, segment in enumerate(history)]
+    answer = last_answer(history)
+    return [i > answer or not segment.is_reasoning for i, segment in enumerate(history)]
+
+
+def last_answer(history: Sequence[Segment]) -> int:
+    """Where it stands; -1 where nothing is answered yet."""
+    return max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
 
 
 def since_compaction(history: Sequence[Segment]) -> tuple[Segment, ...]:

@@ -98,9 +98,9 @@ async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
                 at += len(batch)
                 yield batch
     except EventsForgotten as error:
-        told = {"message": error.message, "param": error.param, "code": error.code}
+        body = error.body()
         # The event as it is documented, and the form on which the official SDK raises an error.
-        yield [encode({"type": "error", **told, "sequence_number": at + 1, **error.body()})]
+        yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]
 
 
 def _included(request: Request) -> list[str]:

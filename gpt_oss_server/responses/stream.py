@@ -125,15 +125,13 @@ class ResponseStream:
         if reason is not None:
             response["incomplete_details"] = {"reason": reason}
         if error is not None:
-            response["error"] = {"code": error.code, "message": error.message}
+            response["error"] = _told(error)
         out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))
         return out
 
     def failed_instead(self, end: Event, error: ApiError) -> Event:
         """The terminal event in place of `end`, which is not told: what it says was not kept."""
-        self.response["status"] = "failed"
-        self.response["error"] = {"code": error.code, "message": error.message}
-        self.response["completed_at"] = None
+        self.response.update(status="failed", error=_told(error), completed_at=None)
         return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
 
     def _begin(self, out: list[Event]) -> None:
@@ -253,3 +251,7 @@ class ResponseStream:
         event = {"type": kind, "sequence_number": self._sequence, "response": snapshot}
         self._sequence += 1
         return event
+
+
+def _told(error: ApiError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message}

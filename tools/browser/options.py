@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-FIRST_CURSOR: Final = "first_cursor"
-
 
 @dataclass(frozen=True, slots=True)
 class ContextSize:
@@ -58,7 +56,7 @@ def read_options(options: Mapping[str, Any]) -> BrowseOptions:
         domains=_domains(options.get("filters")),
         country=country.upper() if isinstance(country, str) and len(country) == 2 else None,
         size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
-        first_cursor=options.get(FIRST_CURSOR, 0),
+        first_cursor=options.get("first_cursor", 0),
     )
 
 
