@@ -34,6 +34,7 @@ _TEXT_TYPES: Final = (
 )  # fmt: skip
 _UNSAID: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
 _CUT: Final = "Only the first part of this page was read: it is too long."
+_EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Docume
         return _document(body, "", clean(text[: MAX_CHARS + 1]))
     if kind == "markdown":
         return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
-    return _linked(body, html_to_text(text, body.url))
+    read = html_to_text(text, body.url)
+    return _linked(body, read, note="" if read.text.strip() else _EMPTY)
 
 
 def kind_of(content_type: str, data: bytes) -> Kind:
@@ -90,8 +92,8 @@ def _is_binary(data: bytes) -> bool:
     return b"\x00" in data[:8_192] and not utf16
 
 
-def _linked(body: Body, read: HtmlText) -> Document:
-    return _document(body, read.title, read.text, read.links)
+def _linked(body: Body, read: HtmlText, note: str = "") -> Document:
+    return _document(body, read.title, read.text, read.links, note)
 
 
 def _document(body: Body, title: str, text: str, links: tuple[str, ...] = (), note: str = "") -> Document:

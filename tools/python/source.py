@@ -27,7 +27,9 @@ def _out_of_json(arguments: str) -> str:
     if not arguments.lstrip().startswith("{"):
         return arguments
     try:
-        value = json.loads(arguments)
+        value = json.loads(
+            arguments, strict=False
+        )  # with line breaks as they are, too: no Python has them so
     except (ValueError, RecursionError):
         return arguments
     if isinstance(value, dict) and len(value) == 1:

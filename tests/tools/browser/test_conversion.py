@@ -200,6 +200,14 @@ async def test_what_holds_no_text_is_refused_with_a_reason(
         await read(data, content_type)
 
 
+async def test_a_page_that_scripts_write_is_told_as_one_without_text() -> None:
+    page = b"<title>App</title><div id=root></div><script>write('hello')</script>"
+    document = await read(page, "text/html")
+    assert (document.title, document.text) == ("App", "")
+    assert "scripts" in document.note
+    assert (await read(b"<p>Hello", "text/html")).note == ""
+
+
 async def test_a_pdf_that_was_cut_or_whose_source_is_asked_for_is_refused() -> None:
     with pytest.raises(PageError, match="too large"):
         await read(pdf("x"), "application/pdf", cut=True)

@@ -23,6 +23,7 @@ MEANT = "x = 1\nprint('a\\nb')"
         f"```\n{MEANT}\n```",
         f"\n```Python\r\n{MEANT}\n```  ",
         f"```python\n{MEANT}",
+        '{"code": "x = 1\nprint(\'a\\\\nb\')"}',
         json.dumps({"code": f"```python\n{MEANT}\n```"}),
     ],
 )
