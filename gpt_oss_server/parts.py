@@ -21,6 +21,7 @@ _NOTES = {
     "image_url": "[An image was attached here. This model reads text only and cannot see it.]",
     "computer_screenshot": "[A screenshot was attached here. This model reads text only and cannot see it.]",
     "input_audio": "[Audio was attached here. This model reads text only and cannot hear it.]",
+    "encrypted_content": "[This part was sealed by another service and cannot be read here.]",
 }
 
 

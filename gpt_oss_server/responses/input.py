@@ -9,9 +9,10 @@ that would silently change the conversation is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.fields import Effort
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.pairing import in_order_of_calls
@@ -208,6 +209,33 @@ def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
         conversation.add(conversation.renderer.reasoning(text))
 
 
+def _agent_message(item: Item, where: str, conversation: Conversation) -> None:
+    """What another agent of the client's says: to the model it comes from outside, as a user's words do."""
+    author, recipient = (text_field(item, key, where) for key in ("author", "recipient"))
+    text = text_of(item.get("content"), f"{where}.content")
+    conversation.add(conversation.renderer.user(f"Message from agent {author} to {recipient}:\n{text}"))
+
+
+def _generated_image(item: Item, where: str, conversation: Conversation) -> None:
+    conversation.add(
+        conversation.renderer.preamble(
+            "[An image was made here. This model reads text only and cannot see it.]"
+        )
+    )
+
+
+def _configuration_update(item: Item, where: str, conversation: Conversation) -> None:
+    """How much is thought from here on, as agents change it within a conversation."""
+    reasoning = item.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    if effort is not None and effort not in get_args(Effort):
+        raise InvalidRequest(
+            f"`{where}.reasoning.effort` must be one of {', '.join(map(repr, get_args(Effort)))}.",
+            param=f"{where}.reasoning.effort",
+        )
+    conversation.effort = effort or conversation.effort
+
+
 def _compaction(item: Item, where: str, conversation: Conversation) -> None:
     compacted = unsealed(conversation.sealer(), text_field(item, "encrypted_content", where))
     if compacted is None:
@@ -219,15 +247,25 @@ def _compaction(item: Item, where: str, conversation: Conversation) -> None:
     conversation.segments += compacted.segments(conversation.renderer)
 
 
+def _context_compaction(item: Item, where: str, conversation: Conversation) -> None:
+    """One that a client has made by itself is sealed by nobody: it only marks the place."""
+    if item.get("encrypted_content") is not None:
+        _compaction(item, where, conversation)
+
+
 def _compaction_trigger(item: Item, where: str, conversation: Conversation) -> None:
     conversation.compacts = True
 
 
 _HANDLERS: dict[str, Handler] = {
     "message": _message,
+    "agent_message": _agent_message,
+    "configuration_update": _configuration_update,
+    "image_generation_call": _generated_image,
     "reasoning": _reasoning,
     "compaction": _compaction,
     "compaction_summary": _compaction,  # its name in older clients
+    "context_compaction": _context_compaction,
     "compaction_trigger": _compaction_trigger,
     **CALL_HANDLERS,
 }
@@ -243,6 +281,8 @@ _ALWAYS_LISTED: dict[str, Item] = {
 
 _ID_PREFIXES = {
     "message": "msg",
+    "agent_message": "amsg",
+    "image_generation_call": "ig",
     "reasoning": "rs",
     "function_call": "fc",
     "function_call_output": "fco",

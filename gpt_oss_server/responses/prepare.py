@@ -121,7 +121,7 @@ class _Preparing:
         self._around = around
         self._conversation = conversation
         self._answer = answer_format(request.text.format if request.text else None)
-        self._effort = request.effort or around.settings.default_reasoning_effort
+        self._effort = conversation.effort or request.effort or around.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, around.settings)
 
     @property

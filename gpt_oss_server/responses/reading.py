@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.fields import Effort
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
@@ -46,6 +47,7 @@ class Conversation:
     approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
     compacts: bool = False  # a compaction is asked for, of all that came before
     before_call: bool = False  # the assistant goes on to call something after the item that is read
+    effort: Effort | None = None  # what was set last between the items
     leads: bool = False  # what comes next is of the conversation's head
 
     def add(self, segment: Segment) -> None:

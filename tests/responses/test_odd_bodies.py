@@ -35,6 +35,13 @@ ITEMS: list[dict[str, Any]] = [
         "action": {"type": "exec", "command": ["ls"], "env": {}},
     },
     {"type": "local_shell_call_output", "id": "3", "output": "x"},
+    {
+        "type": "agent_message",
+        "author": "a",
+        "recipient": "b",
+        "content": [{"type": "input_text", "text": "x"}],
+    },
+    {"type": "configuration_update", "reasoning": {"effort": "low"}},
     {"type": "shell_call", "call_id": "4", "action": {"commands": ["ls"]}},
     {
         "type": "shell_call_output",

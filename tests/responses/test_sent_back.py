@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
@@ -209,3 +210,42 @@ async def test_items_of_one_id_are_listed_once_each_and_the_list_has_an_end(api:
     assert [item["content"][0]["text"] for item in listed] == list("012345")
     assert [item["id"] for item in listed[:3]] == ["msg_0", "msg_1", "msg_2"]
     assert len({item["id"] for item in listed}) == 6
+
+
+async def test_what_other_agents_of_the_client_say_is_told_with_their_names() -> None:
+    message = {
+        "type": "agent_message",
+        "author": "/root/reviewer",
+        "recipient": "/root",
+        "content": [
+            {"type": "input_text", "text": "The tests pass."},
+            {"type": "encrypted_content", "encrypted_content": "gAAAA"},
+        ],
+    }
+    prompt = await rendered(message)
+    assert "<|start|>user<|message|>Message from agent /root/reviewer to /root:\nThe tests pass.\n[" in prompt
+    assert "cannot be read here" in prompt
+    assert "gAAAA" not in prompt
+    with pytest.raises(InvalidRequest, match=r"input\[1\].author"):
+        await rendered({**message, "author": None})
+
+
+async def test_how_much_is_thought_can_be_changed_between_items() -> None:
+    def updated(effort: Any) -> dict[str, Any]:
+        return {"type": "configuration_update", "reasoning": {"effort": effort}}
+
+    assert "Reasoning: high" in await rendered(
+        updated("low"), updated("high"), reasoning={"effort": "medium"}
+    )
+    assert "Reasoning: low" in await rendered({"type": "configuration_update"}, reasoning={"effort": "low"})
+    assert (await Asking(FINAL)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
+    with pytest.raises(InvalidRequest, match=r"input\[1\].reasoning.effort"):
+        await rendered(updated("much"))
+
+
+async def test_what_a_text_model_cannot_see_of_its_past_is_noted_and_a_mark_says_nothing() -> None:
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0"}
+    assert "An image was made here" in await rendered(image)
+    assert await rendered({"type": "context_compaction"}) == await rendered()
+    with pytest.raises(InvalidRequest, match="was not made by this server"):
+        await rendered({"type": "context_compaction", "encrypted_content": "x"})
