@@ -71,9 +71,18 @@ class _Judge:
 
     def _one_type(self, schema: Mapping[str, Any], name: str) -> bool:
         if name == "object":
-            properties = schema.get("properties", {})
-            rest = schema.get("additionalProperties", True)
-            return all(self._each(properties.get(key, rest) for key in schema.get("required", ())))
+            return self._object(schema)
         first = schema.get("prefixItems", [])[: schema.get("minItems", 0)]
         more = [schema.get("items", True)] if schema.get("minItems", 0) > len(first) else []
         return all(self._each([*first, *more]))
+
+    def _object(self, schema: Mapping[str, Any]) -> bool:
+        """Of its own properties those that must be there, and of any others as many as must be."""
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        own = {key: self.has_value(each) for key, each in properties.items()}
+        # Which pattern a name matches is not known here: one that has a value will do.
+        others = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties", True)]
+        has_others = any(self._each(others))
+        optional = sum(has for key, has in own.items() if key not in required)
+        enough = has_others or len(required) + optional >= schema.get("minProperties", 0)
+        return enough and all(own.get(key, has_others) for key in required)

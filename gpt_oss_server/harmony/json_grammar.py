@@ -132,6 +132,8 @@ def _moved(value: Any, *, back: bool = False) -> Any:
 def _readable(problem: str) -> str:
     if "coerce_one_of" in problem:
         return "the cases of 'oneOf' may overlap; tell them apart by a const, or use anyOf"
+    if "circular references with sibling keys" in problem:
+        return "a reference that leads back to itself must stand alone: put what is beside it where it leads"
     lines = [line.strip() for line in problem.splitlines() if line.strip()]
     cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
     return cause.rpartition("failed to compile JSON schema: ")[2].removeprefix("Unsatisfiable schema: ")[:300]

@@ -135,6 +135,21 @@ SCHEMAS: dict[str, Schema] = {
     "ref in definitions": {"definitions": {"p": closed(x=NUMBER)}, "$ref": "#/definitions/p"},
     "ref to a property": closed(a={"enum": [1, 2]}, b={"$ref": "#/properties/a"}),
     "ref with odd names": {"$defs": {"a/b~c d": {"type": "boolean"}}, "$ref": "#/$defs/a~1b~0c%20d"},
+    "required by a pattern": {
+        "type": "object",
+        "required": ["ax"],
+        "patternProperties": {"^a": INTEGER},
+        "additionalProperties": False,
+    },
+    "more of itself": {
+        **closed(n=INTEGER, more={"type": "object", "additionalProperties": {"$ref": "#"}}),
+        "required": ["n"],
+    },
+    "at least one of two, one of them itself": {
+        **closed(n=INTEGER, more={"$ref": "#"}),
+        "required": [],
+        "minProperties": 1,
+    },
     "a tree": {"$defs": {"tree": TREE}, "$ref": "#/$defs/tree"},
     "a linked list": LINKED,
     "annotations": {
@@ -199,6 +214,18 @@ REFUSED: list[tuple[str, Schema, str]] = [
     ("no schema", {"$ref": "#/properties", "properties": {"pattern": TEXT}}, "$ref"),
     ("without an end", {"$ref": "#/$defs/n", "$defs": {"n": closed(next={"$ref": "#/$defs/n"})}}, "$ref"),
     ("without an end", {"$ref": "#"}, "$ref"),
+    ("without an end", {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#"}}, "$ref"),
+    (
+        "without an end",
+        {"type": "object", "minProperties": 1, **closed(a={"$ref": "#"}), "required": []},
+        "$ref",
+    ),
+    (
+        "no schema",
+        {"$ref": "#/properties/a/uniqueItems", "properties": {"a": {"uniqueItems": False}}},
+        "$ref",
+    ),
+    ("must stand alone", closed(a={"$ref": "#", "minProperties": 1}), "properties.a.$ref"),
     ("maxLength", {"type": "string", "minLength": 5, "maxLength": 4}, "minLength"),
     ("greater", closed(n={"type": "integer", "minimum": 5, "maximum": 4}), "properties.n.minimum"),
     ("unsatisfiable", {"type": "array", "items": False, "minItems": 1}, "items"),
