@@ -1,8 +1,9 @@
 """Spellings of JSON Schema that mean the same, brought to the one that is enforced.
 
 In goes one schema as a client sent it, out comes an equal one: draft 7's tuples (which the official SDK sends
-for Zod), OpenAPI's `nullable`, names that can only be strings, and cases that cannot overlap. Only its own
-keywords are looked at; the schemas within are the same objects.
+for Zod), OpenAPI's `nullable` and its bounds that are said to be exclusive, names that can only be strings or
+are listed, and cases that cannot overlap. Only its own keywords are looked at; the schemas within are the
+same objects.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 Schema = Mapping[str, Any]
 
 _ANY_NAME: Final[tuple[Any, ...]] = (True, {}, {"type": "string"})
+_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _OF_SEVERAL: Final = ("$ref", "const", "anyOf", "oneOf", "allOf")
+_ANNOTATIONS: Final = ("title", "description", "default", "examples")
 _MOST_REFERENCES: Final = 16  # one behind the other
 _MOST_CASES: Final = 200  # each is compared with each
 _Told = tuple[set[str], dict[str, frozenset[str]]]  # a case's types, and its properties' constants
@@ -31,8 +34,11 @@ def respelt(given: dict[str, Any], root: Any) -> dict[str, Any]:
         schema["prefixItems"] = schema.pop("items")
         if "additionalItems" in schema:
             schema["items"] = schema.pop("additionalItems")
+    for bound, exclusive in _BOUNDS:
+        if isinstance(schema.get(exclusive), bool) and bound in schema and schema.pop(exclusive):
+            schema[exclusive] = schema.pop(bound)
     if "propertyNames" in schema:
-        schema = _without_names(schema)
+        schema = _without_names(schema, root)
     if "oneOf" in schema and "anyOf" not in schema and _are_apart(schema, root):
         schema["anyOf"] = schema.pop("oneOf")
     return schema
@@ -49,18 +55,28 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _without_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Names that may be any, or are listed: then they are properties."""
+def _without_names(schema: dict[str, Any], root: Any) -> dict[str, Any]:
+    """Names that may be any, or are listed (by an enum's reference, too): then they are properties."""
     names, value = schema["propertyNames"], schema.get("additionalProperties", True)
     rest = {keyword: each for keyword, each in schema.items() if keyword != "propertyNames"}
     if names in _ANY_NAME:
         return rest
-    listed = names.get("enum") if isinstance(names, dict) and names.keys() <= {"type", "enum"} else None
-    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        return schema
-    if "properties" in schema or "patternProperties" in schema:
+    listed = _listed(names if isinstance(names, dict) and names.keys() - {"$ref"} else _followed(names, root))
+    if listed is None or "properties" in schema or "patternProperties" in schema:
         return schema
     return {**rest, "properties": dict.fromkeys(listed, value), "additionalProperties": False}
+
+
+def _listed(names: Schema) -> list[str] | None:
+    """The names, where the schema lists them and says nothing else of them."""
+    if not names.keys() <= {"type", "enum", "const", *_ANNOTATIONS} or names.get("type") not in (
+        None,
+        "string",
+    ):
+        return None
+    listed = [names["const"]] if "const" in names else names.get("enum")
+    whole = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
+    return listed if whole else None
 
 
 def _are_apart(schema: Schema, root: Any) -> bool:
@@ -130,3 +146,8 @@ def resolve(root: Any, reference: str) -> Any:
         else:
             return None
     return found
+
+
+def pointer_part(name: str) -> str:
+    """A name as it is written within a reference."""
+    return quote(name.replace("~", "~0").replace("/", "~1"))

@@ -28,7 +28,7 @@ from gpt_oss_server.harmony.schema_keywords import (
     SIZES,
     TYPES,
 )
-from gpt_oss_server.harmony.schema_spellings import resolve, respelt
+from gpt_oss_server.harmony.schema_spellings import pointer_part, resolve, respelt
 
 Schema = Mapping[str, Any]
 
@@ -54,16 +54,21 @@ class _Reader:
         self._lenient = lenient
         self._nodes = 0
         self._text = 0
-        self._schemas: set[int] = set()  # identities of the objects that were read as schemas
-        self._references: list[tuple[str, str]] = []
+        self._read: dict[int, Any] = {}  # by the identity of each object that was read as a schema
+        self._referring: list[tuple[dict[str, Any], str]] = []
 
     def read(self) -> Any:
         clean = self.schema(self._root, "", 0)
-        for reference, at in self._references:
+        for schema, at in self._referring:
+            reference = schema["$ref"]
             target = resolve(self._root, reference)
-            if id(target) not in self._schemas:
+            if id(target) not in self._read and not isinstance(resolve(clean, reference), bool):
                 kind = SchemaRefused if self._lenient and target is not None else SchemaMalformed
                 raise kind(at, f"there is no schema {reference!r:.80}; put it under $defs")
+            read = self._read.get(id(target), target)
+            if resolve(clean, reference) is not read:  # it stands elsewhere in the spelling that is enforced
+                clean.setdefault("$defs", {})[reference] = read
+                schema["$ref"] = f"#/$defs/{pointer_part(reference)}"
         return clean
 
     def schema(self, given: Any, at: str, depth: int) -> Any:
@@ -71,8 +76,8 @@ class _Reader:
             return given
         if not isinstance(given, dict):
             raise SchemaMalformed(at, "a schema must be an object or a boolean")
-        self._schemas.add(id(given))
         if self._lenient and (depth > MOST_DEPTH or self._nodes >= MOST_NODES):
+            self._read[id(given)] = True
             return True
         if depth > MOST_DEPTH:
             raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep; use $defs and $ref")
@@ -92,6 +97,9 @@ class _Reader:
                 if not self._lenient:
                     raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")
                 del clean[low], clean[high]
+        self._read[id(given)] = clean
+        if "$ref" in clean:
+            self._referring.append((clean, _join(at, "$ref")))
         return clean
 
     def _keyword(self, clean: dict[str, Any], keyword: str, value: Any, at: str, depth: int) -> None:
@@ -153,7 +161,6 @@ class _Reader:
     def ref(self, given: Any, at: str, depth: int) -> str:
         if not isinstance(given, str) or not (given == "#" or given.startswith("#/")):
             raise SchemaRefused(at, f"only references like '#/$defs/…' are followed, not {given!r:.80}")
-        self._references.append((given, at))
         return given
 
     def constant(self, given: Any, at: str, depth: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from typing import Any, Literal
 
 import pytest
@@ -32,6 +33,19 @@ class Dog(BaseModel):
 
 class Home(BaseModel):
     pet: Cat | Dog = Field(discriminator="kind")
+
+
+class Color(Enum):
+    red = "red"
+    blue = "blue"
+
+
+class Paints(BaseModel):
+    of: dict[Color, int]
+
+
+POINT = closed(x=NUMBER)
+ONE_OF = {"oneOf": [{"$ref": "#/$defs/p"}, {"type": "null"}]}
 
 
 def refs(*cases: Any, **more: Any) -> dict[str, Any]:
@@ -83,6 +97,46 @@ SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         },
         [{"a": 1}, {"a": 1, "b": 2}],
         [{"b": 2}, {"a": 1, "c": 2}, {"a": "x"}],
+    ),
+    "Zod's tuple of two alike": (
+        closed(a={"type": "array", "items": [POINT, {"$ref": "#/properties/a/items/0"}], "minItems": 2}),
+        [{"a": [{"x": 1}, {"x": 2}]}],
+        [{"a": [{"x": 1}, {"y": 2}]}, {"a": [{"x": 1}, 2]}],
+    ),
+    "a reference to a case of what is nullable": (
+        closed(a={"anyOf": [POINT, INTEGER], "nullable": True}, b={"$ref": "#/properties/a/anyOf/0"}),
+        [{"a": None, "b": {"x": 1}}, {"a": 1, "b": {"x": 1}}],
+        [{"a": None, "b": 1}, {"a": None, "b": None}],
+    ),
+    "a reference to a case of oneOf": (
+        {"$defs": {"p": POINT}, **closed(a=ONE_OF, b={"$ref": "#/properties/a/oneOf/1"})},
+        [{"a": {"x": 1}, "b": None}],
+        [{"a": None, "b": {"x": 1}}],
+    ),
+    "a reference to anything": (
+        {"$defs": {"any": True}, **closed(a={"$ref": "#/$defs/any"})},
+        [{"a": 1}, {"a": [None]}],
+        [{}],
+    ),
+    "Pydantic's names of an enum": (
+        Paints.model_json_schema(),
+        [{"of": {}}, {"of": {"red": 1}}, {"of": {"red": 1, "blue": 2}}],
+        [{"of": {"green": 1}}, {"of": {"red": "x"}}],
+    ),
+    "one name": (
+        {"type": "object", "propertyNames": {"const": "a"}, "additionalProperties": INTEGER},
+        [{}, {"a": 1}],
+        [{"b": 1}],
+    ),
+    "OpenAPI's exclusive bounds": (
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 3, "exclusiveMaximum": True},
+        [1, 2],
+        [0, 3],
+    ),
+    "OpenAPI's inclusive bounds": (
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": False, "maximum": 3, "exclusiveMaximum": False},
+        [0, 3],
+        [-1, 4],
     ),
     "nullable": (closed(a={**TEXT, "nullable": True}), [{"a": None}, {"a": "x"}], [{"a": 1}, {}]),
     "nullable of several": (closed(a={"type": ["string"], "nullable": True}), [{"a": None}], [{"a": 1}]),
