@@ -14,7 +14,7 @@ in a slip's detail. It must not know of tokens, spans or state.
     <|channel|>thoughts        final; commentary for a call            unknown_channel
     two channels               the last known one                      doubled_channel
     two recipients             the last one                            doubled_recipient
-    word that is declared      recipient                               bare_recipient
+    word that is declared      recipient; its full name as type, too   bare_recipient
     json, code, …              content type
     other words                                                        leftover_words
     user, functions.f, …       the author's role: text to the user     foreign_role
@@ -138,7 +138,7 @@ class _Words:
             if to:
                 self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
                 self.addressed.append(recipient)
-        elif self.awaiting is Mark.CONSTRAIN:
+        elif self.awaiting is Mark.CONSTRAIN and not self._is_recipient(word):
             name, to, recipient = word.partition("to=")
             self.awaiting = None
             self.types.append(name)
@@ -147,6 +147,10 @@ class _Words:
                 self.addressed.append(recipient)
         else:
             self.others.append(word)
+
+    def _is_recipient(self, word: str) -> bool:
+        """Whether a word in the place of a type says whom the message is to: a full name is no type."""
+        return word.startswith("functions.") or ("." in word and self.recipients.knows(word))
 
     def reading(self) -> Reading:
         self._end_of_channel()

@@ -248,6 +248,18 @@ SLIPPED = (
         ("bare_recipient",),
     ),
     Shape(
+        "a recipient in the place of the type",
+        "<|channel|>commentary <|constrain|>functions.f<|message|>{}<|call|>",
+        (call("{}", of=None),),
+        ("bare_recipient",),
+    ),
+    Shape(
+        "a recipient before the type, behind its mark",
+        "<|channel|>commentary<|constrain|>functions.f json<|message|>{}<|call|>",
+        (call("{}"),),
+        ("bare_recipient",),
+    ),
+    Shape(
         "python without to",
         "<|channel|>commentary python<|message|>1<|call|>",
         (call("1", "python", of=None),),
