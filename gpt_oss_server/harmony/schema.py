@@ -9,6 +9,8 @@ content's indent). Where that renderer is lossy or wrong, this one says more:
     array of an enum or of a union                   "a" | "b"[]   → ("a" | "b")[]
     ["array", "null"], ["object", "null"]            array | null  → string[] | null
     additionalProperties as a schema                 lost          → [key: string]: T
+    patternProperties, propertyNames                 lost          → the same, what keys may be in a comment
+    items behind prefixItems                         lost          → [T, ...U[]]
     bounds, lengths, patterns, formats               lost          → a comment after the property
     line breaks in comments, quotes in strings       broken text   → commented, escaped
 
@@ -115,7 +117,7 @@ class _Translation:
         return _Type(compact_json(schema["const"]))
 
     def _enum(self, schema: Schema, place: _Place) -> _Type | None:
-        values = schema["enum"]
+        values = schema.get("enum")
         if not isinstance(values, list) or not values:
             return None
         return _union([_Type(compact_json(value)) for value in values])
@@ -165,7 +167,11 @@ class _Translation:
         items = schema.get("items")
         first = schema.get("prefixItems", items if isinstance(items, list) else None)
         if isinstance(first, list):
-            return _Type("[" + ", ".join(self.type_of(one, place.deeper()).text for one in first) + "]")
+            parts = [self.type_of(one, place.deeper()).text for one in first]
+            rest = schema.get("additionalItems") if first is items else items
+            if isinstance(rest, Mapping):
+                parts.append(f"...{self.type_of(rest, place.deeper()).grouped}[]")
+            return _Type(f"[{', '.join(parts)}]")
         if "items" not in schema:
             return _Type("Array<any>")
         return _Type(f"{_or_null(items, self.type_of(items, place.deeper())).grouped}[]")
@@ -178,9 +184,25 @@ class _Translation:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
         lines = [self._property(str(key), part, key in required, place) for key, part in properties.items()]
-        if isinstance(others := schema.get("additionalProperties"), Mapping):
-            lines.append(f"{place.indent}[key: string]: {self.type_of(others, place.deeper(4)).text},\n")
+        for part, keys in self._others(schema):
+            note = f" // keys: {keys}" if keys else ""
+            lines.append(f"{place.indent}[key: string]: {self.type_of(part, place.deeper(4)).text},{note}\n")
         return _Type(f"{above}{{\n{''.join(lines)}{place.indent}}}")
+
+    def _others(self, schema: Schema) -> list[tuple[Any, str]]:
+        """Properties without a name, and what the keys of these may be."""
+        given = schema.get("patternProperties")
+        patterns = given.items() if isinstance(given, Mapping) else ()
+        found = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns]
+        others, names = (
+            schema.get("additionalProperties"),
+            self._references.shown(schema.get("propertyNames")),
+        )
+        listed = self._const(names, _Place()) if "const" in names else self._enum(names, _Place())
+        keys = listed.text if listed is not None else ", ".join(_limits(names))
+        if isinstance(others, Mapping) or (keys and others is not False):
+            found.append((others, keys))
+        return found
 
     def _property(self, key: str, part: Any, required: bool, place: _Place) -> str:
         schema = self._references.shown(part)

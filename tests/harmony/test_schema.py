@@ -108,6 +108,41 @@ BETTER: list[tuple[str, Any, str]] = [
     ("untyped object", {"properties": {"a": {"type": "string"}}}, "{\na?: string,\n}"),
     ("map", {"type": "object", "additionalProperties": {"type": "number"}}, "{\n[key: string]: number,\n}"),
     (
+        "map of patterns",
+        {"type": "object", "patternProperties": {"^a": {"type": "number"}}, "additionalProperties": False},
+        '{\n[key: string]: number, // keys: pattern: "^a"\n}',
+    ),
+    (
+        "map of an enum's names",
+        {
+            "$defs": {"Color": {"enum": ["red", "blue"], "title": "Color", "type": "string"}},
+            "type": "object",
+            "propertyNames": {"$ref": "#/$defs/Color"},
+            "additionalProperties": {"type": "number"},
+        },
+        '{\n[key: string]: number, // keys: "red" | "blue"\n}',
+    ),
+    (
+        "map of long names",
+        {"type": "object", "propertyNames": {"minLength": 2}},
+        "{\n[key: string]: any, // keys: minLength: 2\n}",
+    ),
+    (
+        "Zod's record",
+        {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
+        "{\n[key: string]: number,\n}",
+    ),
+    (
+        "tuple and more",
+        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["number", "null"]}},
+        "[string, ...(number | null)[]]",
+    ),
+    (
+        "tuple and more of draft 7",
+        {"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "number"}},
+        "[string, ...number[]]",
+    ),
+    (
         "odd key",
         {"type": "object", "properties": {"a-b": {}, "a\n": {}}},
         '{\n"a-b"?: any,\n"a\\n"?: any,\n}',
@@ -218,7 +253,7 @@ def test_references_that_double_at_each_step_end_in_any() -> None:
 
 KEYWORDS = (
     "type properties items prefixItems oneOf anyOf allOf enum const $ref required description default title "
-    "examples nullable additionalProperties minimum"
+    "examples nullable additionalProperties patternProperties propertyNames additionalItems minimum"
 )
 
 anything = st.recursive(
