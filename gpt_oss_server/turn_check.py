@@ -27,11 +27,17 @@ class TurnCheck:
 
     def problem(self, messages: Iterable[tuple[Header, str]], called: bool = False) -> str | None:
         """Of a turn that ended by itself. `called`: it began with a call that the user had agreed to."""
+        answered = False
         for header, text in messages:
             called = called or header.recipient is not None
+            answered = answered or (header.recipient is None and header.channel == "final")
             if (problem := self._of_message(header, text)) is not None:
                 return problem
-        return "The model was to call a tool, and called none." if self.must_call and not called else None
+        if self.must_call and not called:
+            return "The model was to call a tool, and called none."
+        if self.answer is not None and not answered and not called:
+            return "The model gave no answer, and one of the format that was asked for was expected."
+        return None
 
     def _of_message(self, header: Header, text: str) -> str | None:
         recipient = header.recipient

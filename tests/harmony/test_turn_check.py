@@ -47,3 +47,24 @@ def test_multiples_are_told_of_numbers_of_any_length(
     encoding: Encoding, number: str, step: float, fits: bool
 ) -> None:
     assert (judged(encoding, {"type": "number", "multipleOf": step}, number) is None) == fits
+
+
+@pytest.mark.parametrize(
+    ("said", "is_missing"),
+    [
+        ([], True),
+        ([Header("analysis")], True),
+        ([Header("analysis"), Header("commentary")], True),
+        ([Header("commentary", "functions.f")], False),
+        ([Header("analysis"), Header("final")], False),
+    ],
+)
+def test_an_answer_that_is_not_there_does_not_fit(
+    encoding: Encoding, said: list[Header], is_missing: bool
+) -> None:
+    check = TurnCheck(grammars_of(encoding), {"type": "object"}, {}, False, None)
+    problem = check.problem([(header, "{}") for header in said])
+    assert (problem is not None) == is_missing
+    assert problem is None or "gave no answer" in problem
+    unbound = TurnCheck(grammars_of(encoding), None, {}, False, None)
+    assert unbound.problem([(header, "{}") for header in said]) is None
