@@ -41,7 +41,8 @@ def decode_json(body: bytes) -> object:
         ) from None
     except json.JSONDecodeError as error:
         raise InvalidJson(
-            f"The request body is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+            f"The request body is not valid JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, "
+            f"column {error.colno}."
         ) from None
     except RecursionError:
         raise InvalidJson("The request body is nested too deeply to be read.") from None

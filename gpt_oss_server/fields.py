@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidJson, InvalidRequest, UnsupportedField
 from gpt_oss_server.validation import sentence_for
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -96,7 +96,7 @@ B = TypeVar("B", bound=Body)
 def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
     """The body as `model`, or one sentence that says what is wrong with it."""
     if not isinstance(body, dict):
-        raise InvalidRequest(f"The request body must be a JSON object, e.g. {example}.")
+        raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     for name, (served, advice) in not_served.items():
         value = _at(body, name)
         if value is not None and not served(value):

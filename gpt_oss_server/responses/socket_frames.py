@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from gpt_oss_server.body import decode_json
-from gpt_oss_server.errors import ApiError, InvalidRequest, NotFound, UnsupportedField
+from gpt_oss_server.errors import ApiError, InvalidJson, InvalidRequest, NotFound, UnsupportedField
 
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}\Z")
 _ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of the transport, not of the response
@@ -55,7 +55,7 @@ def read_frame(text: bytes) -> Create | Steer:
     try:
         frame = decode_json(text)
         if not isinstance(frame, dict):
-            raise InvalidRequest(
+            raise InvalidJson(
                 'A frame must be a JSON object, e.g. {"type": "response.create", "input": "Hi"}.'
             )
         lane = _lane(frame)

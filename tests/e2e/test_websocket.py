@@ -243,7 +243,7 @@ def test_an_engine_that_breaks_ends_the_response_and_not_the_connection() -> Non
 
 WRONG_FRAMES = [
     ("{", "invalid_json", None),
-    ("[]", "invalid_value", None),
+    ("[]", "invalid_json", None),
     ("{}", "invalid_value", "type"),
     ('{"type": "response.make"}', "invalid_value", "type"),
     ('{"type": "response.create"}', "invalid_value", "input"),
