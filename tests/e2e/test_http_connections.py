@@ -43,6 +43,19 @@ def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
     return error
 
 
+def test_chrome_is_told_that_an_allowed_site_may_reach_a_private_network(url: str) -> None:
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+        "Access-Control-Request-Private-Network": "true",
+    }
+    answer = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://chat.example"})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-private-network"] == "true"
+    other = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://evil.example"})
+    assert (other.status_code, other.headers.get("access-control-allow-private-network")) == (403, None)
+
+
 @pytest.mark.parametrize("path", ["/responses", "/chat/completions", "/completions", "/conversations"])
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"hi"'])
 def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: bytes) -> None:
