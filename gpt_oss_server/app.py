@@ -28,6 +28,7 @@ from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.models_api import models_router
 from gpt_oss_server.openapi_document import describe
 from gpt_oss_server.origins import OriginGuard, Origins
+from gpt_oss_server.paths import meant, methods_of
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket_api import socket_router
@@ -60,7 +61,8 @@ def create_app(
         yield
         await service.close()
 
-    app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan)
+    # A redirect would lead past the proxy in front of us; see Edge.
+    app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan, redirect_slashes=False)
     app.state.service = service
     app.include_router(responses_router(service))
     origins = Origins(settings)
@@ -91,15 +93,23 @@ async def _api_error(request: Request, error: Exception) -> JSONResponse:
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:
         headers["upgrade"] = "websocket"
+    if isinstance(error, MethodNotAllowed):
+        headers["allow"] = ", ".join(error.allowed)
     return JSONResponse(error.body(), status_code=error.status, headers=headers)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     """Starlette's own refusals (no such path, wrong method) in our body."""
     assert isinstance(error, HTTPException)
-    path, method = request.url.path, request.method
+    path, method, routes = request.scope["path"], request.method, request.app.routes
     if error.status_code == 404:
-        return await _api_error(request, NotFound(f"There is no {path} here; see /docs for what is."))
+        other = meant(routes, path, method)
+        told = (
+            f"did you mean {other}? A client's base URL ends in /v1"
+            if other
+            else "/openapi.json lists what is"
+        )
+        return await _api_error(request, NotFound(f"There is no {path} here; {told}."))
     if error.status_code == 405:
-        return await _api_error(request, MethodNotAllowed(f"{path} does not take {method}; see /docs."))
+        return await _api_error(request, MethodNotAllowed(path, method, methods_of(routes, path)))
     return await _api_error(request, InvalidRequest(str(error.detail)))

@@ -1,7 +1,7 @@
 """The outermost layer: every answer has an `x-request-id`, and a defect of ours is a 500 with our body.
 
 The id is taken from the request or made. A failure that nothing else has caught is logged with its traceback
-and told without it.
+and told without it. A slash at a path's end means nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpt_oss_server.errors import ApiError
 
 HEADER = "x-request-id"
+_BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 _PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else would break the answer's own header
 _log = logging.getLogger(__name__)
+
+
+def new_request_id() -> str:
+    return f"req_{uuid.uuid4().hex}"
+
+
+def _without_last_slash(scope: Scope) -> Scope:
+    """`/v1/responses/` is `/v1/responses`: some clients join their base URL so."""
+    path = scope["path"]
+    return {**scope, "path": path.rstrip("/")} if path.endswith("/") and path.strip("/") else scope
 
 
 class Edge:
@@ -28,20 +39,24 @@ class Edge:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        scope = _without_last_slash(scope)
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
-        request_id = given.decode("ascii") if _PRINTABLE.match(given) else f"req_{uuid.uuid4().hex}"
+        request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
         begun = False
 
         async def send_with_id(message: Message) -> None:
             nonlocal begun
-            if message["type"] == "http.response.start":
+            if message["type"] in _BEGINNINGS:
                 begun = True
                 MutableHeaders(scope=message)[HEADER] = request_id
             await send(message)
 
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send_with_id)
+            return
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:

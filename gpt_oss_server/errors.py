@@ -10,6 +10,7 @@ ApiError                          500  server_error
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
 │   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
 │   ├── InvalidJson               400  code invalid_json
+│   ├── InvalidHttp               400  code invalid_http: not a request that can be read at all
 │   ├── EventsForgotten           400  code events_not_kept: a stream cannot be read again from there
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
@@ -32,6 +33,7 @@ ApiError                          500  server_error
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, InferenceError
@@ -79,6 +81,10 @@ class ToolNotAvailable(InvalidRequest):
 
 class InvalidJson(InvalidRequest):
     code = "invalid_json"
+
+
+class InvalidHttp(InvalidRequest):
+    code = "invalid_http"
 
 
 class EventsForgotten(InvalidRequest):
@@ -141,6 +147,10 @@ class MethodNotAllowed(ApiError):
     status = 405
     type = "invalid_request_error"
     code = "method_not_allowed"
+
+    def __init__(self, path: str, method: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"{path} does not take {method}; it takes {' and '.join(allowed)}.")
+        self.allowed = allowed
 
 
 class UpgradeRequired(ApiError):

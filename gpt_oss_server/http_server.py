@@ -29,6 +29,7 @@ from gpt_oss_server.socket_protocol import SocketProtocol
 from inference.engine import Engine, EngineInfo
 
 _LAST_PORT = 65_535
+_IDLE = 75  # seconds that a connection stays open unused: proxies and clients use theirs again for up to 60
 _TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
 
 
@@ -41,6 +42,7 @@ def serve_until_stopped(
         loop="asyncio" if sys.platform == "win32" else "uvloop",
         ws=SocketProtocol,
         ws_max_size=settings.max_body_bytes,
+        timeout_keep_alive=_IDLE,
         ws_per_message_deflate=False,  # costs more than it saves where clients are near
         ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",

@@ -1,8 +1,8 @@
 """The route of WebSocket mode: who may connect, and what those are told who may not.
 
-In: connections to `/v1/responses`. Out: served connections; 426 where WebSocket is switched off, so that
-clients go on over HTTP; 403 for web pages that may not use the server, because no browser asks a server
-before it lets a page connect.
+In: connections. Out: those to `/v1/responses` served; 426 where WebSocket is switched off, so that clients go
+on over HTTP; 403 for web pages that may not use the server, because no browser asks a server before it lets a
+page connect; 404 for other paths.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import JSONResponse, Response
 
-from gpt_oss_server.errors import ApiError, MethodNotAllowed, UpgradeRequired
+from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
 from gpt_oss_server.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket import Connection
@@ -29,12 +29,19 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
         await socket.accept()
         await Connection(service, socket._receive, socket._send).serve()
 
+    @router.websocket("/{path:path}")
+    async def elsewhere(socket: WebSocket, path: str) -> None:
+        refusal = origins.refusal(socket.headers)
+        await _deny(socket, refusal or NotFound(f"There is no WebSocket at /{path}; /v1/responses has one."))
+
     @router.get("/v1/responses", include_in_schema=False)
     async def not_a_socket(request: Request) -> Response:
         """A server without WebSocket, or a plain GET: this path lists nothing."""
-        if served or "upgrade" in request.headers:
-            raise _switched_off() if not served else UpgradeRequired("GET here opens a WebSocket; see /docs.")
-        raise MethodNotAllowed("/v1/responses does not take GET; see /docs.")
+        if not served and "upgrade" in request.headers:
+            raise _switched_off()
+        if served:
+            raise UpgradeRequired("GET here opens a WebSocket; GET /v1/responses/{id} is a stored response.")
+        raise MethodNotAllowed("/v1/responses", "GET", ["POST"])
 
     return router
 

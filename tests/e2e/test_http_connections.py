@@ -43,6 +43,103 @@ def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
     return error
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # how TLS begins
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"FROB /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: some\r\n\r\n",
+        "GET /v1/modèles HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+    ],
+    ids=["tls", "http 2", "method", "length", "path"],
+)
+def test_what_is_no_request_gets_an_errors_body(url: str, data: bytes) -> None:
+    status, headers, body = send(url, data)
+    assert status == "HTTP/1.1 400 Bad Request"
+    assert (headers["content-type"], headers["connection"]) == ("application/json", "close")
+    assert headers["x-request-id"].startswith("req_")
+    error = error_of(body)
+    assert error["code"] == "invalid_http"
+    assert "http://" in error["message"]
+
+
+def test_a_stream_for_http_1_0_has_no_chunks(url: str) -> None:
+    body = b'{"input": "hi", "stream": true}'
+    head = f"POST /v1/responses HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+    _, headers, answer = send(url, head.encode() + body)
+    assert "transfer-encoding" not in headers
+    blocks = answer.decode().removesuffix("\n\n").split("\n\n")
+    assert all(block.startswith("event: response.") for block in blocks)
+    assert blocks[-1].startswith("event: response.completed")
+
+
+def test_a_post_that_offers_a_websocket_is_answered(url: str) -> None:
+    head = (
+        "POST /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n"
+        f"Content-Length: {len(BODY)}\r\n\r\n"
+    )
+    status, _, body = send(url, head.encode() + BODY)
+    assert (status, json.loads(body)["status"]) == ("HTTP/1.1 200 OK", "completed")
+
+
+@pytest.mark.parametrize("path", ["/responses/", "/responses//"])
+def test_a_slash_at_the_end_of_a_path_means_nothing(url: str, path: str) -> None:
+    """Behind a proxy that speaks TLS a redirect would lead to http, and many clients follow none."""
+    assert httpx.post(url + path, content=BODY).json()["status"] == "completed"
+    assert httpx.get(f"{url}/models/").json()["object"] == "list"
+    with connect(url.replace("http:", "ws:") + path) as connection:
+        connection.send('{"type": "response.create", "input": "hi"}')
+        assert json.loads(connection.recv())["type"] == "response.created"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/responses", "/v1/responses"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/responses", "/v1/responses"),
+        ("//v1/responses", "/v1/responses"),
+        ("/api/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/embeddings", "/openapi.json"),
+        ("/", "/openapi.json"),
+    ],
+)
+def test_a_path_that_is_not_there_says_which_one_is(url: str, path: str, meant: str) -> None:
+    answer = httpx.post(url.removesuffix("/v1") + path, content=BODY)
+    assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
+    assert f" {meant}" in error_of(answer)["message"].partition(";")[2]
+
+
+def test_a_method_that_is_not_taken_says_which_are(url: str) -> None:
+    for method, path, allowed in (
+        ("PUT", "/responses", "GET, POST"),
+        ("OPTIONS", "/chat/completions", "POST"),
+        ("PATCH", "/responses/resp_1", "GET, DELETE"),
+        ("POST", "/models", "GET, HEAD"),
+    ):
+        answer = httpx.request(method, url + path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+        assert allowed.replace(", ", " and ") in error_of(answer)["message"]
+
+
+def test_a_websocket_at_another_path_is_a_404(url: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(url.replace("http:", "ws:") + "/realtime"):
+        pass
+    answer = refused.value.response
+    assert answer.status_code == 404
+    assert "/v1/responses" in error_of(bytes(answer.body))["message"]
+    assert answer.headers["x-request-id"]
+
+
+def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
+    with connect(
+        url.replace("http:", "ws:") + "/responses", additional_headers={"x-request-id": "mine"}
+    ) as made:
+        assert made.response is not None
+        assert made.response.headers["x-request-id"] == "mine"
+
+
 def test_chrome_is_told_that_an_allowed_site_may_reach_a_private_network(url: str) -> None:
     asked = {
         "Access-Control-Request-Method": "POST",
@@ -66,3 +163,11 @@ def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: byt
 def test_json_with_a_raw_line_break_is_told_in_plain_words(url: str) -> None:
     answer = httpx.post(f"{url}/responses", content=b'{"input": "a\nb"}')
     assert error_of(answer)["message"].endswith("Invalid control character at line 1, column 13.")
+
+
+def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(http_server.Server, "run", lambda self, sockets: made.append(self.config))
+    with socket.socket() as listener:
+        http_server.serve_until_stopped(lambda *_: None, listener, Settings(), scripted(HELLO))
+    assert made[0].timeout_keep_alive > 60
