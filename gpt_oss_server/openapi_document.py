@@ -52,6 +52,7 @@ _SHAPES: dict[str, Schema] = {
     ),
     "Items": _list_of(_ITEM),
     "Files": _list_of(_OBJECT),
+    "Containers": _list_of(_OBJECT),
     "InputTokens": _shape("response.input_tokens", input_tokens=_COUNT),
     "Compaction": _shape("response.compaction", id=_STRING, output={"type": "array", "items": _ITEM}),
     "Deleted": _shape(None, id=_STRING, object=_STRING, deleted={"const": True}),
@@ -78,6 +79,7 @@ _ANSWERS: dict[str, str] = {  # of operations; of others an object is all that i
     "post /v1/conversations/{conversation}/items": "Items",
     "get /v1/conversations/{conversation}/items/{item}": "Item",
     "delete /v1/conversations/{conversation}/items/{item}": "Conversation",
+    "get /v1/containers": "Containers",
     "get /v1/containers/{container}/files": "Files",
     "delete /v1/containers/{container}": "Deleted",
     "delete /v1/containers/{container}/files/{file}": "Deleted",
@@ -97,13 +99,24 @@ _PAGE = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 100},
     "order": {"enum": ["asc", "desc"]},
 }
+_INCLUDE: dict[str, Schema] = {"include": {"type": "array", "items": _STRING}}
 _QUERIES: dict[str, dict[str, Schema]] = {
-    "get /v1/responses/{response_id}": {"stream": {"type": "boolean"}, "starting_after": _COUNT},
-    "get /v1/responses/{response_id}/input_items": _PAGE,
+    "get /v1/responses/{response_id}": {
+        "stream": {"type": "boolean"},
+        "starting_after": _COUNT,
+        **_INCLUDE,
+    },
+    "get /v1/responses/{response_id}/input_items": {**_PAGE, **_INCLUDE},
+    "get /v1/containers": {**_PAGE, "name": _STRING},
     "get /v1/conversations/{conversation}/items": _PAGE,
     "get /v1/containers/{container}/files": _PAGE,
 }
 _FILE = "get /v1/containers/{container}/files/{file}/content"
+_UPLOAD = "post /v1/containers/{container}/files"
+_UPLOADS: Schema = {
+    "multipart/form-data": {"schema": _shape(None, file={"type": "string", "format": "binary"})},
+    "application/json": {"schema": _shape(None, name=_STRING, content_base64=_STRING)},
+}
 # How pydantic spells bounds of fields whose values are changed before they are checked.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
@@ -138,6 +151,8 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
         f"{method}_{path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}"
     )
     operation["responses"] = {"200": _answer(name), "default": _content("What went wrong.", "Error")}
+    if name == _UPLOAD:
+        operation["requestBody"] = {"required": True, "content": _UPLOADS}
     if method == "head":
         operation["responses"] = {code: {"description": "No body."} for code in ("200", "default")}
     for query, schema in _QUERIES.get(name, {}).items():

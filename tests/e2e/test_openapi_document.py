@@ -63,6 +63,25 @@ def test_each_operation_has_an_id_of_its_own_and_says_what_it_answers(document: 
     assert {"200", "default"} == {code for _, _, operation in told for code in operation["responses"]}
 
 
+def test_every_post_that_takes_a_body_says_so(document: dict[str, Any]) -> None:
+    without = {
+        path
+        for method, path, operation in operations(document)
+        if method == "post" and "requestBody" not in operation
+    }
+    assert without == {"/v1/responses/{response_id}/cancel"}
+
+
+def test_query_parameters_that_are_read_are_told(document: dict[str, Any]) -> None:
+    for path, names in (
+        ("/v1/responses/{response_id}", {"stream", "starting_after", "include"}),
+        ("/v1/responses/{response_id}/input_items", {"after", "limit", "order", "include"}),
+        ("/v1/containers", {"after", "limit", "order", "name"}),
+    ):
+        told = document["paths"][path]["get"]["parameters"]
+        assert {each["name"] for each in told if each["in"] == "query"} == names
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -75,6 +94,7 @@ def test_each_operation_has_an_id_of_its_own_and_says_what_it_answers(document: 
         ("post", "/tokenize", {"prompt": "Hi"}),
         ("post", "/detokenize", {"tokens": [1]}),
         ("get", "/v1/models", None),
+        ("get", "/v1/containers", None),
         ("get", "/health", None),
     ],
 )
