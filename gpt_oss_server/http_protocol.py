@@ -1,12 +1,13 @@
 """HTTP/1.1 connections of our server: uvicorn's, which answer a request that would rather be something else.
 
-In: what comes over a connection. Out: the same to the application, but for three things:
+In: what comes over a connection. Out: the same to the application, but for these:
 
 - A request that offers to go on as HTTP/2 (`Upgrade: h2c`), as those of Java's own client do, keeps its body;
   so does a POST that offers a WebSocket, which only a GET can open. A server may pass over such an offer, and
   then the request counts as it stands (RFC 9110, 7.8); uvicorn takes what comes behind its head for the other
   protocol's.
-- What is no request is told so as everything else is: with an error's body and an `x-request-id`.
+- What is no request is told so as everything else is: with an error's body and an `x-request-id`. Behind a
+  request, as where its Content-Length is too small, it does not take that request's answer away.
 - A stream is not cut into chunks for a client of HTTP/1.0, which knows none: it ends with the connection.
 """
 
@@ -46,7 +47,12 @@ class HttpProtocol(HttpToolsProtocol):
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """`msg` is what the parser says of it."""
+        """`msg` is what the parser says of it. Whole requests before it are answered first."""
+        if self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body):
+            self.cycle.keep_alive = (
+                False  # its answer ends the connection, and nothing is said to what follows
+            )
+            return
         error = InvalidHttp(
             f"This is no request of HTTP/1.1: {msg}. The server speaks plain HTTP/1.1: use http:// in the "
             "URL, not https://, and see that Content-Length counts the bytes of the body."

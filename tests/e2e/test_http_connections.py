@@ -64,6 +64,17 @@ def test_what_is_no_request_gets_an_errors_body(url: str, data: bytes) -> None:
     assert "http://" in error["message"]
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_is_no_request_does_not_take_the_answers_before_it(
+    url: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a client counts characters in place of bytes. The log had tracebacks, too."""
+    post = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    _, _, body = send(url, post * times + b'"}')
+    assert body.count(b'"object":"response"') == times
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_stream_for_http_1_0_has_no_chunks(url: str) -> None:
     body = b'{"input": "hi", "stream": true}'
     head = f"POST /v1/responses HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
