@@ -121,7 +121,7 @@ class Connection:
             self._stop.set()
 
     async def _hold_some_way(self, connected: asyncio.Future[Client], deadline: asyncio.Timeout) -> None:
-        way = self._dialler.first_way()
+        way, refused = self._dialler.first_way(), None
         while True:
             try:
                 async with AsyncExitStack() as stack:
@@ -133,7 +133,10 @@ class Connection:
             except Exception as error:
                 following = None if connected.done() else self._dialler.way_after(way, error)
                 if following is None:
+                    if refused is not None and not connected.done() and self._dialler.is_turned_away:
+                        raise refused from error  # the older way is not there: this is why
                     raise
+                refused = self._failure(error) if (way[0], following[0]) == ("http", "sse") else None
                 way = following
 
     def _failure(self, error: BaseException) -> McpFailure:

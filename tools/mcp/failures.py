@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import httpx2
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 from pydantic import ValidationError
 
 from tools.addresses import AddressRefused
@@ -19,6 +19,11 @@ from tools.mcp.http import AnswerTooLarge
 from tools.tool import ToolUnavailable
 
 _MESSAGE_CHARS = 2_000
+# Of the codes that servers choose freely, the package gives one to errors of its own, which begin so.
+_LOST = ("Connection closed", "SSE stream ")
+_SERVERS_OWN = -32000
+# With 404 a server has forgotten a session, and says so under one of these codes.
+_FORGOTTEN = frozenset({INVALID_REQUEST, _SERVERS_OWN, -32001})
 
 
 class McpFailure(ToolUnavailable):
@@ -64,11 +69,9 @@ def explain(error: BaseException, label: str, *, status: int | None = None) -> M
 
 
 def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFailure:
-    if error.code == CONNECTION_CLOSED:
+    if error.code == CONNECTION_CLOSED and error.message.startswith(_LOST):
         return McpFailure(f"{server} closed the connection before it answered.", lost=True)
-    if error.code == REQUEST_TIMEOUT:
-        return McpFailure(f"{server} did not answer in time.", lost=True)
-    if error.code == INVALID_REQUEST and (status == 404 or error.message == "Session terminated"):
+    if _forgot_the_session(error, status):
         return McpFailure(f"{server} ended the session.", lost=True, gone=True)
     if (
         status is not None
@@ -78,6 +81,16 @@ def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFail
         return McpFailure(f"{server} answered with status {status}.", lost=True)
     message = " ".join(error.message.split())[:_MESSAGE_CHARS]
     return McpFailure(f"{server} answered with an error: {message or error.code}", lost=False)
+
+
+def _forgot_the_session(error: MCPError, status: int | None) -> bool:
+    """With 404, as the protocol says; servers made after the TypeScript package's examples use 400."""
+    if error.code == INVALID_REQUEST and error.message == "Session terminated":
+        return True
+    if status == 404:
+        return error.code in _FORGOTTEN
+    said = error.message.lower()
+    return status == 400 and error.code == _SERVERS_OWN and ("session" in said or "not initialized" in said)
 
 
 def _transport_error(found: list[BaseException]) -> str:

@@ -18,7 +18,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, Implementation
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, CallToolResult, Implementation
 
 from tools.addresses import Resolver, system_resolver
 from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
@@ -65,6 +65,11 @@ class Dialler:
         return self._pinned.last_status if self._pinned is not None else None
 
     @property
+    def is_turned_away(self) -> bool:
+        """Whether the last answer may mean that the server does not speak what was tried."""
+        return self.last_status in _MAYBE_SSE
+
+    @property
     def _silence(self) -> float:
         return max(_SILENCE_SECONDS, self.longest_call)
 
@@ -79,7 +84,7 @@ class Dialler:
         codes = {each.code for each in causes(error) if isinstance(each, MCPError)}
         if UNSUPPORTED_PROTOCOL_VERSION in codes and way[1] == "legacy":
             return way[0], "auto"
-        if self.last_status not in _MAYBE_SSE or isinstance(self.endpoint, StdioEndpoint) or way[1] == "auto":
+        if not self.is_turned_away or isinstance(self.endpoint, StdioEndpoint) or way[1] == "auto":
             return None
         other: Way = ("sse", "legacy") if way[0] == "http" else ("http", "legacy")
         return other if way == self.first_way() else None
@@ -88,20 +93,25 @@ class Dialler:
         """Raises whatever the `mcp` package and its transports raise, in groups too."""
         kind, mode = way
         if isinstance(self.endpoint, StdioEndpoint):
-            return await stack.enter_async_context(self._client(stdio_streams(self.endpoint), mode))
+            return await self._entered(stack, stdio_streams(self.endpoint), mode)
         if kind == "sse":
             streams = sse_client(
                 self.endpoint.url, sse_read_timeout=self._silence, httpx_client_factory=self._http
             )
-            return await stack.enter_async_context(self._client(streams, mode))
+            return await self._entered(stack, streams, mode)
         http = await stack.enter_async_context(self._http())
         over_http = streamable_http_client(
             self.endpoint.url, http_client=http, max_sse_event_size=_EVENT_BYTES
         )
-        return await stack.enter_async_context(self._client(over_http, mode))
+        return await self._entered(stack, over_http, mode)
 
-    def _client(self, streams: AbstractAsyncContextManager[Any], mode: str) -> Client:
-        return Client(streams, mode=mode, cache=None, client_info=_OURSELVES)
+    async def _entered(
+        self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Any], mode: str
+    ) -> Client:
+        client = Client(streams, mode=mode, cache=None, client_info=_OURSELVES)
+        await stack.enter_async_context(client)
+        client.session.validate_tool_result = _as_it_came  # type: ignore[method-assign]
+        return client
 
     def _http(
         self,
@@ -115,3 +125,10 @@ class Dialler:
             allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
         )
         return http_client(self._pinned, self.credentials.for_sending(), self._silence)
+
+
+async def _as_it_came(name: str, result: CallToolResult) -> None:
+    """The package's own check asks for the list again, and drops an answer that is not of its schema.
+
+    The call was made all the same, and the model reads the answer as text: it is not the one to be lost.
+    """
