@@ -35,10 +35,11 @@ def read_input(
     approvals: Mapping[str, tuple[str, str]],
     sealer: Callable[[], Sealer],
     results: Mapping[str, str] | None = None,
+    servers: Mapping[str, tuple[str, str]] | None = None,
     where: str = "input",
     leads: bool = False,
 ) -> Conversation:
-    """`leads`: nothing comes before these items."""
+    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items."""
     conversation = Conversation(
         renderer,
         ids,
@@ -46,6 +47,7 @@ def read_input(
         recipients=dict(recipients),
         approvals=dict(approvals),
         results=results or {},
+        servers=servers or {},
         leads=leads,
     )
     if isinstance(given, str):

@@ -96,7 +96,7 @@ def _web_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
-    recipient = _mcp_recipient(item, where)
+    recipient = _mcp_recipient(item, where, conversation)
     known = conversation.results.get(str(item.get("id")))
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
     # Where it is one that was approved, the call itself is there: as the one that asked.
@@ -118,12 +118,20 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _mcp_recipient(item: Item, where: str) -> str:
-    """The server's tool as the model knows it, by words that a recipient can carry."""
+def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
+    """The server's tool as the model knows it: by the server's list, where the request has it.
+
+    Else by words that a recipient can carry, and that are no other tool's.
+    """
     from tools.mcp.names import safe_names, safe_namespace
 
-    word = next(iter(safe_names([text_field(item, "name", where)]).originals))
-    return f"{safe_namespace(text_field(item, 'server_label', where))}.{word}"
+    label, name = text_field(item, "server_label", where), text_field(item, "name", where)
+    for recipient, tool in conversation.servers.items():
+        if tool == (label, name):
+            return recipient
+    space = safe_namespace(label)
+    taken = [recipient.removeprefix(f"{space}.") for recipient in conversation.servers]
+    return f"{space}.{next(iter(safe_names([name], taken=taken).originals))}"
 
 
 def _error_text(error: Any) -> str:
@@ -134,7 +142,7 @@ def _error_text(error: Any) -> str:
 
 
 def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
-    recipient = _mcp_recipient(item, where)
+    recipient = _mcp_recipient(item, where, conversation)
     arguments = str(item.get("arguments") or "")
     conversation.approvals[text_field(item, "id", where)] = (recipient, arguments)
     conversation.add(conversation.renderer.call(recipient, arguments))
@@ -148,8 +156,10 @@ def _approval_response(item: Item, where: str, conversation: Conversation) -> No
             "mcp_approval_request item too, or the previous_response_id of the response that made it.",
             param=f"{where}.approval_request_id",
         )
+    if not isinstance(item.get("approve"), bool):
+        raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
     recipient, arguments = conversation.approvals.pop(request_id)
-    if item.get("approve") is True:
+    if item["approve"]:
         conversation.approved.append(Approved(request_id, recipient, arguments))
         return
     reason = f" Their reason: {item['reason']}" if item.get("reason") else ""

@@ -91,6 +91,7 @@ def prepare(
         recipients=past.recipients,
         approvals=past.approvals,
         results=past.results,
+        servers=hosted.names,
         sealer=around.sealer,
         leads=not past.history,
     )

@@ -45,6 +45,7 @@ class Conversation:
     results: Mapping[str, str] = field(default_factory=dict)  # item id → what the model read of such a call
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
     approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
+    servers: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
     compacts: bool = False  # a compaction is asked for, of all that came before
     before_call: bool = False  # the assistant goes on to call something after the item that is read
     effort: Effort | None = None  # what was set last between the items

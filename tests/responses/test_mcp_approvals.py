@@ -11,6 +11,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.responses.mcp_asking import ANSWER, Asking, call, tool
 from tests.tools.mcp.echo_server import Seen
+from tests.tools.mcp.plain_server import ONE_TOOL, PlainServer, plain_server, text
 from tests.waiting import until
 
 
@@ -125,6 +126,46 @@ async def test_a_tool_with_an_awkward_name_is_approved_by_items(encoding: Encodi
         response = await ask(tools=[tool(require_approval="always")], input=sent)
     made = response["output"][1]
     assert (made["name"], made.get("output")) == ("has a space.and dot", "found")
+
+
+async def test_of_two_names_that_meet_in_one_word_the_approved_one_is_called(encoding: Encoding) -> None:
+    tools = [{**ONE_TOOL, "name": name} for name in ("get_user", "get.user")]
+    server = PlainServer(tools, lambda call: text(f"{call['name']} ran"))
+    async with (
+        plain_server(server) as url,
+        Asking(encoding, call("get_user_2"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask,
+    ):
+        first = await ask(tools=ASKS, store=False)
+        request = first["output"][-1]
+        history = [{"role": "user", "content": "Say hi."}, *first["output"], consent_to(request)]
+        second = await ask(tools=ASKS, store=False, input=history)
+        history += [*second["output"], {"role": "user", "content": "Thanks."}]
+        third = await ask(tools=ASKS, store=False, input=history, metadata={"__debug": True})
+    made = second["output"][1]
+    assert (request["name"], made["name"], made["output"]) == ("get.user", "get.user", "get.user ran")
+    assert "to=echoes.get_user_2" in third["metadata"]["__debug_input"]
+
+
+async def test_a_tool_that_the_server_has_no_more_is_not_taken_for_another(encoding: Encoding) -> None:
+    server = PlainServer([{**ONE_TOOL, "name": "get_user"}])
+    async with (
+        plain_server(server) as url,
+        Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask,
+    ):
+        response = await ask(tools=ASKS, input=approval(1, name="get.user"))
+    assert response["output"][1]["status"] == "failed"
+    assert "tools/call" not in server.methods
+
+
+@pytest.mark.parametrize("approve", [None, "true", 1])
+async def test_consent_that_is_neither_yes_nor_no_is_refused(
+    encoding: Encoding, url: str, approve: Any
+) -> None:
+    request, consent = approval(1, text="one")
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        with pytest.raises(InvalidRequest, match="must be true or false") as refused:
+            await ask(tools=ASKS, input=[request, {**consent, "approve": approve}])
+    assert refused.value.param == "input[1].approve"
 
 
 class Counted:
