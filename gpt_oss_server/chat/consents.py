@@ -8,7 +8,7 @@ after an agreement says that the call was made: it is never made twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,30 +28,35 @@ class PastCall:
 
 @dataclass(slots=True)
 class Consents:
-    ask_first: frozenset[str] = frozenset()  # recipients
+    servers: Collection[str] = ()  # recipients of MCP tools, be they asked about or not
+    missing: Collection[str] = ()  # why servers of the request are not there
     messages: Sequence[Any] = ()
     agreed: list[tuple[str, str]] = field(default_factory=list)  # (recipient, arguments), to be made now
-    _waiting: dict[str, PastCall] = field(default_factory=dict)  # by id
+    _calls: dict[str, PastCall] = field(default_factory=dict)  # those without an answer, by id
     _made: list[str] = field(default_factory=list)  # recipients of calls whose results come next
 
     def addressed(self, call: PastCall) -> PastCall:
         """To the tool that runs here, if it is one of those; the client has it as a function."""
         recipient = call.recipient.removeprefix(_FUNCTION)
-        if recipient not in self.ask_first:
-            return call
-        self._waiting[call.id] = replace(call, recipient=recipient)
-        return self._waiting[call.id]
+        self._calls[call.id] = replace(call, recipient=recipient) if recipient in self.servers else call
+        return self._calls[call.id]
 
     def answer(self, message: Mapping[str, Any], reason: str, where: str) -> str | None:
-        """What the model is told of the user's answer to a call; None where the call itself will tell."""
-        call = self._waiting.pop(message["tool_call_id"], None)
-        if call is None:
+        """What the model is told of the user's answer to a call; None where the call itself will tell.
+
+        Only a call that is to be made needs its tool: what was answered once stays in the history, whether
+        or not its tool is still sent, asks first or can be reached.
+        """
+        call = self._calls.pop(message["tool_call_id"], None)
+        approve, answered = message["approve"], self._is_answered(message)
+        if call is None or (approve is True and not answered and call.recipient not in self.servers):
+            why = (
+                " ".join(self.missing) or "Send the MCP tool that it is of in `tools`, and an approval once."
+            )
             raise InvalidRequest(
-                f"`{where}.approve`: the call {message['tool_call_id']!r} waits for no approval. Send the "
-                "MCP tool that it is of in `tools`, and an approval once.",
+                f"`{where}.approve`: the call {message['tool_call_id']!r} waits for no approval. {why}",
                 param=f"{where}.approve",
             )
-        approve = message["approve"]
         if not isinstance(approve, bool):
             raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
         if approve:
@@ -59,7 +64,7 @@ class Consents:
         else:
             why = f" They said: {reason}" if reason else ""
             return f"The user did not approve this call, so it was not made.{why}"
-        if self._is_answered(message):
+        if answered:
             self._made.append(call.recipient)
         else:
             self.agreed.append((call.recipient, call.arguments))
@@ -68,7 +73,8 @@ class Consents:
     def results(self, ran: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         """Of calls that were made before a message of the assistant's; taken out of what ran with it."""
         for recipient in self._made:
-            found = next((each for each in ran if each.get("name") == recipient), None)
+            name = recipient.removeprefix(_FUNCTION)
+            found = next((each for each in ran if each.get("name") == name), None)
             output = found.get("output") if found is not None else None
             if found is not None:
                 ran.remove(found)

@@ -62,10 +62,15 @@ class Conversation:
 
 
 def read_messages(
-    messages: Sequence[Any], renderer: Renderer, *, continues_last: bool, ask_first: Collection[str] = ()
+    messages: Sequence[Any],
+    renderer: Renderer,
+    *,
+    continues_last: bool,
+    servers: Collection[str] = (),
+    missing: Collection[str] = (),
 ) -> Conversation:
-    """`ask_first`: recipients of tools that run here when the user has agreed."""
-    conversation = Conversation(renderer, consents=Consents(frozenset(ask_first), messages))
+    """`servers`: recipients of MCP tools, which run here. `missing`: why servers are not there."""
+    conversation = Conversation(renderer, consents=Consents(servers, missing, messages))
     conversation.tells_names = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)

@@ -63,7 +63,8 @@ def prepare(
         request.messages,
         renderer,
         continues_last=bool(request.continue_final_message),
-        ask_first=hosted.approvals,
+        servers=hosted.names,
+        missing=hosted.missing.values(),
     )
     prefill = _prefill(_begun(request, conversation.begun), renderer)
     agreed = tuple(conversation.consents.agreed)

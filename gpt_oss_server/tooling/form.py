@@ -14,7 +14,7 @@ from typing import Any
 from gpt_oss_server.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
-from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool
+from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool, namespace_word
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 
@@ -124,6 +124,11 @@ def _recipients(
     elif kind == "mcp":
         label = named.get("server_label")
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
+        why = hosted.missing.get(namespace_word(label)) if isinstance(label, str) else None
+        if why is not None and where != "tool_choice":
+            return frozenset()  # left out here as it is in what the model is told
+        if why is not None:
+            raise InvalidRequest(f"`{where}` names a tool that is not there. {why}", param=where)
     else:
         namespace = _HOSTED.get(kind) if isinstance(kind, str) else None
         if namespace in tools.optional and namespace not in hosted.namespaces:

@@ -42,6 +42,7 @@ class HostedTools:
     listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items, ready to be sent
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    missing: dict[str, str] = field(default_factory=dict)  # namespace of a server that is not there → why
     conversation: str = ""
     container: str = ""  # the conversation whose python is used, where the request names a container
     search: ToolSearch | None = None
@@ -100,7 +101,8 @@ class HostedTools:
             return self.search.run(arguments)
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call, whose item the client has written
-            return ToolOutput(f"{namespace[:80]!r} is not among the tools of this request.", failed=True)
+            said = f"{namespace[:80]!r} is not among the tools of this request."
+            return ToolOutput(self.missing.get(namespace, said), failed=True)
         if recipient not in self.approvals:  # what the user has approved is no attempt of the model's
             self._calls += 1
             if self.limit is not None and self._calls > self.limit:

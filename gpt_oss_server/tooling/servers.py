@@ -72,6 +72,7 @@ def _listed(
         "tools": [],
     }
     if isinstance(listing, McpFailure):
+        hosted.missing[server.declaration.namespace] = str(listing)
         return {**item, "error": str(listing)}
     declaration = server.declaration
     hosted.declarations += (declaration,)

@@ -157,6 +157,49 @@ async def test_consent_that_cannot_be_acted_on_is_refused(url: str, body: dict[s
     assert refused.value.param == param
 
 
+NOBODY = {"server_url": "http://127.0.0.1:9/mcp"}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [{"require_approval": "never"}, NOBODY, {"allowed_tools": ["fail"]}],
+    ids=["asks no more", "cannot be reached", "is allowed no more"],
+)
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_consent_of_the_past_stays_whatever_became_of_its_tool(
+    url: str, later: dict[str, Any], approve: bool
+) -> None:
+    chat = service(CALL, ANSWER, ANSWER)
+    message, call_id = await asked(chat, url)
+    consent = {"role": "tool", "tool_call_id": call_id, "approve": approve, "content": ""}
+    first = await completion_of(chat, messages=[*ASK, message, consent], tools=tools(url))
+    history = [*ASK, message, consent, first["choices"][0]["message"], USER]
+    second = await completion_of(
+        chat, messages=history, tools=tools(url, **later), metadata={"__debug": True}
+    )
+    assert "executed_tools" not in second["choices"][0]["message"]
+    told = "hi" if approve else "The user did not approve this call, so it was not made."
+    assert f"<|channel|>commentary<|message|>{told}<|end|>" in second["metadata"]["__debug_input"]
+
+
+async def test_a_call_is_made_where_its_tool_asks_no_more_from_the_consent_on(url: str) -> None:
+    chat = service(CALL, ANSWER)
+    message, call_id = await asked(chat, url)
+    consent = {"role": "tool", "tool_call_id": call_id, "approve": True}
+    completion = await completion_of(
+        chat, messages=[*ASK, message, consent], tools=tools(url, require_approval="never")
+    )
+    assert completion["choices"][0]["message"]["executed_tools"][0]["output"] == "hi"
+
+
+async def test_consent_to_a_call_of_a_server_that_is_not_there_says_that(url: str) -> None:
+    chat = service(CALL, ANSWER)
+    message, call_id = await asked(chat, url)
+    consent = {"role": "tool", "tool_call_id": call_id, "approve": True}
+    with pytest.raises(InvalidRequest, match="cannot be connected to"):
+        await completion_of(chat, messages=[*ASK, message, consent], tools=tools(url, **NOBODY))
+
+
 async def test_a_server_that_never_asks_runs_at_once(url: str) -> None:
     completion = await completion_of(
         service(CALL, ANSWER), messages=ASK, tools=tools(url, require_approval="never")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.responses.mcp_asking import ANSWER, CALL, Asking, call, tool
 from tests.tools.mcp.echo_server import Seen
@@ -226,3 +227,27 @@ async def test_servers_are_asked_beside_each_other(encoding: Encoding) -> None:
     assert [listing["server_label"] for listing in listings] == ["slow0", "slow1", "slow2"]
     assert all("error" in listing for listing in listings)
     assert most == 3
+
+
+NOBODY = "http://127.0.0.1:9/mcp"
+
+
+async def test_a_choice_of_a_server_that_is_not_there_says_so(encoding: Encoding) -> None:
+    choice = {"type": "mcp", "server_label": "echoes"}
+    async with Asking(encoding, ANSWER, allow_private_hosts=True) as ask:
+        with pytest.raises(InvalidRequest, match="cannot be connected to") as refused:
+            await ask(tools=[tool(NOBODY)], tool_choice=choice)
+        assert refused.value.param == "tool_choice"
+        allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
+        response = await ask(tools=[tool(NOBODY)], tool_choice=allowed)
+    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "message"]
+
+
+async def test_an_approved_call_to_a_server_that_is_not_there_says_so(encoding: Encoding) -> None:
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "echoes", "name": "echo"}
+    consent = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    async with Asking(encoding, ANSWER, allow_private_hosts=True) as ask:
+        response = await ask(tools=[tool(NOBODY)], input=[{**request, "arguments": "{}"}, consent])
+    made = response["output"][1]
+    assert made["status"] == "failed"
+    assert "cannot be connected to" in made["error"]["content"][0]["text"]
