@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import anyio
 from mcp.client import Client
 
-from tools.mcp.failures import McpFailure, explain
-from tools.mcp.transports import Dialler
+from tools.mcp.failures import McpFailure, explain, undelivered
+from tools.mcp.transports import Dialler, Way
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -128,7 +128,7 @@ class Connection:
                     client = await self._dialler.enter(stack, way)
                     deadline.reschedule(None)
                     connected.set_result(client)
-                    await self._stop.wait()
+                    await self._until_its_end(way)
                 return
             except Exception as error:
                 following = None if connected.done() else self._dialler.way_after(way, error)
@@ -138,6 +138,19 @@ class Connection:
                     raise
                 refused = self._failure(error) if (way[0], following[0]) == ("http", "sse") else None
                 way = following
+
+    async def _until_its_end(self, way: Way) -> None:
+        """Over SSE a message turned away is one: the package sends no more, and its request would wait."""
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stop.wait())]
+        if way[0] == "sse":
+            ends.append(asyncio.ensure_future(self._dialler.post_refused()))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in ends:
+                each.cancel()
+        if not self._stop.is_set():
+            raise undelivered(self._label, self._dialler.last_status)
 
     def _failure(self, error: BaseException) -> McpFailure:
         found = explain(error, self._label, status=self._dialler.last_status)

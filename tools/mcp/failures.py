@@ -68,6 +68,16 @@ def explain(error: BaseException, label: str, *, status: int | None = None) -> M
     return McpFailure(f"{server} {_transport_error(found)}", lost=True)
 
 
+def undelivered(label: str, status: int | None) -> McpFailure:
+    """A message was turned away with a status, and nothing else is to come."""
+    server = f"The MCP server {label!r}"
+    if status in (401, 403):
+        return explain(ConnectionError(), label, status=status)
+    if status == 404:
+        return McpFailure(f"{server} ended the session.", lost=True, gone=True)
+    return McpFailure(f"{server} answered with status {status}.", lost=True)
+
+
 def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFailure:
     if error.code == CONNECTION_CLOSED and error.message.startswith(_LOST):
         return McpFailure(f"{server} closed the connection before it answered.", lost=True)

@@ -6,6 +6,7 @@ checked and are the ones connected to, at every request and every redirect. Know
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -33,6 +34,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         self._resolver = resolver
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
         self.last_status: int | None = None
+        self.post_refused = asyncio.Event()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
@@ -44,6 +46,8 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         )
         response = await self._first_that_answers(request, addresses[:_ADDRESSES_TRIED])
         self.last_status = response.status_code
+        if request.method == "POST" and response.status_code >= 400:
+            self.post_refused.set()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
             raise AnswerTooLarge("compressed, though it was asked not to be")

@@ -73,6 +73,11 @@ class Dialler:
     def _silence(self) -> float:
         return max(_SILENCE_SECONDS, self.longest_call)
 
+    async def post_refused(self) -> None:
+        """Returns when a message could not be delivered."""
+        assert self._pinned is not None
+        await self._pinned.post_refused.wait()
+
     def first_way(self) -> Way:
         if isinstance(self.endpoint, StdioEndpoint):
             return "stdio", "legacy"

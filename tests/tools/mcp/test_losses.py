@@ -142,6 +142,31 @@ async def test_a_server_that_only_speaks_the_older_transport_is_found_at_any_url
     await asyncio.to_thread(server.stop)
 
 
+@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
+@pytest.mark.parametrize(
+    ("status", "said"), [(404, "again"), (403, "authorization"), (503, "answered with status 503")]
+)
+async def test_over_sse_a_message_that_is_turned_away_is_not_waited_for(status: int, said: str) -> None:
+    """Once: after that the server takes messages again."""
+    inner, refusals = make_server().sse_app(), list[int]()
+
+    async def refuses(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and refusals:
+            await answer(send, refusals.pop(), b"no")
+        else:
+            await inner(scope, receive, send)
+
+    server = ServerThread(refuses)
+    tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/sse"), timeout=60)
+    session = tool.open()
+    assert (await call(session, "echo", text="one")).text == "one"
+    refusals.append(status)
+    assert said in (await asyncio.wait_for(call(session, "echo", text="again"), 20)).text
+    assert (await call(session, "echo", text="two")).text == "two"
+    await tool.close()
+    await asyncio.to_thread(server.stop)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "headers", "said"),
     [
