@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -73,6 +74,32 @@ async def test_the_browser_on_stdio(shelf: Path, quiet: TextIO) -> None:
         opened = await client.call_tool("open", {"id": 0})
     assert "fjord" in text_of(found)
     assert "The fjord is deep." in text_of(opened)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Signals) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        },
+    }
+    words = [*COMMAND, "mcp", "browser", "--browser", f"local:{shelf}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(hello) + "\n")
+        process.stdin.flush()
+        assert "serverInfo" in process.stdout.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(15) == 128 + number
+        finally:
+            process.kill()
 
 
 async def test_python_on_stdio_keeps_state_and_gives_pictures(quiet: TextIO) -> None:

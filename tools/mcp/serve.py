@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
+import signal
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import uvicorn
@@ -140,11 +143,31 @@ def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:
 
 async def _stdio(tool: Tool) -> None:
     served = ServedTool(tool)
+    _leave_at_signals(served)
     try:
         async with stdio_server() as (incoming, outgoing):
             await served.server.run(incoming, outgoing, served.server.create_initialization_options())
     finally:
         await served.close()
+
+
+def _leave_at_signals(served: ServedTool) -> None:
+    """The thread that waits for input cannot be told to stop: to end in the usual way is to wait for it."""
+    loop = asyncio.get_running_loop()
+    leaving: set[asyncio.Task[None]] = set()  # the loop itself holds no task
+
+    async def leave(status: int) -> None:
+        try:
+            await served.close()
+        finally:
+            os._exit(status)
+
+    def start_to_leave(status: int) -> None:
+        leaving.add(loop.create_task(leave(status)))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows has none of this
+            loop.add_signal_handler(number, start_to_leave, 128 + number)
 
 
 async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None) -> None:
