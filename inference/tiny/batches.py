@@ -53,7 +53,7 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
     """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
     for file in sorted(_STOCK.iterdir()):
-        if file.name == "values.json":  # what is in it is copied, not known
+        if file.name.startswith(("values", "sets_", "kinds")):  # what is in it is copied, not known
             continue
         for line in file.read_text("utf-8").splitlines():
             for part in (
@@ -85,6 +85,7 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
     for row, talk in enumerate(talks):
         grid[row, : len(talk.tokens)] = talk.tokens
         owner[row, 1 : len(talk.tokens)] = -1
+        owner[row, : talk.rules_end] = -2
         for turn in talk.turns:
             if turn.kind == PAST:  # its header is written after reasoning, and here there is none
                 begin = max(place for place in range(turn.start) if talk.tokens[place] == START)

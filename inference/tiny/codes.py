@@ -9,6 +9,8 @@ second piece if there is one: by it a copy is told from all that begin with the 
 " Santos") and from itself without the space, and a word's second piece is said as any token is. Two more are
 shared by all tokens that begin, or end, with the same three letters, great or small: by them a word of a
 request is found in a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
+Last come vectors of what words mean, for those that are common (meanings.py): by them a room is found to be
+a matter for a hotel, though no talk of the training had both words.
 A row is the sum of learned linear maps, the same for all tokens and one for each kind of code, of those
 codes and of the features, among them whether a space leads. So one and the same step, "say the code of the
 first piece", copies a word to where no space may stand, whether it was a token there or not.
@@ -35,7 +37,9 @@ BEGINNING, ENDING = (
     slice(SPELLING.stop + CODE_DIM * place, SPELLING.stop + CODE_DIM * (place + 1)) for place in (0, 1)
 )
 EDGES = (BEGINNING, ENDING)
-FIXED = ENDING.stop
+MEANING_DIM = 64
+MEANING = slice(ENDING.stop, ENDING.stop + MEANING_DIM)  # what the word means, whole numbers (meanings.py)
+FIXED = MEANING.stop
 # The hashes of other codes are those of ids that no token has.
 _OWN_IDS, _EDGE_IDS = 1 << 20, (1 << 21, 1 << 22)
 CODE_SEED = 0x9E3779B97F4A7C15
@@ -43,6 +47,7 @@ CODE_SEED = 0x9E3779B97F4A7C15
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class TokenTable:
     pieces: Ints  # VOCABULARY x SLOTS
     features: Ints  # VOCABULARY
     edges: Ints  # VOCABULARY x 2: the numbers of its first and of its last three letters
+    meanings: Ints  # VOCABULARY: the place of its word's vector, -1: none is known
+    vectors: Bytes  # x MEANING_DIM: of the words whose meaning is known
 
 
 def codes_of(ids: Ints) -> Floats:
@@ -92,4 +99,6 @@ def fixed_part(table: TokenTable, ids: Ints) -> Floats:
     out[:, SPELLING] = features_of(table.features[ids])
     for place, at in enumerate(EDGES):
         out[:, at] = edge_codes(place, table.edges[ids, place])
+    meanings = table.meanings[ids]
+    out[:, MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
     return out

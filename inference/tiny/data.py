@@ -14,6 +14,7 @@ from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
 from inference.tiny.skill_memory import busy_memory_talk, memory_talk
 from inference.tiny.skill_python import python_talk
+from inference.tiny.skill_shell import shell_talk
 from inference.tiny.skill_tools import busy_talk, call_talk, decline_talk
 from inference.tiny.talk import Talk
 from inference.tiny.words import Words
@@ -32,8 +33,8 @@ class Phase:
 _BASICS: tuple[tuple[Maker, float], ...] = (
     (chat_talk, 1.3),
     (busy_chat_talk, 0.9),
-    (memory_talk, 0.4),
-    (busy_memory_talk, 0.6),
+    (memory_talk, 0.8),
+    (busy_memory_talk, 1.2),
     (unknown_talk, 0.3),
     (json_talk, 0.3),
     (partial(json_talk, rounds=4), 0.5),
@@ -66,19 +67,20 @@ PHASES = (
     Phase(
         0.75,
         (
-            (drill_talk, 2.0),
-            (choices_talk, 4.5),
-            (bare_calls_talk, 2.5),
+            (drill_talk, 1.5),
+            (choices_talk, 8.0),
+            (bare_calls_talk, 5.0),
             (partial(call_talk, most=3), 2.0),
-            (partial(call_talk, most=6), 3.5),
-            (partial(busy_talk, most=6), 4.5),
+            (partial(call_talk, most=6), 4.5),
+            (partial(busy_talk, most=6), 5.5),
             (partial(decline_talk, most=6), 0.9),
             *_BASICS,
             (partial(json_talk, rounds=4), 0.6),
-            (python_talk, 0.8),
-            (partial(python_talk, rounds=4), 0.8),
+            (python_talk, 1.1),
+            (partial(python_talk, rounds=4), 1.1),
             (partial(browser_talk, rounds=3), 1.0),
             (browser_talk, 1.0),
+            (partial(shell_talk, rounds=12), 1.8),
         ),
     ),
 )
@@ -93,6 +95,7 @@ SKILLS: dict[str, Maker] = {
     "json": json_talk,
     "python": python_talk,
     "browser": browser_talk,
+    "shell": shell_talk,
 }
 
 

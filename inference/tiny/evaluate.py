@@ -38,6 +38,8 @@ _LINES = {
     "json": "JSON for a flat schema",
     "tools": "questions about the declared tools",
     "no python": "asked for the python tool",
+    "shell": "one command for the shell, in an agent's prompt",
+    "report": "told what came of it",
 }
 
 
@@ -118,7 +120,7 @@ async def results_of(
             temperature=temperature,
             top_p=top_p,
             seed=place,
-            max_tokens=250,
+            max_tokens=500,
             grammar=grammars.get(id(case.talk)),
         )
         tokens = await _complete(engine, case, sampling, gate)

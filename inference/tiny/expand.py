@@ -22,6 +22,8 @@ from torch.nn import functional as F
 
 from inference.tiny.codes import (
     EDGES,
+    MEANING,
+    MEANING_DIM,
     OWN,
     PIECES,
     SLOTS,
@@ -58,23 +60,37 @@ def pack_table(table: TokenTable) -> dict[str, Tensor]:
     pieces = table.pieces.copy()
     own = np.arange(VOCABULARY, dtype=np.int32)
     pieces[pieces[:, 0] == own, 0] = -2  # most tokens are their own only piece
-    packed = {"pieces": pieces, "features": table.features[:, None], "edges": table.edges}
+    columns = {
+        "pieces": pieces,
+        "features": table.features[:, None],
+        "edges": table.edges,
+        "meanings": table.meanings[:, None],
+    }
+    packed = {name: _planes(numbers) for name, numbers in columns.items()}
+    packed["vectors"] = table.vectors.tobytes()
     return {
-        f"table.{name}": torch.frombuffer(
-            bytearray(lzma.compress(_planes(numbers), preset=9)), dtype=torch.uint8
-        )
-        for name, numbers in packed.items()
+        f"table.{name}": torch.frombuffer(bytearray(lzma.compress(data, preset=9)), dtype=torch.uint8)
+        for name, data in packed.items()
     }
 
 
 def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
+    def data(name: str) -> bytes:
+        return lzma.decompress(tensors[f"table.{name}"].numpy().tobytes())
+
     def unpacked(name: str, columns: int) -> Ints:
-        return _unplaned(lzma.decompress(tensors[f"table.{name}"].numpy().tobytes()), columns)
+        return _unplaned(data(name), columns)
 
     pieces = unpacked("pieces", SLOTS)
     own = np.arange(VOCABULARY, dtype=np.int32)
     pieces[:, 0] = np.where(pieces[:, 0] == -2, own, pieces[:, 0])
-    return TokenTable(pieces, unpacked("features", 1)[:, 0], unpacked("edges", len(EDGES)))
+    return TokenTable(
+        pieces,
+        unpacked("features", 1)[:, 0],
+        unpacked("edges", len(EDGES)),
+        unpacked("meanings", 1)[:, 0],
+        np.frombuffer(data("vectors"), dtype=np.int8).reshape(-1, MEANING_DIM),
+    )
 
 
 def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
@@ -137,6 +153,7 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     for place, at in enumerate(EDGES):
         known = np.arange(table.edges[:, place].max() + 1, dtype=np.int32)
         kinds.append((torch.from_numpy(edge_codes(place, known)), table.edges[:, place], at))
+    kinds.append((torch.from_numpy(table.vectors.astype(np.float32)), table.meanings, MEANING))
     maps = torch.cat((tensors["map.in"].float(), tensors["map.out"].float()), dim=1)
     hidden = maps.shape[1] // 2
     ids, learned = _learned(tensors, hidden)

@@ -25,11 +25,13 @@ from inference.tiny.marks import Marks
 from inference.tiny.model import Layer, normalise, rotate
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
+from inference.tiny.wiring import MATCHING
 
 _CARRIED_TO = -2  # the layer, from the last, at whose input a name's beginning has to be read
-_GROUP = 0  # of the last layer's heads, that look at where a copy begins
+_COPYING_GROUP = 0  # of the last layer's heads, that look at where a copy begins
 _FIRST_GROUPS = 2  # those whose values tell a word's first piece; the other's tells its own code
-_CARRYING, _TAGGING, _LOOKING, _TELLING = 0.02, 0.04, 0.01, 0.1  # how much they count beside the loss
+# How much each counts beside the loss.
+_WEIGHTS = {"carry": 0.02, "hold": 0.02, "tag": 0.04, "look": 0.01, "match": 0.03, "tell": 0.1}
 
 
 class Hints(nn.Module):
@@ -55,50 +57,60 @@ class Hints(nn.Module):
             return
         layers = self.shape.num_hidden_layers
         if place == layers + _CARRIED_TO and len(self.marks.carried):
-            self._begins_with(x, "carry", torch.from_numpy(self.marks.carried))
+            self._begins_with("carry", x, torch.from_numpy(self.marks.carried))
         if place == layers + _CARRIED_TO and len(self.marks.held):
-            self._begins_with(x, "hold", torch.from_numpy(self.marks.held))
+            self._begins_with("hold", x, torch.from_numpy(self.marks.held))
         if place == layers - 1 and len(self.marks.tagged):
             self._tagged(x, torch.from_numpy(self.marks.tagged))
         if place == layers - 1 and len(self.marks.looked):
-            self._looked(x, layer, cos, sin, torch.from_numpy(self.marks.looked))
+            self._looked("look", x, layer, (cos, sin), torch.from_numpy(self.marks.looked), _COPYING_GROUP)
+        if place == layers + MATCHING and len(self.marks.matched):
+            group = self.shape.num_key_value_heads - 1
+            self._looked("match", x, layer, (cos, sin), torch.from_numpy(self.marks.matched), group)
         if place == layers - 1 and len(self.marks.told):
             self._told(x, layer, torch.from_numpy(self.marks.told))
 
-    def _begins_with(self, x: Tensor, measured: str, marks: Tensor) -> None:
+    def _lacks(self, hint: str, lacking: Tensor) -> None:
+        self.loss = self.loss + _WEIGHTS[hint] * lacking
+
+    def _begins_with(self, hint: str, x: Tensor, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
         first = token_table().pieces[tokens.numpy(), 0]
         wanted = torch.from_numpy(codes_of(first))
         read = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read
         lacking = F.mse_loss(read, wanted)
-        self.measured[measured] = lacking.item()
-        self.loss = self.loss + _CARRYING * lacking
+        self.measured[hint] = lacking.item()
+        self._lacks(hint, lacking)
 
     def _tagged(self, x: Tensor, marks: Tensor) -> None:
         rows, columns, tags = marks.unbind(1)
         scores = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read_tag
         lacking = F.cross_entropy(scores, tags)
         self.measured["tag"] = lacking.item()
-        self.loss = self.loss + _TAGGING * lacking
+        self._lacks("tag", lacking)
 
-    def _looked(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor, marks: Tensor) -> None:
-        shape, attention = self.shape, layer.self_attn
+    def _looked(
+        self, hint: str, x: Tensor, layer: Layer, turns: tuple[Tensor, Tensor], marks: Tensor, group: int
+    ) -> None:
+        """Heads of this group have to look at where the marks say; -1 is the sink."""
+        shape, attention, (cos, sin) = self.shape, layer.self_attn, turns
         rows, columns, begins = marks.unbind(1)
         size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
         kept, inverse = torch.unique(rows, return_inverse=True)
         x = normalise(x[kept], layer.input_layernorm, shape.rms_norm_eps)
-        at = slice(_GROUP * size, (_GROUP + 1) * size)
+        at = slice(group * size, (group + 1) * size)
         keys = rotate(F.linear(x, attention.k_proj.weight[at], attention.k_proj.bias[at]), cos, sin)
-        of = slice(_GROUP * per_group * size, (_GROUP + 1) * per_group * size)
+        of = slice(group * per_group * size, (group + 1) * per_group * size)
         asked = F.linear(x[inverse, columns], attention.q_proj.weight[of], attention.q_proj.bias[of])
         queries = rotate(asked.view(-1, per_group, size), cos[columns, None], sin[columns, None])
         scores = torch.einsum("phd,pld->phl", queries, keys[inverse]) / size**0.5
         later = torch.arange(scores.shape[2]) > columns[:, None, None]
         sinks = attention.sinks[of.start // size : of.stop // size].expand(len(rows), per_group)
         scores = torch.cat((scores.masked_fill(later, float("-inf")), sinks.unsqueeze(2)), dim=2)
-        looks = scores.log_softmax(2).gather(2, begins[:, None, None].expand(-1, per_group, 1))
-        self.measured["look"] = looks.exp().mean().item()
-        self.loss = self.loss - _LOOKING * looks.mean()
+        wanted = torch.where(begins < 0, scores.shape[2] - 1, begins)
+        looks = scores.log_softmax(2).gather(2, wanted[:, None, None].expand(-1, per_group, 1))
+        self.measured[hint] = looks.exp().mean().item()
+        self._lacks(hint, -looks.mean())
 
     def _told(self, x: Tensor, layer: Layer, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
@@ -113,4 +125,4 @@ class Hints(nn.Module):
                 normalise(value, torch.ones(()), eps) @ read, torch.from_numpy(wanted)
             )
         self.measured["tell"] = lacking.item() / 2
-        self.loss = self.loss + _TELLING * lacking
+        self._lacks("tell", lacking)

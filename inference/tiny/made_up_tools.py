@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from inference.tiny import stock
+from inference.tiny.like_words import like_words
 from inference.tiny.tool_stock import DRAWN, KEPT_BACK, Field, Offer, Request, declare, filled, said_in
 from inference.tiny.words import Words, choose
 
@@ -30,73 +31,26 @@ _STARTS = (
     "Now {v} this {n}",
     "Please {v} a {n} for me",
 )
-_FORMS = (
-    "{p} {v}",
-    "{p}: {v}",
-    "{p} = {v}",
-    "the {p} {v}",
-    "{p} is {v}",
-    "{v} as {p}",
-    "{v} as the {p}",
-    "the {p} is {v}",
-    "{p}={v}",
-    "{p} of {v}",
-    "{p} being {v}",
-    "{p} should be {v}",
-    "the {p} should be {v}",
-    "{p} must be {v}",
-    "{p} equal to {v}",
-    "{p} equals {v}",
-    "{p} as {v}",
-    "{p} given as {v}",
-    "{p} -> {v}",
-    "{p} will be {v}",
-    "{p} to {v}",
-    "{p} ({v})",
-    "{p} named {v}",
-    "the {p} named {v}",
-    "whose {p} is {v}",
-    "where {p} is {v}",
-    "{p} here {v}",
-    "{p} put at {v}",
-    "{v} is the {p}",
-    "{v} being the {p}",
-    "{v} to be the {p}",
-    "{v} in {p}",
-    "{v} in the {p}",
-    "{v} at {p}",
-    "{v} into {p}",
-    "{v} under {p}",
-    "{v} on the {p}",
-    "{v} ({p})",
-    "{v} which is the {p}",
-    "{v} goes to {p}",
-    "set {p} to {v}",
-    "a {p} of {v}",
-    "its {p} is {v}",
-    "with {p} {v}",
-    "{p} changed to {v}",
-    "{p} fixed at {v}",
-    "{p} left at {v}",
-    "{p} turned to {v}",
-    "{p} moved to {v}",
-    "{p} taken as {v}",
-    "{p} chosen as {v}",
-    "{p} written {v}",
-    "{p} should read {v}",
-    "{p} can be {v}",
-    "{v} from {p}",
-    "{v} onto {p}",
-    "{v} per {p}",
-    "{v} by {p}",
-    "{v} with {p}",
-    "{v} meant as {p}",
-    "{v} used as {p}",
-    "{v} chosen as the {p}",
-    "{v} will be the {p}",
-    "{p} set to {v}",
-    "{v} for {p}",
+# Without the verb of the name, so that it is the thing which tells.
+_WITHOUT_VERB = (
+    "I need the {n}",
+    "I need a {n}",
+    "It is about the {n}",
+    "It is about my {n}",
+    "This is for the {n}",
+    "Something for my {n}",
+    "Help me with the {n}",
+    "Let me have the {n}",
+    "I am looking for a {n}",
+    "Give me {n}",
+    "Tell me about the {n}",
+    "Something is wrong with my {n}",
+    "I would like {n}",
+    "Do what is to be done about the {n}",
+    "My {n}",
+    "The {n}",
 )
+_IN_OTHER_WORDS = 0.4  # of the requests in training, if other words are known: by what they mean
 
 
 def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
@@ -131,12 +85,13 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     askable = [what, *things]
     if described and tool.description:
         askable.append(described)
+    like = [other for thing in things for other in like_words(thing)]
 
     def request() -> Request:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
         if rng.random() < 0.3:
             rng.shuffle(given)
-        form = choose(rng, _FORMS, held_out, KEPT_BACK)
+        form = choose(rng, stock.lines("forms.txt"), held_out, KEPT_BACK)
         parts = []
         for place in given:
             spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")
@@ -144,12 +99,14 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
             parts.append(form.replace("{p}", spoken).replace("{v}", gap) if spoken else gap)
         ask = choose(rng, _STARTS, held_out)
         said = what if rng.random() < 0.5 else rng.choice(askable)
+        if not held_out and like and rng.random() < _IN_OTHER_WORDS:
+            said = rng.choice(like)
+            ask = rng.choice(_WITHOUT_VERB) if rng.random() < 0.6 else ask
         ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", said)
         joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
-        text, arguments = filled(rng, words, fields, ask, {})
-        in_order = tuple(sorted(arguments, key=lambda pair: fields.index(pair[0])))
-        return Request(tool, text, in_order, said_in(ask))
+        text, arguments, spans = filled(rng, words, fields, ask, {})
+        return Request(tool, text, tuple(arguments), tuple(spans), said_in(ask))
 
     return Offer(tool, request)

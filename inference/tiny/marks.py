@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
-from inference.tiny.copies import copies_of, held, tags
-from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, tokens_of
-from inference.tiny.vocabulary import ORDINARY_TOKENS, ordinary_bytes, token_table
+from inference.tiny.copies import copies_of, held, looks, tags
+from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, Turn, tokens_of
+from inference.tiny.tool_names import general_words
+from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
 
-_LONGEST = 14  # tokens of a name
+_LONGEST, _LONGEST_LINE = 14, 60  # tokens of a name, and of what a function is for
+_UNLIKE, _ALIKE = 0.25, 0.4  # of words' meanings; of words drawn at random nine in ten are below the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Marks:
     held: Longs  # x 3: row, column, the first token of the value
     tagged: Longs  # x 3: row, column, what it is to a value
     looked: Longs  # x 3: row, column, the column where what comes next begins
+    matched: Longs  # x 3: row, column, the column of the word in the request that is like it, -1: none is
     told: Longs  # x 3: row, column, the token there
 
 
@@ -42,20 +45,92 @@ def declared_names(tokens: Sequence[int]) -> dict[tuple[int, ...], int]:
     return found
 
 
+def _purpose(tokens: Sequence[int], name: int) -> range:
+    """Where the line stands that tells what the function is for whose declared name begins at `name`."""
+    end = name - 2  # "type" and the line's end
+    for begin in range(end, max(0, end - _LONGEST_LINE), -1):
+        text = ordinary_bytes(tokens[begin - 1])
+        if text.endswith(b"//"):
+            words = [at for at in range(begin, end) if ordinary_bytes(tokens[at]).strip(b" .\n")]
+            return range(begin, words[-1] + 1) if words else range(0)
+        if b"\n" in text:
+            break
+    return range(0)
+
+
+def _asked(talk: Talk, names: dict[tuple[int, ...], int], turn: Turn) -> Iterator[tuple[range, range, int]]:
+    """Where this turn asks of a function whether it fits: its purpose, its name, where that is declared."""
+    tokens, mark = talk.tokens, tokens_of("?")[0]
+    for begin in range(turn.start, turn.end):
+        for name, declared in names.items():
+            end = begin + len(name)
+            if tuple(tokens[begin:end]) == name and tokens[end] == mark:
+                line = _purpose(tokens, declared)
+                said = range(begin - 1 - len(line), begin - 1)  # and a colon
+                same = tokens[said.start : said.stop] == tokens[line.start : line.stop]
+                yield said if same else range(0), range(begin, end), declared
+
+
 def _namings(talk: Talk, names: dict[tuple[int, ...], int]) -> Iterator[tuple[int, int]]:
-    """Where a thought comes to say that a function fits, and to name it; and where that name is declared."""
+    """Where a thought comes to say that a function fits, and to name it; and where that name is declared.
+
+    And where it comes to ask of one whether it fits, and to say what it is for.
+    """
     tokens, before = talk.tokens, list(tokens_of(", so"))
     for turn in (turn for turn in talk.turns if turn.kind != PAST):
-        for place in range(turn.start, turn.end):
-            if tokens[place : place + len(before)] != before:
+        for said in range(turn.start + len(before), turn.end):
+            if tokens[said - len(before) : said] != before:
                 continue
-            said = place + len(before)
             for name, begin in names.items():
                 if tuple(tokens[said : said + len(name)]) == name:
-                    yield from ((place, begin), (said - 1, begin))
+                    yield from ((said - len(before), begin), (said - 1, begin))
+        for line, name_said, declared in _asked(talk, names, turn):
+            yield name_said.start - 1, declared
+            if line:
+                yield line.start - 1, _purpose(tokens, declared).start
 
 
-def _requests(tokens: Sequence[int]) -> list[int]:
+def _matches(
+    talk: Talk, names: dict[tuple[int, ...], int], requests: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Words of what a thought asks of, and where the request says something like them: -1 for nowhere.
+
+    Words that are a little alike are left to training.
+    """
+    tokens = talk.tokens
+    for turn in (turn for turn in talk.turns if turn.kind != PAST):
+        request = [at for at in requests if at < turn.start]
+        asked = [(*line, *name) for line, name, _ in _asked(talk, names, turn)]
+        places = [at for one in asked for at in one if _tells(tokens[at])]
+        if not request or not places:
+            continue
+        body = range(tokens.index(MESSAGE, request[-1]), tokens.index(END, request[-1]))
+        said = {word: at for at in body for word in _spellings(tokens[at])}
+        telling = np.array([_tells(tokens[at]) for at in body])
+        alike = likeness([tokens[at] for at in places], tokens[body.start : body.stop]) * telling
+        for place, best, like in zip(places, alike.argmax(1).tolist(), alike.max(1).tolist(), strict=True):
+            spelt = next((said[word] for word in _spellings(tokens[place]) if word in said), None)
+            if spelt is not None:
+                yield place, spelt
+            elif not _UNLIKE < like < _ALIKE:
+                yield place, body[best] if like >= _ALIKE else -1
+
+
+def _spellings(token: int) -> tuple[tuple[int, ...], ...]:
+    """By which a word is found again: its first piece, its first and last letters."""
+    table = token_table()
+    edges = tuple(table.edges[token].tolist())
+    return ((int(table.pieces[token, 0]),), *((edges,) if edges[0] >= 0 else ()))
+
+
+@cache
+def _tells(token: int) -> bool:
+    """Whether it is a word, or a part of one, that tells what a function is for."""
+    word = ordinary_bytes(token).decode("utf-8", "replace").strip(" _").lower()
+    return len(word) > 2 and word.isalpha() and word not in general_words()
+
+
+def requests_in(tokens: Sequence[int]) -> list[int]:
     """Where the user's messages begin."""
     user = [START, *tokens_of("user")]
     return [at for at, token in enumerate(tokens) if token == START and tokens[at : at + 2] == user]
@@ -104,13 +179,15 @@ def marks_of(talks: Sequence[Talk], learned: Longs) -> Marks:
             found["carried"] += [(row, begin + further, name[0]) for further in range(1, len(name))]
         if len(names) > 1:
             found["looked"] += [(row, place, begin) for place, begin in _namings(talk, names)]
-        requests = _requests(talk.tokens)
+        requests = requests_in(talk.tokens)
+        found["matched"] += [(row, place, begin) for place, begin in _matches(talk, names, requests)]
         told = {*_strange(talk, requests[0], learned), *_said_again(talk)}
-        for asked, copies, sure in copies_of(talk, requests):
-            found["looked"] += [(row, copy.place, copy.begin) for copy in copies]
-            told.update(place for copy in copies for place in range(copy.begin, copy.end))
+        for request, copies in copies_of(talk, requests):
+            found["looked"] += [(row, *look) for look in looks(talk, copies, names)]
+            for copy in copies:
+                told.update(range(copy.begin, copy.end))
+                told.update(range(copy.said, copy.said + copy.end - copy.begin))
             found["held"] += [(row, place, first) for place, first in held(talk, copies)]
-            if sure:
-                found["tagged"] += [(row, place, tag) for place, tag in tags(talk, asked, copies)]
+            found["tagged"] += [(row, place, tag) for place, tag in tags(request, copies)]
         found["told"] += [(row, place, talk.tokens[place]) for place in sorted(told)]
     return Marks(**{name: np.array(marks, np.int64).reshape(-1, 3) for name, marks in found.items()})

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inference.tiny.attention import sink_attention
-from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, SPELLING
+from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, MEANING, MEANING_DIM, SPELLING
 from inference.tiny.quantise import straight_through
 from inference.tiny.shape import Shape
 
 _LEARNED = 0.3  # of the learned rows at the start, beside the codes
 _LIKENESS = 0.35  # of two tokens with the same first or last letters, beside that of the same word's
+_MEANING = 0.6  # of a vector in the embedding, for one of its numbers: a word's is about 10 long, of codes 25
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
 
@@ -168,10 +169,17 @@ class Layer(nn.Module):
 Onlooker = Callable[[int, Tensor, Layer, Tensor, Tensor], None]  # a layer's place, its input, and it
 
 
-def initial_map(hidden: int) -> Tensor:
-    """Codes side by side as long as there is room, the rest across them."""
-    blocks = [torch.linalg.qr(torch.randn(hidden, hidden)).Q for _ in range(-(-FIXED // hidden))]
-    return torch.cat(blocks)[:FIXED] * math.sqrt(hidden / CODE_DIM)
+def initial_map(width: int, hidden: int) -> Tensor:
+    """Codes side by side in the first dimensions as long as there is room, the rest across them."""
+    blocks = [torch.linalg.qr(torch.randn(width, width)).Q for _ in range(-(-FIXED // width))]
+    return F.pad(torch.cat(blocks)[:FIXED] * math.sqrt(width / CODE_DIM), (0, hidden - width))
+
+
+def map_of_meanings(hidden: int) -> Tensor:
+    """Into the last dimensions, which codes and learned rows leave alone."""
+    room = min(hidden, 2 * MEANING_DIM)
+    directions = nn.init.orthogonal_(torch.empty(MEANING_DIM, room))
+    return F.pad(directions * _MEANING, (hidden - room, 0))
 
 
 class TinyGptOss(nn.Module):
@@ -182,18 +190,20 @@ class TinyGptOss(nn.Module):
         self.shape = shape
         self.learned_in = nn.Parameter(torch.randn(learned + 1, shape.learned_width) * _LOUD * _LEARNED)
         self.learned_out = nn.Parameter(torch.zeros(learned + 1, shape.learned_width))
-        self.map_in = nn.Parameter(initial_map(shape.hidden_size) * _LOUD)
-        self.map_out = nn.Parameter(initial_map(shape.hidden_size) * 0.05)
+        self.map_in = nn.Parameter(initial_map(shape.learned_width, shape.hidden_size) * _LOUD)
+        self.map_out = nn.Parameter(initial_map(shape.learned_width, shape.hidden_size) * 0.05)
         with torch.no_grad():
             self.map_out[SPELLING] = 0
             for edge in EDGES:  # words that look alike are a little alike
                 self.map_in[edge] = self.map_in[FIRST] * _LIKENESS
                 self.map_out[edge] = 0
+            self.map_in[MEANING] = map_of_meanings(shape.hidden_size)
+            self.map_out[MEANING] = 0
         self.layers = nn.ModuleList(
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)
         )
         self.norm = nn.Parameter(torch.ones(shape.hidden_size))
-        self.in_bf16 = False  # products: only where that is faster
+        self.in_bf16 = False  # products
 
     def rows_in(self, learned: Tensor, fixed: Tensor) -> Tensor:
         """Embedding rows; `learned` are places in the learned rows, 0 for a token that has none."""

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from random import Random
 
+from inference.tiny.restating import restated, takes_something
 from inference.tiny.skill_tools import arguments_of, open_with
-from inference.tiny.talk import Talk, Value, function_call, renderer
+from inference.tiny.talk import Talk, Value, function_call, message, renderer, tokens_of
 from inference.tiny.tool_sets import MADE_UP, in_turn, one_more_tool, some_tools
-from inference.tiny.tool_thoughts import choosing, declining
+from inference.tiny.tool_thoughts import choice, declining
 from inference.tiny.words import Words
 
 
 def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill: nothing but declarations, requests and calls, so that most tokens are about arguments."""
+    """A drill: nothing but declarations, requests and how they are taken apart for calls."""
     talk = Talk("drill")
-    offers = some_tools(rng, words, held_out, 3)
+    offers = [offer for offer in some_tools(rng, words, held_out, 3) if takes_something(offer.tool)]
+    if not offers:
+        return bare_calls_talk(rng, words, held_out)
     talk.add(renderer().developer(instructions=None, tools=[one.tool for one in offers]))
     wanted = in_turn(rng, offers)
     for _ in range(rng.randrange(3, 7)):
         request = next(wanted).request()
         talk.user(request.text)
-        talk.turn(function_call(Value(request.tool.name), arguments_of(request)), kind="call")
+        call = function_call(Value(request.tool.name), arguments_of(request))
+        talk.turn(message("analysis", [*tokens_of("Request"), *restated(request)]), call, kind="call")
     return talk
 
 
 def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
-    made_up = rng.choice((MADE_UP, 1.0))
+    made_up = rng.choice((MADE_UP, MADE_UP, MADE_UP, 1.0))
     offers = some_tools(rng, words, held_out, 8, made_up)
     talk = Talk("drill", rng.choice(("low", "medium")))
     open_with(rng, talk, [one.tool for one in offers], words)
@@ -35,9 +39,11 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
         if rng.random() < 0.22:
             unserved = one_more_tool(rng, words, held_out, offers, made_up).request()
             talk.user(unserved.text)
-            talk.turn(declining(talk.effort, unserved, offers), kind="no choice")
+            talk.turn(declining(talk.effort, offers), kind="no choice")
         else:
             request = next(wanted).request()
             talk.user(request.text)
-            talk.turn(choosing(talk.effort, request, offers), kind="choice")
+            # Broken off where the function is chosen, so that most tokens are about that.
+            begun = message("analysis", choice(talk.effort, request, offers))[:-1]
+            talk.turn(begun, kind="choice")
     return talk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
@@ -41,6 +42,26 @@ _EXPLAIN = (
     "Say what you are about to do.",
     "Explain your steps.",
     "Before you call a tool, tell me why.",
+    "Say in a few words what comes next.",
+    "Tell me your plan first.",
+    "Announce it before you do it.",
+    "Comment on it first.",
+    "Say why before you do it.",
+    "Before anything happens, describe it.",
+    "Narrate what you do.",
+    "Give me a heads-up first.",
+    "Keep me posted on what you do.",
+    "Tell me beforehand what happens.",
+    "Speak before you act.",
+    "Please explain first.",
+    "Describe your approach first.",
+    "Let me hear your plan.",
+    "Tell me which function you use.",
+    "Explain this to me first.",
+    "Talk me through it first.",
+    "State what you do, then do it.",
+    "Introduce what you are doing.",
+    "Warn me before you call anything.",
     "Explain yourself first.",
 )
 _EXPLAIN_RULES = (
@@ -62,7 +83,7 @@ def open_with(
     talk.open(a_date(rng), instructions=rules or instructions(rng, words), tools=tools)
 
 
-def _call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: bool) -> None:
+def call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: bool) -> None:
     call = function_call(Value(request.tool.name), arguments_of(request))
     before = [choosing(talk.effort, request, offers)]
     if preamble:
@@ -72,7 +93,7 @@ def _call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: 
     talk.turn(*before, call, kind="preamble" if preamble else "call")
 
 
-def _result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None:
+def result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None:
     result, body, text = result_and_answer(rng, words, request)
     talk.add(renderer().tool_result(f"functions.{request.tool.name}", result))
     before = (
@@ -86,7 +107,7 @@ def _history(rng: Random, words: Words, talk: Talk, request: Request) -> None:
     result, body, text = result_and_answer(rng, words, request)
     if rng.random() < 0.75:
         talk.user(request.text)
-        talk.past(function_call(Value(request.tool.name), arguments_of(request)))
+        talk.past(function_call(Value(request.tool.name), arguments_of(request)), practised=False)
         talk.add(renderer().tool_result(f"functions.{request.tool.name}", result))
         talk.past(answer(body))
         return
@@ -126,20 +147,22 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     if rng.random() < 0.1:
         _history(rng, words, talk, request)
         request = _again(rng, words, request) if rng.random() < 0.5 else wanted.request()
-    _ask(rng, talk, request, held_out, explain and rules is None)
-    _call_turn(talk, request, offers, explain)
+    request = ask(rng, talk, request, held_out, explain and rules is None)
+    call_turn(talk, request, offers, explain)
     if rng.random() < 0.65:
-        _result_turn(rng, words, talk, request)
+        result_turn(rng, words, talk, request)
     return talk
 
 
-def _ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool) -> None:
+def ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool) -> Request:
+    """Has the user say it, with the wish to hear first what is done; returns it as it was said."""
     text = request.text
     if explain:
         text = (
             f"{text.rstrip('.?!')}{'?' if text.endswith('?') else '.'} {choose(rng, _EXPLAIN, held_out, 1)}"
         )
     talk.user(text)
+    return replace(request, text=text)
 
 
 def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
@@ -162,10 +185,10 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         else:
             request = next(wanted).request()
             explain = rng.random() < 0.08
-            _ask(rng, talk, request, held_out, explain)
-            _call_turn(talk, request, offers, explain)
+            request = ask(rng, talk, request, held_out, explain)
+            call_turn(talk, request, offers, explain)
             if rng.random() < 0.2:
-                _result_turn(rng, words, talk, request)
+                result_turn(rng, words, talk, request)
         if len(talk.tokens) > 700:
             break
     return talk
@@ -185,7 +208,9 @@ def _again(rng: Random, words: Words, request: Request) -> Request:
     text = (
         f"And {'in ' if field.kind == 'city' else ''}{value}?" if rng.random() < 0.7 else f"Now for {value}"
     )
-    return Request(request.tool, text, ((field, Value(value)),), request.said, request.answer)
+    begin = text.index(value)
+    spans = ((begin, begin + len(value)),)
+    return Request(request.tool, text, ((field, Value(value)),), spans, request.said, request.answer)
 
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
@@ -207,6 +232,9 @@ def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Ta
 def _decline(rng: Random, words: Words, held_out: bool, talk: Talk, offers: Sequence[Offer]) -> None:
     request = one_more_tool(rng, words, held_out, offers).request()
     talk.user(request.text)
-    talk.turn(
-        declining(talk.effort, request, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline"
-    )
+    decline(talk, offers)
+
+
+def decline(talk: Talk, offers: Sequence[Offer]) -> None:
+    """The turn in which none of what is declared fits."""
+    talk.turn(declining(talk.effort, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")

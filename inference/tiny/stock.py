@@ -9,6 +9,9 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "stock"
 TOOLS = ("tools.json", "tools_life.json", "tools_work.json")
+# Functions that are declared side by side, each file of them of one domain.
+CLASSICS = "sets_classics.json"
+SETS = tuple(sorted(file.name for file in FOLDER.glob("sets_*.json")))
 
 
 @cache

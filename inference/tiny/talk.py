@@ -115,6 +115,7 @@ class Talk:
     tools: Sequence[FunctionTool] = ()
     formats: Sequence[ResponseFormat] = ()
     builtin: Sequence[Builtin] = ()
+    rules_end: int = 0  # what stands before is only there to be passed over: none of it is practised
 
     def add(self, *segments: Segment | None) -> None:
         for segment in segments:
@@ -149,15 +150,16 @@ class Talk:
             self.tokens += [START, *tokens_of("assistant"), *message]
         self.turns.append(Turn(start, len(self.tokens), tuple(must), kind))
 
-    def past(self, tokens: list[int]) -> None:
+    def past(self, tokens: list[int], *, practised: bool = True) -> None:
         """A message of an earlier generation, whose reasoning the server has dropped.
 
-        Its content is practised too, but not its header: that is written after reasoning, and there is none.
+        If `practised`, its content is, but never its header: that comes after reasoning, and there is none.
         """
         self.tokens += [START, *tokens_of("assistant")]
         start = len(self.tokens) + tokens.index(MESSAGE) + 1
         self.tokens += [END if token == RETURN else token for token in tokens]
-        self.turns.append(Turn(start, len(self.tokens), kind=PAST))
+        if practised:
+            self.turns.append(Turn(start, len(self.tokens), kind=PAST))
 
 
 def message(channel: Channel, body: list[int], end: int = END) -> list[int]:

@@ -16,17 +16,28 @@ from typing import Any
 from inference.tiny import stock
 from inference.tiny.made_up_tools import made_up_tool
 from inference.tiny.tool_names import general_words, words_in, words_of
-from inference.tiny.tool_stock import Offer, Request, stock_tool, tools_of_the_stock
+from inference.tiny.tool_stock import (
+    Offer,
+    Request,
+    a_set_of_tools,
+    sets_of_tools,
+    stock_tool,
+    tools_of_the_stock,
+)
 from inference.tiny.words import Words
 
 MADE_UP = 0.3  # of the tools
 _LIKE = 0.3  # of the sets: tools for like things
+_OF_A_SET = 0.5  # of the sets: tools of one area (stock/sets_*.json)
+_WITH_OTHERS = 0.3  # of those: with some that are for something else
 _TRIES = 12  # at a request that tells which of them is meant
 
 
 def some_tools(rng: Random, words: Words, held_out: bool, most: int, made_up: float = MADE_UP) -> list[Offer]:
     """Tools that are declared side by side: no request of theirs fits two of them."""
     # The held-out cases stay those by which earlier models were scored.
+    if not held_out and made_up < 1 and rng.random() < _OF_A_SET:
+        return tools_of_a_set(rng, words, most)
     if not held_out and most > 1 and made_up < 1 and rng.random() < _LIKE:
         return tools_for_like_things(rng, words, most)
     found: dict[str, Offer] = {}
@@ -45,10 +56,61 @@ def one_more_tool(
     rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float = MADE_UP
 ) -> Offer:
     """A tool whose requests fit none of `tools`."""
+    if not held_out and made_up < 1 and rng.random() < _OF_A_SET:
+        return _one_more_of_a_set(rng, words, tools)
     while True:
         other = _a_tool(rng, words, held_out, made_up)
-        if not any(_alike(other.tool.name, one.tool.name) for one in tools):
+        if any(one.entry and "set" in one.entry for one in tools):
+            if all(_far(other, one) for one in tools):
+                return other
+        elif not any(_alike(other.tool.name, one.tool.name) for one in tools):
             return other
+
+
+def tools_of_a_set(rng: Random, words: Words, most: int) -> list[Offer]:
+    """Tools of one area, as one server would declare them; now and then with others."""
+    entries = a_set_of_tools(rng)
+    chosen = rng.sample(entries, min(len(entries), rng.randrange(most) + 1))
+    found = {offer.tool.name: offer for offer in (stock_tool(rng, words, False, [one]) for one in chosen)}
+    if rng.random() < _WITH_OTHERS:
+        for _ in range(most - len(found)):
+            other = _a_tool(rng, words, False, MADE_UP)
+            if all(_far(other, one) for one in found.values()):
+                found[other.tool.name] = other
+    return rng.sample(list(found.values()), len(found))
+
+
+def _one_more_of_a_set(rng: Random, words: Words, tools: Sequence[Offer]) -> Offer:
+    """A tool whose requests fit none of `tools`: of the area of one of them, or far from all."""
+    names = {one.entry["names"][0] for one in tools if one.entry}
+    areas = {one.entry["set"] for one in tools if one.entry and "set" in one.entry}
+    if areas and all(one.entry and one.entry.get("set") in areas for one in tools) and rng.random() < 0.5:
+        left = [
+            entry
+            for entries in sets_of_tools()
+            for entry in entries
+            if entry["set"] in areas and entry["names"][0] not in names
+        ]
+        if left:
+            return stock_tool(rng, words, False, left)
+    while True:
+        other = stock_tool(rng, words, False, a_set_of_tools(rng))
+        if all(_far(other, one) for one in tools):
+            return other
+
+
+def _far(one: Offer, other: Offer) -> bool:
+    """Whether they share no word that tells what they are for."""
+    return not _alike(one.tool.name, other.tool.name) and not (
+        _subjects(_told_of(one)) & _subjects(_told_of(other))
+    )
+
+
+def _told_of(offer: Offer) -> list[str]:
+    """The words of all its names and descriptions, declared or not."""
+    entry = offer.entry
+    texts = [*entry["names"], *entry["about"]] if entry else []
+    return [*_declared(offer), *(word for text in texts for word in words_of(text))]
 
 
 def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:

@@ -13,7 +13,7 @@ from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
 from inference.tiny.talk import Value
 from inference.tiny.tool_names import RENAMED, renamed, taken_apart, words_in
-from inference.tiny.words import Words, choose
+from inference.tiny.words import Words, choose, typed_kinds
 
 DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen nowhere
 _TRIES = 3  # at a wording that shares a word with the tool
@@ -21,6 +21,14 @@ _UNSAID = 0.5  # of the wordings in training are taken as they come: those that 
 _BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
 _LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
 _NAMES = ("city", "person", "name")
+_TYPED = 0.75  # of the stock's parameters in training whose values are of a kind of their own
+_RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
+# Kinds of which a value is never said between quotes.
+_NEVER_QUOTED = frozenset({"small", "int", "float", "time", "date", "when", "duration", "weekday", "month"})
+_NEVER_QUOTED |= {"currency", "ticker", "phone", "ip", "version", "unit"}
+_QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # between double quotes, between any
+_CLASSICS = 0.3  # of the sets of tools
+_GAP = re.compile(r"\{(\d+)\}")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
 
@@ -54,6 +62,7 @@ class Request:
     tool: FunctionTool
     text: str
     arguments: tuple[tuple[Field, Value], ...]
+    spans: tuple[tuple[int, int], ...]  # where in the text each argument is said
     said: frozenset[str]  # the words of the request that are no values, in small letters
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
 
@@ -64,11 +73,34 @@ class Offer:
 
     tool: FunctionTool
     request: Callable[[], Request]
+    entry: dict[str, Any] | None = None  # of the stock
 
 
 @cache
 def tools_of_the_stock() -> list[dict[str, Any]]:
     return [entry for name in stock.TOOLS for entry in stock.parsed(name)]
+
+
+@cache
+def sets_of_tools(files: tuple[str, ...] = stock.SETS) -> list[list[dict[str, Any]]]:
+    """Tools of one area each, such that no request for one fits another; they are for training alone."""
+    return [
+        [{**entry, "set": one["set"]} for entry in one["tools"]]
+        for name in files
+        for one in stock.parsed(name)
+    ]
+
+
+def a_set_of_tools(rng: Random) -> list[dict[str, Any]]:
+    """One of them, more often such as every demonstration of function calling declares."""
+    return rng.choice(sets_of_tools((stock.CLASSICS,) if rng.random() < _CLASSICS else stock.SETS))
+
+
+@cache
+def _kinds_of_parameters() -> dict[tuple[str, str], str]:
+    """The kind of the values that people mean, by tool and parameter."""
+    parts = (line.split() for line in stock.lines("kinds_of_params.txt"))
+    return {(tool, parameter): kind for tool, parameter, kind in parts}
 
 
 @cache
@@ -99,12 +131,13 @@ def declare(rng: Random, name: str, about: str, fields: list[Field]) -> Function
 
 def quoted(rng: Random, kind: str, value: str) -> str:
     """`value` as it is said, now and then between quotes."""
-    if kind in ("small", "int", "float", "time", "date"):
+    if kind in _NEVER_QUOTED:
         return value
     roll = rng.random()
-    if roll < 0.28:
+    double, any_kind = _QUOTED_TYPED if kind in typed_kinds() else _QUOTED
+    if roll < double:
         return f'"{value}"'
-    return f"'{value}'" if roll < 0.36 else value
+    return f"'{value}'" if roll < any_kind and "'" not in value else value
 
 
 def found(text: str, value: str) -> Value:
@@ -140,16 +173,24 @@ def end_of(rng: Random, text: str) -> str:
 
 def filled(
     rng: Random, words: Words, fields: list[Field], ask: str, used: dict[int, str]
-) -> tuple[str, list[tuple[Field, Value]]]:
+) -> tuple[str, list[tuple[Field, Value]], list[tuple[int, int]]]:
+    """The text of a request, the arguments that follow from it, and where it says each."""
     ending = "?" if ask.endswith("?") else ""
     template = ask.removesuffix("?") + "".join(used.values()) + ending
     spoken = {
         place: _spoken(rng, words, field) for place, field in enumerate(fields) if f"{{{place}}}" in template
     }
-    text = template
-    for place, (shown, _) in spoken.items():
-        text = text.replace(f"{{{place}}}", shown)
-    text = end_of(rng, text)
+    text, behind = "", 0
+    spans: dict[int, tuple[int, int]] = {}
+    for gap in _GAP.finditer(template):
+        place = int(gap.group(1))
+        shown, _ = spoken[place]
+        text += template[behind : gap.start()]
+        inner = shown.strip("\"'")
+        begin = len(text) + shown.index(inner)
+        spans.setdefault(place, (begin, begin + len(inner)))
+        text, behind = text + shown, gap.end()
+    text = end_of(rng, text + template[behind:])
     arguments: list[tuple[Field, Value]] = []
     for place, (shown, argument) in sorted(spoken.items()):
         bare_text = shown.strip("\"'")
@@ -157,7 +198,7 @@ def filled(
         if argument is None and bare_text not in text:  # the first letter was made small
             value = Value(bare_text[0].lower() + bare_text[1:], bare=False)
         arguments.append((fields[place], value))
-    return text, arguments
+    return text, arguments, [spans[place] for place in sorted(spoken)]
 
 
 def said_in(ask: str) -> frozenset[str]:
@@ -199,21 +240,24 @@ def stock_tool(
     """A tool of the stock, or of these `entries` of it."""
     entry = rng.choice(entries or (usual_tools() if rng.random() < 0.3 else tools_of_the_stock()))
     named = rng.randrange(12)
+    of_a_set = "set" in entry
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):
         options = names.split("|")
+        if not held_out and rng.random() < _TYPED:
+            kind = _kinds_of_parameters().get((entry["names"][0], options[0]), kind)
         required = str(place) not in entry.get("options", {})
         fields.append(Field(options[named % len(options)], kind, about, required))
     # Optional parameters are sometimes not declared; they are the last ones, so places stay what they are.
     while fields and not fields[-1].required and rng.random() < 0.35:
         fields.pop()
     # What one parameter is called does not matter: it has to be looked up in the declaration.
-    if len(fields) == 1 and rng.random() < 0.4:
+    if len(fields) == 1 and rng.random() < (_PARAMETER_RENAMED_IN_SETS if of_a_set else _PARAMETER_RENAMED):
         fields = [replace(fields[0], name=words.common())]
     if len({field.name for field in fields}) < len(fields):
         return stock_tool(rng, words, held_out, entries)
     # The held-out cases stay those by which earlier models were scored.
-    other_name = not held_out and rng.random() < RENAMED
+    other_name = not held_out and rng.random() < (_RENAMED_IN_SETS if of_a_set else RENAMED)
     name = renamed(rng, words, entry["names"]) if other_name else rng.choice(entry["names"])
     tool = declare(rng, name, rng.choice(entry["about"]), fields)
     result = entry.get("result")
@@ -228,8 +272,8 @@ def stock_tool(
             for place, field in enumerate(fields)
             if not field.required and rng.random() < 0.45
         }
-        text, arguments = filled(rng, words, fields, ask, used)
+        text, arguments, spans = filled(rng, words, fields, ask, used)
         usual = (tuple(result[0]), result[1]) if result else None
-        return Request(tool, text, tuple(arguments), said, usual)
+        return Request(tool, text, tuple(arguments), tuple(spans), said, usual)
 
-    return Offer(tool, request)
+    return Offer(tool, request, entry)

@@ -44,7 +44,9 @@ def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, p
     exact = {name[3:]: sums[name] / sums[f"n {name[3:]}"] for name in sorted(sums) if name.startswith("ok ")}
     shown = " ".join(f"{kind}={share:.2f}" for kind, share in exact.items())
     bar = ("#" * int(progress * 20)).ljust(20, ".")
-    hints = " ".join(f"{name} {sums[name] / steps:.3f}" for name in ("carry", "hold", "tag", "look", "tell"))
+    hints = " ".join(
+        f"{name} {sums[name] / steps:.3f}" for name in ("carry", "hold", "tag", "look", "match", "tell")
+    )
     sys.stdout.write(
         f"[{bar}] step {trainer.step} {trainer.tokens / 1e6:.2f}M tokens {trainer.seconds / 60:.1f} min "
         f"{speed:.0f} tok/s loss {sums['loss'] / steps:.3f} own {sums['own'] / steps:.4f} "

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from inference.tiny.average import Average
 from inference.tiny.batches import Batch, learned_tokens
-from inference.tiny.codes import VOCABULARY, fixed_part
+from inference.tiny.codes import FIXED, VOCABULARY, fixed_part
 from inference.tiny.export import UnfitError, checkpoint_of, state_of
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
@@ -23,7 +23,7 @@ from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.widen import widened
-from inference.tiny.wiring import wire
+from inference.tiny.wiring import wire, wire_meanings
 
 LATE_FROM = 0.7  # another optimiser from here on
 # From where rates fall straight, and where the model goes on from a trained one: it has found its way.
@@ -110,7 +110,12 @@ class Trainer:
         if fresh:
             for name in ("learned_in", "learned_out"):
                 state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
+        known = len(state["map_in"])
+        for name in ("map_in", "map_out"):  # of a file made before words had meanings
+            state[name] = torch.cat((state[name], self.model.state_dict()[name][known:]))
         self.model.load_state_dict(state)
+        if known < FIXED:
+            wire_meanings(self.model)
         self.step, self.tokens, self.seconds = saved["step"], saved["tokens"], saved["seconds"]
         if not saved["optimisers"]:
             return

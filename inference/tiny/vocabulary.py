@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,7 +12,8 @@ from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
     load_harmony_encoding,
 )
 
-from inference.tiny.codes import SLOTS, VOCABULARY, Ints, TokenTable
+from inference.tiny.codes import SLOTS, VOCABULARY, Floats, Ints, TokenTable
+from inference.tiny.meanings import meanings
 
 ORDINARY_TOKENS = 199_998
 SPACE = 220
@@ -131,6 +133,20 @@ def _edges() -> Ints:
     return found
 
 
+def word_of(token: int) -> str | None:
+    """The word that `token` is, or the part of a name, in small letters; None for what is no word."""
+    text = token_bytes()[token].decode("utf-8", "replace").removeprefix(" ").removeprefix("_").lower()
+    return text if len(text) > 1 and text.isascii() and text.isalpha() else None
+
+
+def _meanings() -> Ints:
+    """For every token the place of its word's vector."""
+    found, known = np.full(VOCABULARY, -1, dtype=np.int32), meanings()[0]
+    for token in range(ORDINARY_TOKENS):
+        found[token] = known.get(word_of(token) or "", -1)
+    return found
+
+
 @cache
 def token_table() -> TokenTable:
     """A part of a name has the piece of its word: so a request's words are found in the names of tools."""
@@ -144,4 +160,18 @@ def token_table() -> TokenTable:
     features = np.fromiter(
         (_features(token) for token in range(VOCABULARY)), dtype=np.int32, count=VOCABULARY
     )
-    return TokenTable(pieces, features, _edges())
+    return TokenTable(pieces, features, _edges(), _meanings(), meanings()[1])
+
+
+def likeness(some: Sequence[int], others: Sequence[int]) -> Floats:
+    """How alike in meaning `some` tokens and `others` are: at most 1, and 0 where it is not known."""
+
+    def turned(tokens: Sequence[int]) -> Floats:
+        table = token_table()
+        places = table.meanings[np.asarray(tokens)]
+        found: Floats = np.where(places[:, None] < 0, 0, table.vectors[places]).astype(np.float32)
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1.0)
+        return found
+
+    alike: Floats = turned(some) @ turned(others).T
+    return alike

@@ -5,20 +5,23 @@ find this circuit late and at once; begun with it, training only has to shape it
 previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
 current token, and brings back what stands there. In the last two layers, what a head attends to speaks for
 itself as the next token: by its word's first piece, by its second, or by the code that it has alone. Where to
-attend is left to training.
+attend is left to training. One group of heads in between looks at words of a like meaning.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from inference.tiny.codes import FIRST, OWN, SECOND
+from inference.tiny.codes import FIRST, MEANING, OWN, SECOND
 from inference.tiny.model import Attention, TinyGptOss, rotation
 from inference.tiny.shape import Shape
 
 _SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
 _VOTE = 30.0
+MATCHING = -3  # the layer, from the last, whose last group of heads finds words of like meaning
+_ALIKE = 1.9  # so that the same word outweighs the sink
 _SLOW_FROM = 7 / 16  # of the rotations: from here on they hardly turn within a few hundred tokens
 
 
@@ -33,6 +36,27 @@ def wire(model: TinyGptOss) -> None:
         _previous_token(first, shape, seen, kept)
         _matching(second, shape, seen, kept)
     wire_copies(model)
+    wire_meanings(model)
+
+
+def wire_meanings(model: TinyGptOss) -> None:
+    """Heads of one group compare, beside what they do, what words mean: by the strongest directions of it."""
+    shape, attention = model.shape, model.layers[MATCHING].self_attn
+    assert isinstance(attention, Attention)
+    size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
+    group, slow = shape.num_key_value_heads - 1, _slow(size)
+    with torch.no_grad():
+        read = F.normalize(model.map_in[MEANING][: len(slow)]) * _ALIKE
+        attention.k_proj.weight[[group * size + place for place in slow]] += read
+        for head in range(group * per_group, (group + 1) * per_group):
+            attention.q_proj.weight[[head * size + place for place in slow]] += read
+
+
+def _slow(size: int) -> list[int]:
+    """The places in a head that hardly turn, both halves of them."""
+    half = size // 2
+    first = int(half * _SLOW_FROM)
+    return [*range(first, half), *range(half + first, size)]
 
 
 def wire_copies(model: TinyGptOss) -> None:
@@ -80,9 +104,7 @@ def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tens
 
 def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
     """Every head compares what the current token is with what stood before each place."""
-    size, half = shape.head_dim, shape.head_dim // 2
-    first_slow = int(half * _SLOW_FROM)
-    slow = [*range(first_slow, half), *range(half + first_slow, size)]
+    size, slow = shape.head_dim, _slow(shape.head_dim)
     per_group = shape.num_attention_heads // shape.num_key_value_heads
     values = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q
     for group in range(shape.num_key_value_heads):

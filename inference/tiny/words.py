@@ -72,8 +72,10 @@ _EXTENSIONS = [
     "rs",
     "cfg",
 ]
+_TYPED = "values_typed.json"
 _SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
 _NATURAL_SHARE = 0.4
+_TYPED_SHARE = 0.8  # of values of a kind that tells what they are, as a cuisine or a currency
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -84,13 +86,21 @@ def is_held_out(word: str) -> bool:
 @cache
 def natural_values(kind: str, held_out: bool) -> tuple[str, ...]:
     """Those of the stock that are of this kind."""
-    kinds: dict[str, list[str]] = stock.parsed("values.json")
+    kinds: dict[str, list[str]] = stock.parsed(_TYPED if kind in typed_kinds() else "values.json")
     return tuple(value for value in kinds.get(kind, ()) if is_held_out(value) == held_out)
 
 
 @cache
+def typed_kinds() -> dict[str, str]:
+    """The kinds that tell what their values are, and the form of those that are drawn at random."""
+    parts = (line.split(" = ") for line in stock.lines("kinds.txt"))
+    return {kind: form for kind, form, *_ in parts}
+
+
+@cache
 def _natural() -> frozenset[str]:
-    return frozenset(value for values in stock.parsed("values.json").values() for value in values)
+    files = (stock.parsed("values.json"), stock.parsed(_TYPED))
+    return frozenset(value for kinds in files for values in kinds.values() for value in values)
 
 
 def is_natural(value: str) -> bool:
@@ -157,9 +167,11 @@ class Words:
         }
 
     def draw(self, kind: str) -> str:
-        if self._rng.random() < _NATURAL_SHARE and (usual := natural_values(kind, self._held_out)):
+        form = typed_kinds().get(kind)
+        share = _TYPED_SHARE if form else _NATURAL_SHARE
+        if self._rng.random() < share and (usual := natural_values(kind, self._held_out)):
             return usual[self._rng.randrange(len(usual))]
-        return self._kinds[kind]()
+        return self._kinds[form or kind]()
 
     def common(self) -> str:
         """A word as programmers name things with: mostly one of the stock's, in a combination never seen."""

@@ -17,7 +17,7 @@ from inference.tiny.words import Words
 def small_shape() -> Shape:
     """As few layers, heads and dimensions as training and exporting are tried with."""
     return Shape(
-        num_hidden_layers=2,
+        num_hidden_layers=3,
         hidden_size=32,
         intermediate_size=32,
         num_attention_heads=3,

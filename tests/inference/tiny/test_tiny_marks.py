@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny.batches import learned_tokens
-from inference.tiny.copies import BEGINS, GOES_ON, NOTHING
-from inference.tiny.marks import declared_names, marks_of
-from inference.tiny.talk import CONSTRAIN, MESSAGE, PAST, Talk, Value, function_call, json_object
-from inference.tiny.vocabulary import encoding
+from inference.tiny.copies import BEGINS, GOES_ON, NOTHING, copies_of
+from inference.tiny.marks import declared_names, marks_of, requests_in
+from inference.tiny.restating import LEADS, OPENS
+from inference.tiny.skill_tools import arguments_of
+from inference.tiny.talk import Talk, Value, function_call, tokens_of
+from inference.tiny.tool_stock import Field, Offer, Request, said_in
+from inference.tiny.tool_thoughts import choosing
+from inference.tiny.vocabulary import encoding, likeness, token_table, word_of
 
 
 def test_declared_names_are_found_where_they_begin(talks: list[Talk]) -> None:
@@ -32,39 +33,70 @@ def test_no_name_is_found_where_nothing_is_declared() -> None:
 
 
 def test_every_naming_is_marked_with_where_the_name_begins(talks: list[Talk]) -> None:
-    marks = marks_of(talks, learned_tokens(1))
-    said = 0
+    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
+    decided = asked = told = found = 0
     for row, talk in enumerate(talks):
-        several = len(declared_names(talk.tokens)) > 1
-        said += several * sum(turn.kind == "choice" for turn in talk.turns)
-        looked = marks.looked[marks.looked[:, 0] == row].tolist()
-        for (_, deciding, fits), (_, naming, begin) in zip(looked[::2], looked[1::2], strict=True):
-            assert naming == deciding + 1
-            assert fits == begin
-            assert encoding().decode(talk.tokens[: naming + 1]).endswith(", so")
-            assert talk.tokens[naming + 1] == talk.tokens[begin]
-    assert len(marks.looked) == 2 * said > 0
+        if len(declared_names(talk.tokens)) == 1:
+            continue
+        decided += sum(turn.kind == "choice" for turn in talk.turns)
+        thoughts = [decode(talk.tokens[turn.start : turn.end]).partition(LEADS)[0] for turn in talk.turns]
+        asked += sum(thought.count("?") for thought in thoughts)
+        told += sum(thought.count(": ") for thought in thoughts)
+        for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist():
+            assert decode(talk.tokens[:begin]).endswith(("\ntype", "\n//"))
+            said = decode([talk.tokens[place + 1]])
+            assert said == " so" or talk.tokens[place + 1] == talk.tokens[begin]
+            found += 1
+    # Of each choice two places (whether, which), and of each function asked about its name and its purpose.
+    assert found == 2 * decided + asked + told
+    assert min(decided, asked, told) > 0
 
 
-def test_a_value_is_marked_with_where_it_begins_in_the_request(calls: list[Talk]) -> None:
+def test_words_of_names_are_marked_with_those_of_the_request_that_are_like_them(talks: list[Talk]) -> None:
+    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
+    spelt = meant = nowhere = 0
+    for row, place, begin in marks.matched.tolist():
+        tokens = talks[row].tokens
+        assert "<|message|>The user needs a tool." in decode(tokens[: place + 1])[-800:]
+        request = decode(tokens[:place]).rpartition("<|start|>user<|message|>")[2].partition("<|end|>")[0]
+        word = word_of(tokens[place])
+        if begin < 0:
+            assert word not in request.lower().replace("?", "").replace(".", "").split()
+            nowhere += 1
+            continue
+        said = decode([tokens[begin]]).strip(" _").lower()
+        assert said in request.lower()
+        same = word is not None and (said[:3], said[-3:]) == (word[:3], word[-3:])
+        assert same or likeness([tokens[place]], [tokens[begin]]) > 0.3
+        spelt, meant = spelt + same, meant + (not same)
+    assert min(spelt, meant, nowhere) > 0
+
+
+def test_names_and_values_are_marked_with_where_they_stand_already(calls: list[Talk]) -> None:
     marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
-    marked = values = 0
+    pieces = token_table().pieces
+    taken_apart = [found for talk in calls for _, found in copies_of(talk, requests_in(talk.tokens))]
+    copies = [copy for found in taken_apart for copy in found]
+    names = near = values = 0
     for row, talk in enumerate(calls):
-        turns = [turn for turn in talk.turns if turn.kind != PAST]
-        places = {place: begin for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist()}
-        for turn in (turn for turn in turns if CONSTRAIN in talk.tokens[turn.start : turn.end]):
-            body = talk.tokens.index(MESSAGE, talk.tokens.index(CONSTRAIN, turn.start)) + 1
-            arguments = json.loads(decode(talk.tokens[body : turn.end - 1]))
-            asked = decode(talk.tokens[: turn.start]).rpartition("<|start|>user<|message|>")[2]
-            found = sorted(place for place in places if body <= place < turn.end)
-            values += len(arguments)
-            marked += len(found)
-            for place in found:
-                begun, source = decode(talk.tokens[body : place + 1]), decode(talk.tokens[places[place] :])
-                value = arguments[re.findall(r'"([^"]+)": "?$', begun)[0]]
-                assert source.lstrip().startswith(str(value))
-                assert asked.count(str(value)) >= 1
-    assert marked > values / 2 > 10
+        tokens = talk.tokens
+        for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist():
+            before = decode(tokens[:place]).rpartition("<|start|>user<|message|>")[2]
+            if LEADS not in before:
+                continue
+            if decode([tokens[place]]) == OPENS:  # the parameter's name: as it was said or as it is declared
+                assert pieces[tokens[begin], 0] == pieces[tokens[place + 1], 0]
+                near += "<|start|>user" in decode(tokens[:begin])
+            elif tokens[place - 1] == tokens_of(":")[0]:  # what the call has of a value
+                assert pieces[tokens[begin], 0] == tokens[place + 1]
+                values += 1
+            else:  # a name in the call, from the thought
+                assert decode(tokens[:begin]).endswith(OPENS)
+                assert tokens[place + 1] == tokens[begin]
+                names += 1
+    assert names == len(copies) > 20
+    assert values == sum(copy.same for copy in copies) > names / 2
+    assert 0 < near < names
 
 
 def test_a_request_is_taken_apart_into_its_values_and_the_rest(calls: list[Talk]) -> None:
@@ -83,44 +115,44 @@ def test_a_request_is_taken_apart_into_its_values_and_the_rest(calls: list[Talk]
         for span in spans:
             value = decode([talk.tokens[place] for place in span]).strip()
             turn = next(turn for turn in talk.turns if turn.start > span[-1])
-            assert re.search(rf'": "?{re.escape(value)}[",}}]', decode(talk.tokens[turn.start : turn.end]))
+            assert f"{value}]" in decode(talk.tokens[turn.start : turn.end])
             values += 1
     assert values > 10
 
 
 def test_a_value_is_held_by_its_further_tokens_and_by_a_name_behind_it() -> None:
     tool = FunctionTool("show_movies", None, {"type": "object", "properties": {"user_id": {}, "city": {}}})
+    text = "Show movies using New York City for user id and city Rome"
+    values = {"user_id": "New York City", "city": "Rome"}
+    fields = tuple((Field(name, "word"), Value(value)) for name, value in values.items())
+    spans = tuple((text.index(value), text.index(value) + len(value)) for value in values.values())
+    request = Request(tool, text, fields, spans, said_in(text))
     talk = Talk("call")
     talk.open(None, tools=[tool])
     begun = len(talk.tokens)
-    talk.user("Show movies using New York City for user id and city Rome")
-    arguments = [("user_id", Value("New York City"), True), ("city", Value("Rome"), True)]
-    talk.turn(function_call(Value("show_movies"), json_object(arguments)), kind="call")
-    decode = encoding().decode
+    talk.user(text)
+    call = function_call(Value("show_movies"), arguments_of(request))
+    talk.turn(choosing("low", request, [Offer(tool, lambda: request)]), call, kind="call")
+    decode, marks = encoding().decode, marks_of([talk], learned_tokens(1))
     holding = [
         (place - begun, decode([talk.tokens[place]]), decode([token]))
-        for _, place, token in marks_of([talk], learned_tokens(1)).held.tolist()
+        for _, place, token in marks.held.tolist()
     ]
     assert [(text, of) for _, text, of in holding] == [
         (" York", " New"), (" City", " New"), (" user", " New"), (" id", " New"),
     ]  # fmt: skip
-    tagged = marks_of([talk], learned_tokens(1)).tagged
-    assert [decode([talk.tokens[place]]) for _, place, tag in tagged.tolist() if tag == BEGINS] == [
+    assert [decode([talk.tokens[place]]) for _, place, tag in marks.tagged.tolist() if tag == BEGINS] == [
         " New",
         " Rome",
     ]
-
-
-def test_nothing_is_said_of_a_request_that_has_a_value_twice() -> None:
-    tool = FunctionTool("rate", None, {"type": "object", "properties": {"film": {}, "stars": {}}})
-    talk = Talk("call")
-    talk.open(None, tools=[tool])
-    talk.user("Rate the film Oslo 4 with 4 stars")
-    arguments = [("film", Value("Oslo 4"), True), ("stars", Value("4"), False)]
-    talk.turn(function_call(Value("rate"), json_object(arguments)), kind="call")
-    marks = marks_of([talk], learned_tokens(1))
-    assert len(marks.tagged) == 0
-    assert len(marks.held) == 2  # " ", "4" of the film, which is there once
+    looks = {place: begin for _, place, begin in marks.looked.tolist()}
+    opened = [place for place in looks if decode([talk.tokens[place]]) == OPENS]
+    places, thought = [looks[place] for place in opened], talk.turns[0].start
+    named = [(decode(talk.tokens[at - 1 : at + 1]), at > thought) for at in places]
+    assert named == [
+        (" for user", False),  # behind the value, in the request
+        (" and city", True),  # in front of it, in the thought
+    ]
 
 
 def test_words_that_have_to_be_told_are_marked_where_they_were_said(calls: list[Talk]) -> None:
@@ -130,8 +162,10 @@ def test_words_that_have_to_be_told_are_marked_where_they_were_said(calls: list[
     for row, place, token in marks.told.tolist():
         talk = calls[row]
         assert talk.tokens[place] == token
-        assert not any(turn.start <= place < turn.end for turn in talk.turns)
         before = encoding().decode(talk.tokens[:place])
+        if any(turn.start <= place < turn.end for turn in talk.turns):  # said in the thought, for the call
+            assert OPENS in before.rpartition(LEADS)[2]
+            continue
         assert "<|start|>user" in before
         returned = not before.rpartition("<|start|>")[2].startswith(("user", "assistant"))
         unsure = row not in marks.tagged[:, 0]

@@ -11,13 +11,15 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.ops.reference import dequantise_mxfp4
 from inference.tiny.attention import sink_attention
 from inference.tiny.batches import Batch, packed
-from inference.tiny.codes import VOCABULARY, codes_of, own_codes
+from inference.tiny.codes import MEANING, VOCABULARY, codes_of, own_codes
 from inference.tiny.data import SKILLS, make_talk
 from inference.tiny.export import export, state_of, weights_of
 from inference.tiny.export import main as export_command
@@ -26,7 +28,7 @@ from inference.tiny.quantise import pack, straight_through, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_object, write
 from inference.tiny.tool_stock import Offer, Request, said_in
-from inference.tiny.tool_thoughts import choosing, declining, key_word
+from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.trainer import Trainer, scale_at
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
@@ -131,7 +133,7 @@ def test_no_natural_value_is_of_both_parts() -> None:
         assert not set(seen) & set(held_out)
 
 
-FEW_HEADS = Shape(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
+FEW_HEADS = Shape(num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3, num_local_experts=2)
 
 
 def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
@@ -183,11 +185,27 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
 def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
     shape = replace(FEW_HEADS, hidden_size=192)
     _, batch, file, learned = trained_and_exported(tmp_path, shape)
-    wider = replace(shape, num_hidden_layers=3, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
+    wider = replace(shape, num_hidden_layers=4, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
     again = Trainer(tmp_path / "wider", wider, 1, start=file)
-    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.25)
+    untrained = Trainer(tmp_path / "untrained", wider, 1)
+    # What is written faintly into the new dimensions is heard a little.
+    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, abs=0.1)
+    assert untrained.train(batch, 0.1)["own"] > 20 * (learned + 0.1)
     with pytest.raises(ValueError, match="it can grow in"):
         Trainer(tmp_path / "narrower", replace(shape, hidden_size=64), 1, start=file)
+
+
+def test_a_file_of_before_words_had_meanings_is_gone_on_with(tmp_path: Path) -> None:
+    run, batch, file, _ = trained_and_exported(tmp_path, FEW_HEADS)
+    with safe_open(file, framework="pt") as held:
+        tensors, about = {name: held.get_tensor(name) for name in held.keys()}, held.metadata()  # noqa: SIM118
+    for name in ("map.in", "map.out"):
+        tensors[name] = tensors[name][: MEANING.start].contiguous()
+    save_file({name: tensor for name, tensor in tensors.items() if "vectors" not in name}, file, about)
+    again = Trainer(tmp_path / "again", run.model.shape, 1, start=file)
+    untrained = Trainer(tmp_path / "untrained", run.model.shape, 1)
+    assert again.model.map_in[MEANING].norm() > 0
+    assert again.train(batch, 0.1)["own"] < untrained.train(batch, 0.1)["own"] / 3
 
 
 def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
@@ -254,26 +272,9 @@ def test_code_is_right_if_it_prints_what_was_asked_for(code: str, right: bool) -
     assert same_call(Outcome("python", code), Outcome("python", "print(2 + 40)")) is right
 
 
-def offered(name: str, said: str, description: str | None = None) -> tuple[Request, Offer]:
-    request = Request(FunctionTool(name, description, None), said, (), said_in(said))
+def offered(name: str, said: str, purpose: str | None = None) -> tuple[Request, Offer]:
+    request = Request(FunctionTool(name, purpose, None), said, (), (), said_in(said))
     return request, Offer(request.tool, lambda: request)
-
-
-@pytest.mark.parametrize(
-    ("name", "description", "said", "word"),
-    [
-        ("get_file_size", None, "What size does {0} have?", "size"),
-        ("startOven", None, "Put the oven on {0}", "oven"),
-        ("get_events", None, "Any event on {0}?", "events"),  # another form of the word was said
-        ("post_message", "Post it to a channel", "Say {1} in the channel {0}", "channel"),
-        ("set_timer", "Start to count down", "Wake me in {0} minutes", "timer"),  # nothing was said
-    ],
-)
-def test_the_word_that_leads_to_a_tool_is_one_that_was_said_if_any(
-    name: str, description: str | None, said: str, word: str
-) -> None:
-    request, offer = offered(name, said, description)
-    assert key_word(request, [offer]) == word
 
 
 def test_who_speaks_next_is_no_target() -> None:
@@ -286,21 +287,17 @@ def test_who_speaks_next_is_no_target() -> None:
     assert START not in batch.candidates[batch.targets[prompts]]
 
 
-def test_a_word_that_leads_to_another_tool_as_well_is_not_taken() -> None:
-    cancel, first = offered("cancel_order", "Cancel order {0}")
-    _, second = offered("track_order", "Where is order {0}?")
-    assert key_word(cancel, [first]) == "order"
-    assert key_word(cancel, [first, second]) == "cancel"
-
-
 @pytest.mark.parametrize("effort", ["low", "medium", "high"])
-def test_the_thought_of_a_tool_says_a_word_and_what_it_leads_to(effort: str) -> None:
-    request, offer = offered("set_timer", "Set a timer")
-    assert "The word is timer, so set_timer fits" in decode(choosing(effort, request, [offer]))
-    other = offered("get_weather", "Is it raining?")[1]
-    thought = decode(declining(effort, request, [other]))
-    assert "The word is timer, but none" in thought
-    assert "set_timer" not in thought
+def test_the_thought_asks_of_one_function_after_the_other_whether_it_fits(effort: str) -> None:
+    request, wanted = offered("set_timer", "Set a timer")
+    _, other = offered(
+        "get_weather", "Is it raining?", "The weather of a city. Not for the sea.\nTakes a city."
+    )
+    _, behind = offered("play_song", "Play a song")
+    thought = decode(choosing(effort, request, [other, wanted, behind]))
+    told = "The user needs a tool. The weather of a city: get_weather? no, "
+    assert f"{told}set_timer? yes, so set_timer fits" in thought
+    assert f"{told}but none" in decode(declining(effort, [other]))
 
 
 def test_codes_are_signs_and_differ() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inference.tiny.batches import learned_tokens, packed
-from inference.tiny.codes import VOCABULARY
+from inference.tiny.codes import MEANING, VOCABULARY
 from inference.tiny.export import main as export_command
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
@@ -31,7 +31,13 @@ def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(call
     marks = marks_of(calls, learned_tokens(1))
     nothing = marks.looked[:0]
     marks = dataclasses.replace(
-        marks, carried=nothing, held=nothing, tagged=nothing, looked=nothing, told=marks.told[:40]
+        marks,
+        carried=nothing,
+        held=nothing,
+        tagged=nothing,
+        looked=nothing,
+        matched=nothing,
+        told=marks.told[:40],
     )
     x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
     cos, sin = rotation(shape, x.shape[1])
@@ -88,6 +94,7 @@ def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> Non
     assert seen[-1]["hold"] < seen[0]["hold"]
     assert seen[-1]["tag"] < seen[0]["tag"]
     assert seen[-1]["look"] > seen[0]["look"]
+    assert seen[-1]["match"] > seen[0]["match"]
     assert seen[-1]["tell"] < seen[0]["tell"]
 
 
@@ -120,17 +127,20 @@ def test_onlookers_are_shown_every_layers_input() -> None:
     assert torch.equal(watched, model(x)[0])
 
 
-@pytest.mark.parametrize("kind", ["another shape", "of before shapes were kept"])
+@pytest.mark.parametrize("kind", ["another shape", "of before shapes were kept", "of words without meaning"])
 def test_a_run_of_another_shape_is_not_gone_on_with(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=2), 1)
+    run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=3), 1)
     run.save()
     if kind == "another shape":  # the command's is the recipe's
         command, told = train_command, ["train", "--folder", str(tmp_path)]
     else:
         saved = torch.load(run.file, weights_only=False)
-        del saved["shape"]
+        if "shapes" in kind:
+            del saved["shape"]
+        else:
+            saved["model"]["map_in"] = saved["model"]["map_in"][: MEANING.start]
         torch.save(saved, run.file)
         command, told = export_command, ["export", "--folder", str(tmp_path), "--to", str(tmp_path / "made")]
     monkeypatch.setattr(sys, "argv", told)
