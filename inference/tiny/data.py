@@ -99,6 +99,9 @@ SKILLS: dict[str, Maker] = {
 }
 
 
+STRETCH = frozenset({"shell"})  # practised, and scored where it is asked for by name
+
+
 def make_talk(rng: Random, progress: float, held_out: bool = False) -> Talk:
     """One conversation for a run that is so far along."""
     phase = max((phase for phase in PHASES if phase.begins <= progress), key=lambda phase: phase.begins)

@@ -20,7 +20,7 @@ from random import Random
 
 import inference
 from inference.engine import Engine, Sampling
-from inference.tiny.data import SKILLS
+from inference.tiny.data import SKILLS, STRETCH
 from inference.tiny.outcome import Outcome, copied_values, outcome, same_call
 from inference.tiny.served import grammar_of
 from inference.tiny.talk import PAST, Talk, Turn
@@ -184,7 +184,8 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--streams", type=int, default=1)
-    parser.add_argument("--skills", default=",".join(SKILLS))
+    usual = [skill for skill in SKILLS if skill not in STRETCH]
+    parser.add_argument("--skills", default=",".join(usual), help=f"of {', '.join(SKILLS)}")
     parser.add_argument(
         "--usual", action="store_true", help="only requests in usual words, written by hand (usual.json)"
     )
