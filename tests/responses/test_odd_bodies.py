@@ -20,6 +20,15 @@ TOOLS: list[dict[str, Any]] = [
     EDIT,
     {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
 ]
+OF_AGENTS: list[dict[str, Any]] = [  # which the SDK does not know
+    {
+        "type": "agent_message",
+        "author": "a",
+        "recipient": "b",
+        "content": [{"type": "input_text", "text": "x"}],
+    },
+    {"type": "configuration_update", "reasoning": {"effort": "low"}},
+]
 ITEMS: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "input_text", "text": "x"}]},
     {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]},
@@ -35,13 +44,6 @@ ITEMS: list[dict[str, Any]] = [
         "action": {"type": "exec", "command": ["ls"], "env": {}},
     },
     {"type": "local_shell_call_output", "id": "3", "output": "x"},
-    {
-        "type": "agent_message",
-        "author": "a",
-        "recipient": "b",
-        "content": [{"type": "input_text", "text": "x"}],
-    },
-    {"type": "configuration_update", "reasoning": {"effort": "low"}},
     {"type": "shell_call", "call_id": "4", "action": {"commands": ["ls"]}},
     {
         "type": "shell_call_output",
@@ -65,7 +67,11 @@ CHOICES = ({"type": "custom", "name": "dial"}, {"type": "function", "name": "fin
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
 async def test_a_request(odd: Any) -> None:
-    for whole in ({"tools": TOOLS}, {"input": ITEMS}, *({"tool_choice": choice} for choice in CHOICES)):
+    for whole in (
+        {"tools": TOOLS},
+        {"input": [*ITEMS, *OF_AGENTS]},
+        *({"tool_choice": choice} for choice in CHOICES),
+    ):
         for place in places(whole):
             if not place:
                 continue
