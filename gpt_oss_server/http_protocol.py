@@ -49,9 +49,8 @@ class HttpProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """`msg` is what the parser says of it. Whole requests before it are answered first."""
         if self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body):
-            self.cycle.keep_alive = (
-                False  # its answer ends the connection, and nothing is said to what follows
-            )
+            # Its answer ends the connection, and nothing is said to what follows.
+            self.cycle.keep_alive = False
             return
         error = InvalidHttp(
             f"This is no request of HTTP/1.1: {msg}. The server speaks plain HTTP/1.1: use http:// in the "

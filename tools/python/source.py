@@ -27,9 +27,8 @@ def _out_of_json(arguments: str) -> str:
     if not arguments.lstrip().startswith("{"):
         return arguments
     try:
-        value = json.loads(
-            arguments, strict=False
-        )  # with line breaks as they are, too: no Python has them so
+        # Not strict: line breaks may stand in it as they are, which no Python source with such a key has.
+        value = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):
         return arguments
     if isinstance(value, dict) and len(value) == 1:
