@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inference.tiny.attention import sink_attention
-from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, MEANING, MEANING_DIM, SPELLING
+from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, MEANING, MEANING_DIM, SPELLING, THIRD
 from inference.tiny.quantise import straight_through
 from inference.tiny.shape import Shape
 
 _LEARNED = 0.3  # of the learned rows at the start, beside the codes
 _LIKENESS = 0.35  # of two tokens with the same first or last letters, beside that of the same word's
 _MEANING = 0.6  # of a vector in the embedding, for one of its numbers: a word's is about 10 long, of codes 25
+_THIRD = 1.75  # of a vector, for one sign of a third piece's code: few words have one
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
 
@@ -70,11 +71,6 @@ def compile_small_steps() -> None:
     """
     for step in (normalise, rotate, weighted):
         globals()[step.__name__] = torch.compile(step, dynamic=True)
-
-
-def products_in_bf16() -> bool:
-    """Whether the processor has an instruction for them: faster than float32 with it, far slower without."""
-    return torch.cpu._is_avx512_bf16_supported()
 
 
 class Experts(nn.Module):
@@ -175,11 +171,17 @@ def initial_map(width: int, hidden: int) -> Tensor:
     return F.pad(torch.cat(blocks)[:FIXED] * math.sqrt(width / CODE_DIM), (0, hidden - width))
 
 
-def map_of_meanings(hidden: int) -> Tensor:
-    """Into the last dimensions, which codes and learned rows leave alone."""
-    room = min(hidden, 2 * MEANING_DIM)
-    directions = nn.init.orthogonal_(torch.empty(MEANING_DIM, room))
-    return F.pad(directions * _MEANING, (hidden - room, 0))
+def thirds_have_room(shape: Shape) -> bool:
+    """Whether there are dimensions for third pieces that codes, learned rows and meanings leave alone."""
+    return shape.hidden_size >= shape.learned_width + MEANING_DIM + CODE_DIM
+
+
+def maps_into_the_room(shape: Shape) -> tuple[Tensor, Tensor | None]:
+    """Of meanings, and of third pieces if there is room, into the last dimensions."""
+    room, both = min(shape.hidden_size, MEANING_DIM + CODE_DIM), thirds_have_room(shape)
+    directions = nn.init.orthogonal_(torch.empty(room if both else MEANING_DIM, room))
+    directions = F.pad(directions, (shape.hidden_size - room, 0))
+    return directions[:MEANING_DIM] * _MEANING, directions[MEANING_DIM:] * _THIRD if both else None
 
 
 class TinyGptOss(nn.Module):
@@ -197,7 +199,10 @@ class TinyGptOss(nn.Module):
             for edge in EDGES:  # words that look alike are a little alike
                 self.map_in[edge] = self.map_in[FIRST] * _LIKENESS
                 self.map_out[edge] = 0
-            self.map_in[MEANING] = map_of_meanings(shape.hidden_size)
+            meanings, thirds = maps_into_the_room(shape)
+            self.map_in[MEANING] = meanings
+            if thirds is not None:
+                self.map_in[THIRD] = thirds
             self.map_out[MEANING] = 0
         self.layers = nn.ModuleList(
             Layer(shape, sliding=place in shape.sliding_layers) for place in range(shape.num_hidden_layers)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from inference.tiny.model import products_in_bf16
+from inference.tiny.precision import products_in_bf16
 
 # Of Newton-Schulz: few and bold, since a step need not be precise.
 _STEPS = ((8.2872, -23.5959, 17.3004), (4.1071, -2.9478, 0.5448), (3.9487, -2.9089, 0.5518))

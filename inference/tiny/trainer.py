@@ -18,8 +18,9 @@ from inference.tiny.codes import FIXED, VOCABULARY, fixed_part
 from inference.tiny.export import UnfitError, checkpoint_of, state_of
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
-from inference.tiny.model import TinyGptOss, products_in_bf16
+from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, restore, set_rates
+from inference.tiny.precision import products_in_bf16
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.widen import widened

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from inference.tiny.codes import FIRST, MEANING, OWN, SECOND
-from inference.tiny.model import Attention, TinyGptOss, rotation
+from inference.tiny.codes import FIRST, MEANING, OWN, SECOND, THIRD
+from inference.tiny.model import Attention, TinyGptOss, rotation, thirds_have_room
 from inference.tiny.shape import Shape
 
 _SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
 _VOTE = 30.0
 MATCHING = -3  # the layer, from the last, whose last group of heads finds words of like meaning
 _ALIKE = 1.9  # so that the same word outweighs the sink
+_SAME_PIECE, _NO_WORD = 1.6, 9.0  # how loud a piece is compared; what the sink has where no word has it
 _SLOW_FROM = 7 / 16  # of the rotations: from here on they hardly turn within a few hundred tokens
 
 
@@ -37,6 +38,7 @@ def wire(model: TinyGptOss) -> None:
         _matching(second, shape, seen, kept)
     wire_copies(model)
     wire_meanings(model)
+    wire_thirds(model)
 
 
 def wire_meanings(model: TinyGptOss) -> None:
@@ -50,6 +52,35 @@ def wire_meanings(model: TinyGptOss) -> None:
         attention.k_proj.weight[[group * size + place for place in slow]] += read
         for head in range(group * per_group, (group + 1) * per_group):
             attention.q_proj.weight[[head * size + place for place in slow]] += read
+
+
+def wire_thirds(model: TinyGptOss) -> None:
+    """Heads of layer 1 find the word whose second piece was said, and vote for its third: "ki" of Helsinki.
+
+    Other circuits find a word by its first piece, and then bring its second. Training alone has never found
+    the way from there to the third.
+    """
+    shape, attention = model.shape, model.layers[1].self_attn
+    assert isinstance(attention, Attention)
+    if not thirds_have_room(shape):
+        return
+    size, slow = shape.head_dim, _slow(shape.head_dim)
+    per_group = shape.num_attention_heads // shape.num_key_value_heads
+    group = shape.num_key_value_heads // 2
+    at, of = group * size, group * per_group * size
+    second, first, third = (model.map_in[code] for code in (SECOND, FIRST, THIRD))
+    with torch.no_grad():
+        keys = attention.k_proj.weight[at : at + size]
+        queries = attention.q_proj.weight[of : of + per_group * size]
+        keys.zero_()
+        queries.zero_()
+        keys[slow] = F.normalize(second[: len(slow)]) * _SAME_PIECE
+        for head in range(per_group):
+            queries[[head * size + place for place in slow]] = F.normalize(first[: len(slow)]) * _SAME_PIECE
+            said = slice(of + head * size, of + (head + 1) * size)
+            attention.o_proj.weight[:, said] = model.map_out[FIRST].T * (_VOTE / per_group)
+        attention.v_proj.weight[at : at + size] = third / third.square().sum(1, keepdim=True)
+        attention.sinks[group * per_group : (group + 1) * per_group] = _NO_WORD
 
 
 def _slow(size: int) -> list[int]:

@@ -15,6 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from inference.tiny import stock
+from inference.tiny.codes import SLOTS
 from inference.tiny.vocabulary import ids_by_bytes, token_bytes, without_space
 
 Item = TypeVar("Item")
@@ -76,6 +77,7 @@ _TYPED = "values_typed.json"
 _SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
 _NATURAL_SHARE = 0.4
 _TYPED_SHARE = 0.8  # of values of a kind that tells what they are, as a cuisine or a currency
+_THREE_PIECES = 0.08  # of the words that are drawn for training, beside those that come by themselves
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -114,6 +116,17 @@ def _pool(pattern: str, held_out: bool) -> tuple[str, ...]:
     texts = (raw.decode("utf-8", "ignore") for raw in token_bytes())
     words = (text[1:] for text in texts if match(text) and is_held_out(text) == held_out)
     return tuple(word for word in words if word.lower() not in stock.lines("joints.txt"))
+
+
+@cache
+def _in_three(pattern: str) -> tuple[str, ...]:
+    """Those for training that are one token after a space, and three where no space may stand."""
+    known = ids_by_bytes()
+    return tuple(
+        word
+        for word in _pool(pattern, False)
+        if (token := known.get(f" {word}".encode())) is not None and len(without_space(token)) == SLOTS
+    )
 
 
 @cache
@@ -181,6 +194,9 @@ class Words:
 
     def _from(self, pattern: str) -> str:
         pool = _pool(pattern, self._held_out)  # by token id: frequent words are first
+        # The held-out cases stay those by which earlier models were scored.
+        if not self._held_out and self._rng.random() < _THREE_PIECES and (split := _in_three(pattern)):
+            return split[self._rng.randrange(len(split))]
         if self._rng.random() < 0.5:
             return pool[self._rng.randrange(len(pool) // 12 + 1)]
         return pool[int(len(pool) * self._rng.random() ** 2)]
