@@ -80,7 +80,7 @@ PHASES = (
             (partial(python_talk, rounds=4), 1.1),
             (partial(browser_talk, rounds=3), 1.0),
             (browser_talk, 1.0),
-            (partial(shell_talk, rounds=12), 1.8),
+            (partial(shell_talk, rounds=12), 0.6),
         ),
     ),
 )

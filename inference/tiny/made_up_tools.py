@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from inference.tiny import stock
+from inference.tiny.asides import with_an_aside
 from inference.tiny.like_words import like_words
 from inference.tiny.tool_stock import DRAWN, KEPT_BACK, Field, Offer, Request, declare, filled, said_in
 from inference.tiny.words import Words, choose
@@ -106,6 +107,8 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
+        if not held_out:
+            ask = with_an_aside(rng, [field.kind for field in fields], ask)
         text, arguments, spans = filled(rng, words, fields, ask, {})
         return Request(tool, text, tuple(arguments), tuple(spans), said_in(ask))
 

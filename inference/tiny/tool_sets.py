@@ -28,7 +28,7 @@ from inference.tiny.words import Words
 
 MADE_UP = 0.3  # of the tools
 _LIKE = 0.3  # of the sets: tools for like things
-_OF_A_SET = 0.5  # of the sets: tools of one area (stock/sets_*.json)
+_OF_A_SET = 0.4  # of the sets: tools of one area (stock/sets_*.json)
 _WITH_OTHERS = 0.3  # of those: with some that are for something else
 _TRIES = 12  # at a request that tells which of them is meant
 

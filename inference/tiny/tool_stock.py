@@ -11,6 +11,7 @@ from typing import Any
 
 from gpt_oss_server.harmony.render import FunctionTool
 from inference.tiny import stock
+from inference.tiny.asides import with_an_aside
 from inference.tiny.talk import Value
 from inference.tiny.tool_names import RENAMED, renamed, taken_apart, words_in
 from inference.tiny.words import Words, choose, typed_kinds
@@ -267,6 +268,8 @@ def stock_tool(
         said = said_in(ask)
         if not held_out and rng.random() < _BEHIND_NAMES:
             ask = _with_a_word_behind(rng, words, fields, ask)
+        if not held_out:
+            ask = with_an_aside(rng, [field.kind for field in fields], ask)
         used = {
             place: rng.choice(entry["options"][str(place)])
             for place, field in enumerate(fields)

@@ -154,11 +154,11 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
-def trained_and_exported(folder: Path, shape: Shape) -> tuple[Trainer, Batch, Path, float]:
+def trained_and_exported(folder: Path, shape: Shape, steps: int = 12) -> tuple[Trainer, Batch, Path, float]:
     """A run of some steps, what it learns from, its export, and how much it lacks as it was exported."""
     run = Trainer(folder, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
-    for _ in range(12):
+    for _ in range(steps):
         run.train(batch, 0.1)
     run.save()
     file = folder / "small.safetensors"
@@ -184,7 +184,7 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
 
 def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
     shape = replace(FEW_HEADS, hidden_size=192)
-    _, batch, file, learned = trained_and_exported(tmp_path, shape)
+    _, batch, file, learned = trained_and_exported(tmp_path, shape, steps=18)
     wider = replace(shape, num_hidden_layers=4, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
     again = Trainer(tmp_path / "wider", wider, 1, start=file)
     untrained = Trainer(tmp_path / "untrained", wider, 1)
