@@ -11,6 +11,8 @@ FOLDER = Path(__file__).parent / "stock"
 TOOLS = ("tools.json", "tools_life.json", "tools_work.json")
 # Functions that are declared side by side, each file of them of one domain.
 CLASSICS = "sets_classics.json"
+# Usual functions as well, asked for in the plainest words.
+PLAIN = tuple(sorted(file.name for file in FOLDER.glob("sets_plain_*.json")))
 SETS = tuple(sorted(file.name for file in FOLDER.glob("sets_*.json")))
 
 

@@ -28,7 +28,7 @@ _RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
 _NEVER_QUOTED = frozenset({"small", "int", "float", "time", "date", "when", "duration", "weekday", "month"})
 _NEVER_QUOTED |= {"currency", "ticker", "phone", "ip", "version", "unit"}
 _QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # between double quotes, between any
-_CLASSICS = 0.3  # of the sets of tools
+_PLAIN, _CLASSICS = 0.4, 0.2  # of the sets of tools
 _GAP = re.compile(r"\{(\d+)\}")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
@@ -94,7 +94,9 @@ def sets_of_tools(files: tuple[str, ...] = stock.SETS) -> list[list[dict[str, An
 
 def a_set_of_tools(rng: Random) -> list[dict[str, Any]]:
     """One of them, more often such as every demonstration of function calling declares."""
-    return rng.choice(sets_of_tools((stock.CLASSICS,) if rng.random() < _CLASSICS else stock.SETS))
+    roll = rng.random()
+    usual = stock.PLAIN if roll < _PLAIN else (stock.CLASSICS,) if roll < _PLAIN + _CLASSICS else stock.SETS
+    return rng.choice(sets_of_tools(usual))
 
 
 @cache
