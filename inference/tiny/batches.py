@@ -25,6 +25,7 @@ from inference.tiny.talk import PAST, START, Talk
 from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_table
 
 _STOCK = Path(__file__).parent / "stock"
+_NOT_KNOWN = ("values", "sets_", "kinds", "related")  # files of it whose words are copied, or only compared
 _POOL = 96  # conversations that are sorted by length at a time
 _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
@@ -53,7 +54,7 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
     """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
     for file in sorted(_STOCK.iterdir()):
-        if file.name.startswith(("values", "sets_", "kinds")):  # what is in it is copied, not known
+        if file.name.startswith(_NOT_KNOWN):
             continue
         for line in file.read_text("utf-8").splitlines():
             for part in (

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from inference.tiny.codes import MEANING_DIM, Bytes, Floats
-from inference.tiny.meanings import FILE, LEAST
+from inference.tiny.meanings import FILE, MOST, write
 from inference.tiny.vocabulary import ORDINARY_TOKENS, word_of
 
 _COMMONEST = 50_000  # words of the source that are taken, if they are tokens
 _COMMON_TO_ALL = 1  # directions, the strongest ones, that tell how common a word is and not what it means
-_MOST, _SPREAD = 7, 2.0  # of the whole numbers
+_SPREAD = 2.0  # of the whole numbers
 
 
 def _read(source: Path) -> Iterator[tuple[str, list[float]]]:
@@ -43,7 +43,7 @@ def _small(found: Floats) -> Bytes:
     chosen = slice(_COMMON_TO_ALL, _COMMON_TO_ALL + MEANING_DIM)
     turned = found @ directions[chosen].T / np.sqrt(strengths[chosen])
     turned *= np.sqrt(MEANING_DIM) * _SPREAD / np.linalg.norm(turned, axis=1, keepdims=True)
-    small: Bytes = turned.round().clip(-_MOST, _MOST).astype(np.int8)
+    small: Bytes = turned.round().clip(-MOST, MOST).astype(np.int8)
     return small
 
 
@@ -58,9 +58,7 @@ def make(source: Path, target: Path) -> int:
         raise ValueError(
             f"at least {least} words that are tokens, in small letters, and as many numbers of each"
         )
-    small = (_small(rows) - LEAST).astype(np.uint8)
-    words = np.frombuffer(" ".join(found).encode(), dtype=np.uint8)
-    np.savez_compressed(target, words=words, vectors=small[:, 0::2] << 4 | small[:, 1::2])
+    write(target, list(found), _small(rows))
     return len(found)
 
 

@@ -16,7 +16,7 @@ from inference.tiny.tool_names import general_words
 from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
 
 _LONGEST, _LONGEST_LINE = 14, 60  # tokens of a name, and of what a function is for
-_UNLIKE, _ALIKE = 0.25, 0.4  # of words' meanings; of words drawn at random nine in ten are below the first
+_UNLIKE, _ALIKE = 105.0, 145.0  # of words' meanings: the look at one begins between them (tune_meanings.py)
 
 
 @dataclass(frozen=True, slots=True)

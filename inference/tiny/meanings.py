@@ -8,6 +8,7 @@ the commoner words that are tokens of the vocabulary, their main directions as s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import numpy as np
 from inference.tiny.codes import Bytes
 
 FILE = Path(__file__).parent / "meanings.npz"
-LEAST = -8  # of the numbers: two of them are a byte
+LEAST, MOST = -8, 7  # of the numbers: two of them are a byte
+COMPARED = 36  # the first numbers, which heads compare (wiring.py)
 
 
 @cache
@@ -26,3 +28,10 @@ def meanings() -> tuple[dict[str, int], Bytes]:
         words, packed = held["words"].tobytes().decode().split(), held["vectors"]
     pairs = np.stack((packed >> 4, packed & 15), axis=2).reshape(len(packed), -1)
     return {word: place for place, word in enumerate(words)}, pairs.astype(np.int8) + np.int8(LEAST)
+
+
+def write(target: Path, words: Sequence[str], vectors: Bytes) -> None:
+    """Writes `words`, the commonest first, and their vectors."""
+    small = (vectors.astype(np.int16) - LEAST).astype(np.uint8)
+    joined = np.frombuffer(" ".join(words).encode(), dtype=np.uint8)
+    np.savez_compressed(target, words=joined, vectors=small[:, 0::2] << 4 | small[:, 1::2])

@@ -108,9 +108,27 @@ def _far(one: Offer, other: Offer) -> bool:
 
 def _told_of(offer: Offer) -> list[str]:
     """The words of all its names and descriptions, declared or not."""
-    entry = offer.entry
-    texts = [*entry["names"], *entry["about"]] if entry else []
-    return [*_declared(offer), *(word for text in texts for word in words_of(text))]
+    return [*_declared(offer), *(_words_of_entry(offer.entry) if offer.entry else [])]
+
+
+def _words_of_entry(entry: dict[str, Any]) -> list[str]:
+    return [word for text in (*entry["names"], *entry["about"]) for word in words_of(text)]
+
+
+def may_mean_both(entries: Sequence[dict[str, Any]]) -> list[list[bool]]:
+    """Of every two entries of the stock whether a request for one could be meant for the other."""
+    subjects = [_subjects(_words_of_entry(entry)) for entry in entries]
+    kinds = [
+        {at for at, line in enumerate(stock.lines("alike.txt")) if _holds(entry["names"][0], line)}
+        for entry in entries
+    ]
+
+    def both(one: int, other: int) -> bool:
+        if "set" in entries[one] and entries[one]["set"] == entries[other].get("set"):
+            return one == other  # the sets are written so
+        return bool(subjects[one] & subjects[other] or kinds[one] & kinds[other])
+
+    return [[both(one, other) for other in range(len(entries))] for one in range(len(entries))]
 
 
 def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:

@@ -32,16 +32,16 @@ def _looks(offers: Sequence[Offer], wanted: str | None) -> list[int]:
     """The declared functions up to the one that is `wanted`, what each is for, and whether it fits."""
     out = write("The user needs a tool.", {})
     for offer in offers:
-        name, purpose = offer.tool.name, _purpose(offer.tool)
-        asked = " {p}: {f}?" if purpose else " {f}?"
+        name, line = offer.tool.name, purpose(offer.tool)
+        asked = " {p}: {f}?" if line else " {f}?"
         fits = " yes," if name == wanted else " no,"
-        out += write(asked + fits, {"p": Value(purpose), "f": Value(name)})
+        out += write(asked + fits, {"p": Value(line), "f": Value(name)})
         if name == wanted:
             break
     return out
 
 
-def _purpose(tool: FunctionTool) -> str:
+def purpose(tool: FunctionTool) -> str:
     """The first sentence of its description."""
     first = (tool.description or "").partition("\n")[0].partition(". ")[0]
     return first.strip().removesuffix(".")

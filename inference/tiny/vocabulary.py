@@ -13,7 +13,7 @@ from openai_harmony import (  # type: ignore[import-untyped, unused-ignore]
 )
 
 from inference.tiny.codes import SLOTS, VOCABULARY, Floats, Ints, TokenTable
-from inference.tiny.meanings import meanings
+from inference.tiny.meanings import COMPARED, meanings
 
 ORDINARY_TOKENS = 199_998
 SPACE = 220
@@ -164,14 +164,13 @@ def token_table() -> TokenTable:
 
 
 def likeness(some: Sequence[int], others: Sequence[int]) -> Floats:
-    """How alike in meaning `some` tokens and `others` are: at most 1, and 0 where it is not known."""
+    """How much `some` tokens and `others` have to do with each other: the product of the numbers compared."""
 
-    def turned(tokens: Sequence[int]) -> Floats:
+    def numbers(tokens: Sequence[int]) -> Floats:
         table = token_table()
         places = table.meanings[np.asarray(tokens)]
         found: Floats = np.where(places[:, None] < 0, 0, table.vectors[places]).astype(np.float32)
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1.0)
-        return found
+        return found[:, :COMPARED]
 
-    alike: Floats = turned(some) @ turned(others).T
+    alike: Floats = numbers(some) @ numbers(others).T
     return alike

@@ -46,7 +46,7 @@ def wire_meanings(model: TinyGptOss) -> None:
     shape, attention = model.shape, model.layers[MATCHING].self_attn
     assert isinstance(attention, Attention)
     size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
-    group, slow = shape.num_key_value_heads - 1, _slow(size)
+    group, slow = shape.num_key_value_heads - 1, slow_places(size)
     with torch.no_grad():
         read = F.normalize(model.map_in[MEANING][: len(slow)]) * _ALIKE
         attention.k_proj.weight[[group * size + place for place in slow]] += read
@@ -64,7 +64,7 @@ def wire_thirds(model: TinyGptOss) -> None:
     assert isinstance(attention, Attention)
     if not thirds_have_room(shape):
         return
-    size, slow = shape.head_dim, _slow(shape.head_dim)
+    size, slow = shape.head_dim, slow_places(shape.head_dim)
     per_group = shape.num_attention_heads // shape.num_key_value_heads
     group = shape.num_key_value_heads // 2
     at, of = group * size, group * per_group * size
@@ -83,7 +83,7 @@ def wire_thirds(model: TinyGptOss) -> None:
         attention.sinks[group * per_group : (group + 1) * per_group] = _NO_WORD
 
 
-def _slow(size: int) -> list[int]:
+def slow_places(size: int) -> list[int]:
     """The places in a head that hardly turn, both halves of them."""
     half = size // 2
     first = int(half * _SLOW_FROM)
@@ -135,7 +135,7 @@ def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tens
 
 def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
     """Every head compares what the current token is with what stood before each place."""
-    size, slow = shape.head_dim, _slow(shape.head_dim)
+    size, slow = shape.head_dim, slow_places(shape.head_dim)
     per_group = shape.num_attention_heads // shape.num_key_value_heads
     values = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q
     for group in range(shape.num_key_value_heads):
