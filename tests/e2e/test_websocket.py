@@ -67,7 +67,11 @@ class Client:
 
 @contextmanager
 def connected(engine: Any, settings: Settings | None = None) -> Iterator[Client]:
-    with serving(engine, settings) as url, connect(f"ws{url.removeprefix('http')}/responses") as socket:
+    # No bound on what is not read yet: a client that has stopped reading waits ten seconds for its close.
+    with (
+        serving(engine, settings) as url,
+        connect(f"ws{url.removeprefix('http')}/responses", max_queue=None) as socket,
+    ):
         yield Client(socket)
 
 

@@ -205,8 +205,11 @@ async def test_what_is_deleted_of_a_conversation_takes_nothing_else_along(
         assert "Done." not in await prompt()
 
 
-async def test_servers_are_asked_beside_each_other(encoding: Encoding) -> None:
+async def test_servers_are_asked_beside_each_other(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that does not answer keeps nobody waiting but for its own time."""
+    monkeypatch.setattr("tools.mcp.connection._CONNECT_SECONDS", 1.0)
     open_now = most = 0
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -221,7 +224,7 @@ async def test_servers_are_asked_beside_each_other(encoding: Encoding) -> None:
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
         tools = [tool(url, server_label=f"slow{number}") for number in range(3)]
-        async with Asking(encoding, ANSWER, allow_private_hosts=True, mcp_timeout=1) as ask:
+        async with Asking(encoding, ANSWER, allow_private_hosts=True) as ask:
             response = await ask(tools=tools)
     listings = response["output"][:3]
     assert [listing["server_label"] for listing in listings] == ["slow0", "slow1", "slow2"]
