@@ -51,7 +51,7 @@ class Pair:
     function: list[int]
 
 
-def _places(text: str) -> list[int]:
+def places_in(text: str) -> list[int]:
     """The vectors of its words, as its tokens are."""
     found = token_table().meanings[np.array(encode(text))]
     return [int(place) for place in found if place >= 0]
@@ -63,9 +63,9 @@ def pairs_of(rng: Random, entries: Sequence[dict[str, Any]]) -> list[Pair]:
     for place, entry in enumerate(entries):
         for _ in range(max(_FORMS, len(entry["asks"]) // 2)):
             offer = stock_tool(rng, words, False, [entry])
-            function = _places(f" {purpose(offer.tool)}: {offer.tool.name}")
+            function = places_in(f" {purpose(offer.tool)}: {offer.tool.name}")
             for _ in range(_REQUESTS):
-                request = _places(f" {offer.request().text}")
+                request = places_in(f" {offer.request().text}")
                 if request and function:
                     found.append(Pair(place, request, function))
     return found
@@ -135,12 +135,12 @@ class Lists(nn.Module):
 
     def __init__(self, lists: Sequence[Related]) -> None:
         super().__init__()
-        said = sorted({at for one in lists for word in one.requests for at in _places(f" {word}")})
-        asked = sorted({at for one in lists for word in one.functions for at in _places(f" {word}")})
+        said = sorted({at for one in lists for word in one.requests for at in places_in(f" {word}")})
+        asked = sorted({at for one in lists for word in one.functions for at in places_in(f" {word}")})
         share, own = torch.zeros(len(asked), len(lists)), torch.zeros(len(said), len(lists))
         for place, one in enumerate(lists):
             for words, known, found in ((one.functions, asked, share), (one.requests, said, own)):
-                for at in {at for word in words for at in _places(f" {word}")}:
+                for at in {at for word in words for at in places_in(f" {word}")}:
                     found[known.index(at), place] = 1
         self.said, self.asked = torch.tensor(said), torch.tensor(asked)
         self.share = share / share.sum(0).clamp(min=1)  # of each list the mean of its function's words

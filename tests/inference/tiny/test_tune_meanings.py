@@ -17,9 +17,9 @@ from inference.tiny.meanings import COMPARED, FILE, meanings
 from inference.tiny.shape import Shape
 from inference.tiny.tool_sets import may_mean_both
 from inference.tiny.tool_stock import sets_of_tools, tools_of_the_stock
-from inference.tiny.tune_meanings import Looks, tune
+from inference.tiny.tune_meanings import Looks, places_in, tune
 from inference.tiny.usual import FILE as USUAL
-from inference.tiny.vocabulary import encode, ids_by_bytes, likeness, token_table
+from inference.tiny.vocabulary import ids_by_bytes, likeness
 from inference.tiny.wiring import slow_places
 
 FOUND_FROM = 139  # what a word has to outdo in the shipped file, as tuning said
@@ -29,13 +29,10 @@ def tokens(*words: str) -> list[int]:
     return [ids_by_bytes()[f" {word}".encode()] for word in words]
 
 
-def vectors_in(text: str) -> list[int]:
-    found = token_table().meanings[np.array(encode(text))]
-    return [int(place) for place in found if place >= 0]
-
-
-def places_of(word: str) -> int:
-    return meanings()[0][word]
+@pytest.fixture
+def looks() -> Looks:
+    """As tuning begins with the shipped vectors."""
+    return Looks(torch.from_numpy(meanings()[1].astype(np.float32))[:, :COMPARED])
 
 
 def test_the_heads_compare_as_many_numbers_as_were_tuned() -> None:
@@ -57,23 +54,16 @@ def test_words_of_requests_are_like_those_of_the_functions_they_are_for(said: st
     assert alike[0] > FOUND_FROM > alike[1:].max()
 
 
-def test_a_request_finds_its_function_among_others() -> None:
-    looks = Looks(torch.from_numpy(meanings()[1].astype(np.float32))[:, :COMPARED])
+def test_a_request_finds_its_function_among_others(looks: Looks) -> None:
     functions = ["current weather city", "add product shopping cart", "call taxi"]
     requests = ["need umbrella", "put milk in the basket", "get me cab"]
     with torch.inference_mode():
-        scores = looks(
-            *(
-                [[places_of(word) for word in text.split()] for text in texts]
-                for texts in (requests, functions)
-            )
-        )
+        scores = looks(*([places_in(f" {text}") for text in texts] for texts in (requests, functions)))
     assert scores.argmax(1).tolist() == [0, 1, 2]
 
 
-def test_the_vectors_alone_choose_most_of_the_usual_functions() -> None:
+def test_the_vectors_alone_choose_most_of_the_usual_functions(looks: Looks) -> None:
     """Requests that nothing was tuned on: the best of the declared functions, by the words of each alone."""
-    looks = Looks(torch.from_numpy(meanings()[1].astype(np.float32))[:, :COMPARED])
     with torch.no_grad():
         looks.terms[1] = looks.terms[0] + math.log(FOUND_FROM)
     right = several = 0
@@ -82,10 +72,10 @@ def test_the_vectors_alone_choose_most_of_the_usual_functions() -> None:
             tools = [listed["tools"][key] for key in declared]
             if len(tools) > 1:
                 functions = [
-                    vectors_in(f" {tool['description'].partition('. ')[0]}: {tool['name']}") for tool in tools
+                    places_in(f" {tool['description'].partition('. ')[0]}: {tool['name']}") for tool in tools
                 ]
                 with torch.inference_mode():
-                    scores = looks([vectors_in(f" {request}")], functions)[0]
+                    scores = looks([places_in(f" {request}")], functions)[0]
                 right += tools[int(scores.argmax())]["name"] == name
                 several += 1
     assert several > 150
