@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from gpt_oss_server.harmony.render import FunctionTool
+from inference.tiny.follow_ups import again
 from inference.tiny.skill_about_tools import about_tools
 from inference.tiny.skill_chat import a_date, an_effort, answer_everyday, earlier_question, instructions
 from inference.tiny.talk import (
@@ -70,6 +71,8 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
+# In training, of calls: how often the function was called before, and is meant by "And in Oslo?".
+_CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.22, 0.7, 0.15
 _DECLINE = "Sorry, none of my tools can do that."
 
 
@@ -144,9 +147,11 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     others = [one for one in offers if one is not wanted]
     for earlier in rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2)))):
         _history(rng, words, talk, earlier.request())
-    if rng.random() < 0.1:
+    # The held-out cases stay those by which earlier models were scored.
+    if rng.random() < (0.1 if held_out else _CALLED_BEFORE):
         _history(rng, words, talk, request)
-        request = _again(rng, words, request) if rng.random() < 0.5 else wanted.request()
+        once_more = rng.random() < (0.5 if held_out else _FOLLOWED_UP)
+        request = (again(rng, words, request, held_out) or request) if once_more else wanted.request()
     request = ask(rng, talk, request, held_out, explain and rules is None)
     call_turn(talk, request, offers, explain)
     if rng.random() < 0.65:
@@ -174,6 +179,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     talk = Talk("busy", rng.choice(("low", "medium", "medium", "medium", "high")))
     open_with(rng, talk, [one.tool for one in offers], words)
     wanted = in_turn(rng, offers)
+    called: Request | None = None
     for _ in range(rng.randrange(4, 9)):
         roll = rng.random()
         if roll < 0.06:
@@ -183,34 +189,19 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.24:
             _decline(rng, words, held_out, talk, offers)
         else:
-            request = next(wanted).request()
+            followed_up = None
+            if called is not None and rng.random() < _FOLLOWED_UP_AT_ONCE:
+                followed_up = again(rng, words, called, held_out)
+            request = followed_up or next(wanted).request()
             explain = rng.random() < 0.08
             request = ask(rng, talk, request, held_out, explain)
             call_turn(talk, request, offers, explain)
+            called = request
             if rng.random() < 0.2:
                 result_turn(rng, words, talk, request)
         if len(talk.tokens) > 700:
             break
     return talk
-
-
-def _again(rng: Random, words: Words, request: Request) -> Request:
-    """The same tool once more with another value: "and in Oslo?"."""
-    strings = [
-        (f, v)
-        for f, v in request.arguments
-        if f.kind in ("city", "person", "query", "name", "title", "file", "path")
-    ]
-    if len(strings) != 1 or len(request.arguments) != 1:
-        return request
-    field, _ = strings[0]
-    value = words.draw(field.kind)
-    text = (
-        f"And {'in ' if field.kind == 'city' else ''}{value}?" if rng.random() < 0.7 else f"Now for {value}"
-    )
-    begin = text.index(value)
-    spans = ((begin, begin + len(value)),)
-    return Request(request.tool, text, ((field, Value(value)),), spans, request.said, request.answer)
 
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:

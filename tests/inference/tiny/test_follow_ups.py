@@ -1,0 +1,67 @@
+"""Requests that only another value is said in: which function is meant, what was called before tells."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from inference.tiny.follow_ups import again
+from inference.tiny.skill_tools import busy_talk, call_talk
+from inference.tiny.talk import Talk
+from inference.tiny.tool_stock import Request, stock_tool
+from inference.tiny.vocabulary import encoding
+from inference.tiny.words import Words
+
+SEEDS = range(300)
+
+
+def follow_ups(held_out: bool) -> list[tuple[Request, Request]]:
+    """Requests, and what follows up on them."""
+    found = []
+    for seed in SEEDS:
+        rng = Random(f"again/{seed}")
+        words = Words(rng, held_out)
+        request = stock_tool(rng, words, held_out).request()
+        if other := again(rng, words, request, held_out):
+            found.append((request, other))
+    return found
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_the_value_is_another_one_and_stands_where_the_request_says(held_out: bool) -> None:
+    found = follow_ups(held_out)
+    assert len(found) > 60
+    changed = 0
+    for request, other in found:
+        ((field, value),) = other.arguments
+        ((begin, end),) = other.spans
+        assert other.tool is request.tool
+        assert field is request.arguments[0][0]
+        assert other.text[begin:end] == value.text
+        assert value.bare == (other.text[begin - 1 : begin] == " ")
+        changed += value.text != request.arguments[0][1].text
+    assert changed > 0.9 * len(found)
+
+
+def test_only_a_function_of_one_free_argument_is_followed_up() -> None:
+    for request, _ in follow_ups(held_out=False):
+        ((field, _),) = request.arguments
+        assert not field.options
+        assert field.json_type != "boolean"
+
+
+def _asked(talk: Talk) -> list[str]:
+    text = encoding().decode(talk.tokens)
+    return [part.partition("<|end|>")[0] for part in text.split("<|start|>user<|message|>")[1:]]
+
+
+def test_training_follows_up_after_a_call_of_the_same_function() -> None:
+    """The request's own words name nothing, so that the function called last has to be the one."""
+    followed = 0
+    for seed in range(150):
+        rng = Random(f"talks/{seed}")
+        make = busy_talk if seed % 2 else call_talk
+        talk = make(rng, Words(rng, False), False)
+        followed += any(text.lower().startswith(("and ", "the same", "now ")) for text in _asked(talk)[1:])
+    assert followed > 10
