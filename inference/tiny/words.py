@@ -74,6 +74,7 @@ _EXTENSIONS = [
     "cfg",
 ]
 _TYPED = "values_typed.json"
+_MORE = tuple(sorted(file.name for file in stock.FOLDER.glob("values_more_*.json")))  # for training alone
 _SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
 _NATURAL_SHARE = 0.4
 _TYPED_SHARE = 0.8  # of values of a kind that tells what they are, as a cuisine or a currency
@@ -88,8 +89,9 @@ def is_held_out(word: str) -> bool:
 @cache
 def natural_values(kind: str, held_out: bool) -> tuple[str, ...]:
     """Those of the stock that are of this kind."""
-    kinds: dict[str, list[str]] = stock.parsed(_TYPED if kind in typed_kinds() else "values.json")
-    return tuple(value for value in kinds.get(kind, ()) if is_held_out(value) == held_out)
+    files = (_TYPED, *(() if held_out else _MORE)) if kind in typed_kinds() else ("values.json",)
+    values = (value for file in files for value in stock.parsed(file).get(kind, ()))
+    return tuple(value for value in values if is_held_out(value) == held_out)
 
 
 @cache
@@ -101,7 +103,7 @@ def typed_kinds() -> dict[str, str]:
 
 @cache
 def _natural() -> frozenset[str]:
-    files = (stock.parsed("values.json"), stock.parsed(_TYPED))
+    files = (stock.parsed(name) for name in ("values.json", _TYPED, *_MORE))
     return frozenset(value for kinds in files for values in kinds.values() for value in values)
 
 

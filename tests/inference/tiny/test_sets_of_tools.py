@@ -126,3 +126,15 @@ def test_values_are_of_the_kind_that_the_parameter_says() -> None:
             for field, value in arguments
         )
     assert drawn > 15
+
+
+def test_more_values_are_of_kinds_that_there_are_and_for_training_alone() -> None:
+    first: dict[str, list[str]] = stock.parsed("values_typed.json")
+    files = sorted(stock.FOLDER.glob("values_more_*.json"))
+    assert files
+    for file in files:
+        for kind, values in stock.parsed(file.name).items():
+            assert kind in typed_kinds(), kind
+            assert len({*first[kind], *values}) == len(first[kind]) + len(values), kind
+            assert set(natural_values(kind, True)) <= set(first[kind])
+            assert set(natural_values(kind, False)) - set(first[kind])
