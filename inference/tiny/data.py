@@ -67,12 +67,12 @@ PHASES = (
     Phase(
         0.75,
         (
-            (drill_talk, 1.5),
+            (drill_talk, 3.0),
             (choices_talk, 8.0),
-            (bare_calls_talk, 5.0),
+            (bare_calls_talk, 6.0),
             (partial(call_talk, most=3), 2.0),
-            (partial(call_talk, most=6), 4.5),
-            (partial(busy_talk, most=6), 5.5),
+            (partial(call_talk, most=6), 7.0),
+            (partial(busy_talk, most=6), 8.0),
             (partial(decline_talk, most=6), 0.9),
             *_BASICS,
             (partial(json_talk, rounds=4), 0.6),

@@ -15,7 +15,7 @@ from torch import Tensor
 from inference.tiny.codes import VOCABULARY
 
 _REFRESHED = 100  # steps between looks at the rows of the whole vocabulary
-_WORST, _ANY = 40, 24  # targets that impostors are looked for: the least certain, and any
+_WORST, _ANY = 64, 32  # targets that impostors are looked for: the least certain, and any
 _EACH = 4
 _CHUNK = 20_000
 

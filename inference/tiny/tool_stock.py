@@ -22,7 +22,7 @@ _UNSAID = 0.5  # of the wordings in training are taken as they come: those that 
 _BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
 _LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
 _NAMES = ("city", "person", "name")
-_TYPED = 0.75  # of the stock's parameters in training whose values are of a kind of their own
+_TYPED = 0.6  # of the stock's parameters in training whose values are of a kind of their own
 _RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
 # Kinds of which a value is never said between quotes.
 _NEVER_QUOTED = frozenset({"small", "int", "float", "time", "date", "when", "duration", "weekday", "month"})
