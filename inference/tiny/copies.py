@@ -53,6 +53,8 @@ def _copies(tokens: Sequence[int], request: range, turn: Turn) -> Iterator[Copy]
     at, there = tokens.index(leads, turn.start) + 1, request.start
     values = {(opens, *name, *tokens_of(NAMED)): value for name, *value in _values(tokens, call, turn.end)}
     while values:
+        if at >= call:
+            raise ValueError(f"values that the thought does not mark: {sorted(values)}")
         marked = next((mark for mark in values if tuple(tokens[at : at + len(mark)]) == mark), None)
         if marked is None:
             at, there = at + 1, there + 1
@@ -146,9 +148,10 @@ def _values(tokens: Sequence[int], begun: int, end: int) -> Iterator[tuple[tuple
 
     Of each: its parameter's name, where that is about to be written, and where the value is.
     """
-    (colon,) = tokens_of(":")
-    for place in range(begun + 1, end):
-        if tokens[place - 1] == colon and tokens[place] in _opening():
+    (colon,), (closes,) = tokens_of(":"), tokens_of('"')
+    for place in range(begun + 2, end):
+        # A value may hold a colon and a space too, but after none of them a quote: that would be escaped.
+        if tokens[place - 2] == closes and tokens[place - 1] == colon and tokens[place] in _opening():
             naming = next(at for at in range(place - 3, begun, -1) if tokens[at] in _naming())
             yield tuple(tokens[naming + 1 : place - 2]), naming, place
 

@@ -125,19 +125,31 @@ def test_a_request_is_taken_apart_into_its_values_and_the_rest(calls: list[Talk]
     assert values > 10
 
 
-def test_a_value_is_held_by_its_further_tokens_and_by_a_name_behind_it() -> None:
-    tool = FunctionTool("show_movies", None, {"type": "object", "properties": {"user_id": {}, "city": {}}})
-    text = "Show movies using New York City for user id and city Rome"
-    values = {"user_id": "New York City", "city": "Rome"}
+def a_call(function: str, text: str, values: dict[str, str]) -> Talk:
+    tool = FunctionTool(function, None, {"type": "object", "properties": {name: {} for name in values}})
     fields = tuple((Field(name, "word"), Value(value)) for name, value in values.items())
     spans = tuple((text.index(value), text.index(value) + len(value)) for value in values.values())
     request = Request(tool, text, fields, spans, said_in(text))
     talk = Talk("call")
     talk.open(None, tools=[tool])
-    begun = len(talk.tokens)
     talk.user(text)
-    call = function_call(Value("show_movies"), arguments_of(request))
+    call = function_call(Value(function), arguments_of(request))
     talk.turn(choosing("low", request, [Offer(tool, lambda: request)]), call, kind="call")
+    return talk
+
+
+def test_a_value_may_look_like_the_arguments_of_a_call() -> None:
+    code = "JSON.stringify({a: 1})"
+    talk = a_call("run_code", f"Run {code} with seed 7", {"code": code, "seed": "7"})
+    ((_, copies),) = copies_of(talk, requests_in(talk.tokens))
+    assert [encoding().decode(list(copy.name)) for copy in copies] == ["code", "seed"]
+    assert all(copy.same for copy in copies)
+
+
+def test_a_value_is_held_by_its_further_tokens_and_by_a_name_behind_it() -> None:
+    text = "Show movies using New York City for user id and city Rome"
+    talk = a_call("show_movies", text, {"user_id": "New York City", "city": "Rome"})
+    begun = requests_in(talk.tokens)[0]
     decode, marks = encoding().decode, marks_of([talk], learned_tokens(1))
     holding = [
         (place - begun, decode([talk.tokens[place]]), decode([token]))
