@@ -12,6 +12,7 @@ from functools import cache
 from itertools import pairwise
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from queue import Empty
 from random import Random
 from typing import Any
 
@@ -31,6 +32,7 @@ _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
 _RIVALS = 4  # drawn for each target, of the tokens that share its word's first piece
 _PROMPT_SHARE = 0.3
+_PATIENCE = 5.0  # seconds, before it is asked whether batches are still being made
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,15 @@ class Feeder:
         self._process.start()
 
     def next(self) -> Batch:
-        batch: Batch = self._queue.get()
-        return batch
+        """The next batch; an error where its process has ended and none will come."""
+        while True:
+            try:
+                batch: Batch = self._queue.get(timeout=_PATIENCE)
+            except Empty:
+                if not self._process.is_alive():
+                    raise RuntimeError("no conversations come any more: see above what ended them") from None
+                continue
+            return batch
 
     def close(self) -> None:
         self._process.terminate()

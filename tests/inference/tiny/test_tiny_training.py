@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from inference.tiny.batches import learned_tokens, packed
+from inference.tiny import batches
+from inference.tiny.batches import Feeder, learned_tokens, packed
 from inference.tiny.codes import MEANING, VOCABULARY
 from inference.tiny.export import main as export_command
 from inference.tiny.hints import Hints
@@ -148,3 +149,18 @@ def test_a_run_of_another_shape_is_not_gone_on_with(
         command()
     assert f"The run in {tmp_path} was begun with another shape" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
+
+
+def test_training_ends_with_an_error_where_no_conversations_can_be_made(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> Talk:
+        raise ValueError("no such word")
+
+    monkeypatch.setattr(batches, "make_talk", broken)
+    monkeypatch.setattr(batches, "_PATIENCE", 0.1)
+    feeder = Feeder("seed", np.arange(10), 512)
+    with pytest.raises(RuntimeError, match="no conversations"):
+        feeder.next()
+    feeder.close()
+    assert "no such word" in capfd.readouterr().err
