@@ -107,11 +107,11 @@ def _declared(tokens: Sequence[int], called: int, names: dict[tuple[int, ...], i
     """Where the function is declared that is called just before this place."""
     end = max(at for at in range(called) if tokens[at] == CONSTRAIN) - 1
     begin = max(at for at in range(end) if tokens[at : at + 2] == list(tokens_of("functions."))) + 2
-    name = _text(tokens[begin:end])
-    return next((at for declared, at in names.items() if _text(declared).strip() == name), None)
+    name = text_of(tokens[begin:end])
+    return next((at for declared, at in names.items() if text_of(declared).strip() == name), None)
 
 
-def _text(tokens: Sequence[int]) -> str:
+def text_of(tokens: Sequence[int]) -> str:
     return b"".join(map(ordinary_bytes, tokens)).decode("utf-8", "replace")
 
 

@@ -56,7 +56,7 @@ def again(rng: Random, words: Words, request: Request, held_out: bool) -> Reques
     text = form.replace("{v}", where + shown)
     begin = form.index("{v}") + len(where) + shown.index(value)
     spans = ((begin, begin + len(value)),)
-    return replace(request, text=text, arguments=((field, found(text, value)),), spans=spans)
+    return replace(request, text=text, arguments=((field, found(text, value)),), spans=spans, again=True)
 
 
 def _is_free(field: Field) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
-from inference.tiny.copies import copies_of, held, looks, tags
-from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, Turn, tokens_of
+from inference.tiny.copies import copies_of, held, looks, tags, text_of
+from inference.tiny.talk import CONSTRAIN, END, MESSAGE, PAST, START, Talk, Turn, tokens_of
 from inference.tiny.tool_names import general_words
 from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
 
@@ -27,7 +27,8 @@ class Marks:
     held: Longs  # x 3: row, column, the first token of the value
     tagged: Longs  # x 3: row, column, what it is to a value
     looked: Longs  # x 3: row, column, the column where what comes next begins
-    matched: Longs  # x 3: row, column, the column of the word in the request that is like it, -1: none is
+    # x 3: row, column, the column of the word that is like it, in the request or the last call, -1: none is
+    matched: Longs
     told: Longs  # x 3: row, column, the token there
 
 
@@ -95,11 +96,15 @@ def _matches(
 ) -> Iterator[tuple[int, int]]:
     """Words of what a thought asks of, and where the request says something like them: -1 for nowhere.
 
-    Words that are a little alike are left to training.
+    Words that are a little alike are left to training. "And in Oslo?" says nothing of the function: of that
+    which was called last, the words of its name look at the call.
     """
     tokens = talk.tokens
     for turn in (turn for turn in talk.turns if turn.kind != PAST):
         request = [at for at in requests if at < turn.start]
+        if turn.again:
+            yield from _matches_of_last_call(talk, names, turn, request[-1])
+            continue
         asked = [(*line, *name) for line, name, _ in _asked(talk, names, turn)]
         places = [at for one in asked for at in one if _tells(tokens[at])]
         if not request or not places:
@@ -114,6 +119,24 @@ def _matches(
                 yield place, spelt
             elif not _UNLIKE < like < _ALIKE:
                 yield place, body[best] if like >= _ALIKE else -1
+
+
+def _matches_of_last_call(
+    talk: Talk, names: dict[tuple[int, ...], int], turn: Turn, request: int
+) -> Iterator[tuple[int, int]]:
+    tokens, (functions,) = talk.tokens, tokens_of("functions")
+    ends = max(at for at in range(request) if tokens[at] == CONSTRAIN)
+    begins = max(at for at in range(ends) if tokens[at] == functions) + 1
+    last = text_of(tokens[begins:ends]).strip(" .")
+    called = {word: at for at in range(begins, ends) for word in _spellings(tokens[at])}
+    for line, name, _ in _asked(talk, names, turn):
+        same = text_of(tokens[name.start : name.stop]).strip() == last
+        for at in (*line, *name):
+            found = [called[word] for word in _spellings(tokens[at]) if word in called]
+            if same and found:
+                yield at, found[0]
+            elif _tells(tokens[at]):
+                yield at, -1
 
 
 def _spellings(token: int) -> tuple[tuple[int, ...], ...]:

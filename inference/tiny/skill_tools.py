@@ -72,7 +72,7 @@ _EXPLAIN_RULES = (
     "Explain what you are doing before using tools.",
 )
 # In training, of calls: how often the function was called before, and is meant by "And in Oslo?".
-_CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.22, 0.7, 0.15
+_CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.3, 0.7, 0.3
 _DECLINE = "Sorry, none of my tools can do that."
 
 
@@ -93,7 +93,7 @@ def call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: b
         before.append(
             message("commentary", write("I will call {f} for you.", {"f": Value(request.tool.name)}))
         )
-    talk.turn(*before, call, kind="preamble" if preamble else "call")
+    talk.turn(*before, call, kind="preamble" if preamble else "call", again=request.again)
 
 
 def result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None:

@@ -101,6 +101,7 @@ class Turn:
     end: int
     must: tuple[str, ...] = ()  # texts that a final answer has to hold
     kind: str = ""
+    again: bool = False  # the function to call is told by the last call alone
 
 
 @dataclass(slots=True)
@@ -143,12 +144,14 @@ class Talk:
     def user(self, text: str) -> None:
         self.add(renderer().user(text))
 
-    def turn(self, *messages: list[int], must: Sequence[str] = (), kind: str = "") -> None:
+    def turn(
+        self, *messages: list[int], must: Sequence[str] = (), kind: str = "", again: bool = False
+    ) -> None:
         """A generation of one or more messages, each made by `message` or `call` below."""
         start = len(self.tokens) + 2
         for message in messages:
             self.tokens += [START, *tokens_of("assistant"), *message]
-        self.turns.append(Turn(start, len(self.tokens), tuple(must), kind))
+        self.turns.append(Turn(start, len(self.tokens), tuple(must), kind, again))
 
     def past(self, tokens: list[int], *, practised: bool = True) -> None:
         """A message of an earlier generation, whose reasoning the server has dropped.

@@ -66,6 +66,7 @@ class Request:
     spans: tuple[tuple[int, int], ...]  # where in the text each argument is said
     said: frozenset[str]  # the words of the request that are no values, in small letters
     answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
+    again: bool = False  # that nothing in the text names the function: it is the one that was called last
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from random import Random
 
 import pytest
 
+from inference.tiny.batches import learned_tokens
 from inference.tiny.follow_ups import again
+from inference.tiny.marks import marks_of
 from inference.tiny.skill_tools import busy_talk, call_talk
 from inference.tiny.talk import Talk
 from inference.tiny.tool_stock import Request, stock_tool
@@ -65,3 +67,27 @@ def test_training_follows_up_after_a_call_of_the_same_function() -> None:
         talk = make(rng, Words(rng, False), False)
         followed += any(text.lower().startswith(("and ", "the same", "now ")) for text in _asked(talk)[1:])
     assert followed > 10
+
+
+def test_words_of_the_function_look_at_the_last_call() -> None:
+    """And those of other functions at nothing, whatever the value may look like."""
+    decode, right, others = encoding().decode, 0, 0
+    for seed in range(120):
+        rng = Random(f"looks/{seed}")
+        talk = busy_talk(rng, Words(rng, False), False)
+        marks = marks_of([talk], learned_tokens(1))
+        for turn in (turn for turn in talk.turns if turn.again):
+            thought = decode(talk.tokens[turn.start : turn.end]).partition("? yes,")[0]
+            function, refused = thought.split()[-1], thought.count("? no,")
+            looks = [(place, at) for _, place, at in marks.matched.tolist() if turn.start <= place < turn.end]
+            assert any(at >= 0 for _, at in looks)
+            for place, at in looks:
+                asked_before = decode(talk.tokens[turn.start : place]).count("? no,")
+                if at >= 0:
+                    assert asked_before == refused
+                    assert f"functions.{function} <|constrain|>" in decode(talk.tokens[at - 12 : at + 12])
+                    right += 1
+                else:
+                    others += asked_before < refused
+    assert right > 20
+    assert others > 20
