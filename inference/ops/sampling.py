@@ -4,8 +4,8 @@ In go the logits of rows and how to pick from each, out come tokens and log-prob
 are passed in: one uniform number per row, whatever its fields. It keeps no state, and knows no requests.
 
 Order: the grammar's mask, adjustments (logit_bias and penalties), temperature, min_p, top_k, top_p. The
-vocabulary is never sorted as a whole: that takes 16 ms for 201,088 logits, finding the best 512 of them
-0.4 ms, a pass over all 0.1 ms.
+vocabulary is never sorted as a whole: that takes 16 ms for 201,088 logits, finding the best 64 of them
+0.13 ms, a pass over all 0.1 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-BLOCK = 1024
+BLOCK, SMALL_BLOCK = 1024, 64
+# The smallest exponent whose power is a normal float32. Those below it are slow on a CPU (2.2 ms for 201,088
+# logits at a temperature of 0.3, 0.2 without) and too small to matter in any sum of weights.
+LEAST_EXPONENT = -87.0
+_LEAST_WEIGHT = 1.001 * math.exp(LEAST_EXPONENT)  # as a power may be rounded up
 PARTS = (64, 512)  # how many of the best tokens are looked at, one size after the other
 # Byte by byte, what its eight tokens get. Adding rows of this takes 0.1 ms for 201,088 logits on a CPU;
 # filling them by a mask of booleans takes 0.7.
@@ -96,11 +100,34 @@ def pick(
     if min_p > 0:
         scaled = scaled.masked_fill_(scaled < math.log(min(min_p, 1.0)), -math.inf)
     if 0 < top_k < len(scaled):
-        values, ids = scaled.topk(top_k)
+        values, ids = largest(scaled, top_k)
         return int(ids[_pick(_nucleus(values.exp_(), top_p), point)].item())
     if top_p < 1:
         return _draw_from_nucleus(scaled, top_p, point)
-    return _pick(scaled.exp_(), point)
+    return _pick(_weights(scaled), point)
+
+
+def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest numbers of a row in falling order, and where they are.
+
+    They are in the `count` blocks with the largest maxima: to look there alone takes a third of the time.
+    """
+    whole = len(row) - len(row) % SMALL_BLOCK
+    blocks = row[:whole].view(-1, SMALL_BLOCK)
+    if count >= len(blocks):
+        values, at = row.topk(count)
+        return values, at
+    chosen = blocks.amax(1).topk(count).indices
+    places = (chosen.unsqueeze(1) * SMALL_BLOCK + torch.arange(SMALL_BLOCK, device=row.device)).view(-1)
+    places = torch.cat((places, torch.arange(whole, len(row), device=row.device)))
+    values, at = row[places].topk(count)
+    return values, places[at]
+
+
+def _weights(scaled: Tensor) -> Tensor:
+    """e to these powers, none above 0; exactly 0 where it is too small, or forbidden."""
+    powers = scaled.clamp(min=LEAST_EXPONENT).exp_()
+    return functional.threshold(powers, _LEAST_WEIGHT, 0.0)
 
 
 def _place_of(logits: Tensor, best: float) -> int:
@@ -147,7 +174,7 @@ def _nucleus(weights: Tensor, top_p: float, total: Tensor | None = None) -> Tens
 
 
 def _draw_from_nucleus(scaled: Tensor, top_p: float, point: float) -> int:
-    weights = scaled.exp()
+    weights = _weights(scaled)
     total = weights.sum(dtype=torch.float64)
     narrow = _narrow_nucleus(scaled, total, top_p)
     if narrow is None:
@@ -160,7 +187,7 @@ def _narrow_nucleus(scaled: Tensor, total: Tensor, top_p: float) -> tuple[Tensor
     for part in PARTS:
         if part >= len(scaled):
             return None
-        values, ids = scaled.topk(part)
+        values, ids = largest(scaled, part)
         weights = values.exp_()
         if float(weights.sum(dtype=torch.float64)) >= top_p * float(total):
             return _nucleus(weights, top_p, total), ids

@@ -116,6 +116,29 @@ def test_a_point_falls_on_the_weight_that_covers_it(size: int) -> None:
         assert found == wanted
 
 
+@pytest.mark.parametrize("size", [1, 63, 64, 5000, 20_480])
+@pytest.mark.parametrize("count", [1, 64, 300])
+def test_the_largest_are_those_of_a_whole_row(size: int, count: int) -> None:
+    row = some_logits(size).round(decimals=1)  # with equals among them
+    row[size // 2 :: 3] = -math.inf
+    values, places = module.largest(row, min(count, size))
+    assert torch.equal(values, row.topk(min(count, size)).values)
+    assert torch.equal(row[places], values)
+    assert len(set(places.tolist())) == len(places)
+
+
+def test_weights_too_small_to_matter_are_none_at_all() -> None:
+    powers = torch.linspace(-110, 0, 20_001)
+    powers[::7] = -math.inf
+    weights = module._weights(powers)
+    assert torch.equal(weights[powers < module.LEAST_EXPONENT], torch.zeros(int((powers < -87).sum())))
+    assert torch.equal(weights[powers > -86.9], powers[powers > -86.9].exp())
+    # What is forbidden is not drawn at the very beginning of the distribution either.
+    logits = torch.tensor([-math.inf, -1000.0, 3.0, 2.0])
+    neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    assert module.pick(logits, temperature=0.3, point=0.0, **neutral) == 2  # type: ignore[arg-type]
+
+
 def test_temperature_zero_is_greedy() -> None:
     logits = some_logits(500)
     assert set(drawn(logits, Sampling(temperature=0.0), 5)) == {int(logits.argmax())}
