@@ -33,7 +33,10 @@ def pack_head(stored: Tensor, dtype: torch.dtype) -> PackedHead | None:
     """None where it would lose something, or where PyTorch has no FBGEMM (on other processors than x86)."""
     if dtype != torch.float32 or stored.device.type != "cpu" or "fbgemm" not in _engines():
         return None
-    if stored.dtype not in (torch.bfloat16, torch.float16) or float(stored.abs().max()) > LARGEST_HALF:
+    if stored.dtype not in (torch.bfloat16, torch.float16):
+        return None
+    least, largest = stored.aminmax()
+    if max(-float(least), float(largest)) > LARGEST_HALF:
         return None
     return PackedHead(stored)
 

@@ -56,8 +56,13 @@ def rope_tables(rope: RopeConfig, head_dim: int, positions: int) -> tuple[Tensor
     """cos and sin, each positions × D, laid out for `apply_rope`: the halves' signs are in the sine."""
     frequencies, concentration = rope_frequencies(rope, head_dim)
     angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
-    cos, sin = angles.cos() * concentration, angles.sin() * concentration
-    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+    # Written where they stay: for a context of 131,072 each copy takes a tenth of a tiny model's loading.
+    cos, sin = torch.empty(2, positions, 2, len(frequencies))
+    torch.mul(angles.cos(), concentration, out=cos[:, 0])
+    torch.mul(angles.sin_(), concentration, out=sin[:, 1])
+    cos[:, 1] = cos[:, 0]
+    torch.neg(sin[:, 1], out=sin[:, 0])
+    return cos.view(positions, head_dim), sin.view(positions, head_dim)
 
 
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
