@@ -112,7 +112,11 @@ def read_compact(compact: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def shape_of(about: dict[str, str]) -> Shape:
     """The sizes that a compact file states; one that is not stated is the default."""
-    return Shape(**json.loads(about["shape"]))
+    sizes: dict[str, Any] = json.loads(about["shape"])
+    for name, size in sizes.items():
+        if isinstance(size, list):  # JSON has no tuples
+            sizes[name] = tuple(size)
+    return Shape(**sizes)
 
 
 def layers_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
@@ -180,6 +180,7 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
     again.save()
     export(again.file, file)
     assert state_of(file)["step"] == run.step
+    assert state_of(file)["shape"] == asdict(shape)
 
 
 def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
