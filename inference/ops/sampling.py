@@ -134,9 +134,9 @@ def _place_of(logits: Tensor, best: float) -> int:
     """Where the largest is, the first of several. By blocks: argmax over all takes three times as long."""
     whole = len(logits) - len(logits) % BLOCK
     if whole:
-        largest = logits[:whole].view(-1, BLOCK).amax(1)
-        block = int(largest.argmax())
-        if float(largest[block]) == best:
+        maxima = logits[:whole].view(-1, BLOCK).amax(1)
+        block = int(maxima.argmax())
+        if float(maxima[block]) == best:
             return block * BLOCK + int(logits[block * BLOCK : (block + 1) * BLOCK].argmax())
     return whole + int(logits[whole:].argmax())
 

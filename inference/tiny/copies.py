@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from inference.tiny.restating import BEFORE, CLOSES, LEADS, NAMED, OPENS
-from inference.tiny.talk import CONSTRAIN, END, MESSAGE, PAST, Talk, Turn, tokens_of
+from inference.tiny.talk import CONSTRAIN, END, MESSAGE, PAST, START, Talk, Turn, tokens_of
 from inference.tiny.vocabulary import ordinary_bytes, token_table, without_space
 
 NOTHING, BEGINS, GOES_ON = range(3)  # what a token of a request is to a value
@@ -105,14 +105,22 @@ def looks(talk: Talk, copies: Sequence[Copy], names: dict[tuple[int, ...], int])
 
 def _declared(tokens: Sequence[int], called: int, names: dict[tuple[int, ...], int]) -> int | None:
     """Where the function is declared that is called just before this place."""
-    end = max(at for at in range(called) if tokens[at] == CONSTRAIN) - 1
-    begin = max(at for at in range(end) if tokens[at : at + 2] == list(tokens_of("functions."))) + 2
-    name = text_of(tokens[begin:end])
-    return next((at for declared, at in names.items() if text_of(declared).strip() == name), None)
+    header = called_before(tokens, called)
+    name = text_of(tokens[header.start : header.stop])
+    return next((at for declared, at in names.items() if text_of(declared) == name), None)
+
+
+def called_before(tokens: Sequence[int], place: int) -> range:
+    """Where the function is named that is called last before this place; the dot may belong to its name."""
+    (functions,) = tokens_of("functions")
+    end = max(at for at in range(place) if tokens[at] == CONSTRAIN)
+    begin = max(at for at in range(end) if tokens[at] == START)
+    return range(tokens.index(functions, begin) + 1, end)
 
 
 def text_of(tokens: Sequence[int]) -> str:
-    return b"".join(map(ordinary_bytes, tokens)).decode("utf-8", "replace")
+    """A name in its tokens, without what may stand around it."""
+    return b"".join(map(ordinary_bytes, tokens)).decode("utf-8", "replace").strip(" .")
 
 
 def _parameter(tokens: Sequence[int], function: int, name: Sequence[int]) -> int | None:

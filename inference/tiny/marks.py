@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
-from inference.tiny.copies import copies_of, held, looks, tags, text_of
-from inference.tiny.talk import CONSTRAIN, END, MESSAGE, PAST, START, Talk, Turn, tokens_of
+from inference.tiny.copies import called_before, copies_of, held, looks, tags, text_of
+from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, Turn, tokens_of
 from inference.tiny.tool_names import general_words
 from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
 
@@ -124,19 +124,14 @@ def _matches(
 def _matches_of_last_call(
     talk: Talk, names: dict[tuple[int, ...], int], turn: Turn, request: int
 ) -> Iterator[tuple[int, int]]:
-    tokens, (functions,) = talk.tokens, tokens_of("functions")
-    ends = max(at for at in range(request) if tokens[at] == CONSTRAIN)
-    begins = max(at for at in range(ends) if tokens[at] == functions) + 1
-    last = text_of(tokens[begins:ends]).strip(" .")
-    called = {word: at for at in range(begins, ends) for word in _spellings(tokens[at])}
+    tokens, last = talk.tokens, called_before(talk.tokens, request)
+    called = {word: at for at in last for word in _spellings(tokens[at])}
     for line, name, _ in _asked(talk, names, turn):
-        same = text_of(tokens[name.start : name.stop]).strip() == last
+        same = text_of(tokens[name.start : name.stop]) == text_of(tokens[last.start : last.stop])
         for at in (*line, *name):
-            found = [called[word] for word in _spellings(tokens[at]) if word in called]
-            if same and found:
-                yield at, found[0]
-            elif _tells(tokens[at]):
-                yield at, -1
+            found = next((called[word] for word in _spellings(tokens[at]) if same and word in called), -1)
+            if found >= 0 or _tells(tokens[at]):
+                yield at, found
 
 
 def _spellings(token: int) -> tuple[tuple[int, ...], ...]:
