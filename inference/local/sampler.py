@@ -15,7 +15,7 @@ from torch import Tensor
 from inference.engine import EngineFailed, Sampling, TokenLogprob
 from inference.local.masks import Masks
 from inference.local.step import Sampled
-from inference.ops.sampling import pick
+from inference.ops.sampling import largest, pick
 
 
 def random_numbers(seed: int | None) -> random.Random:
@@ -101,6 +101,6 @@ def score_of(logits: Tensor, token: int, top: int) -> TokenLogprob:
     own = float((logits[token] - total).item())
     if top == 0:
         return TokenLogprob(token, own)
-    values, ids = logits.topk(min(top, len(logits)))
+    values, ids = largest(logits, min(top, len(logits)))
     pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
     return TokenLogprob(token, own, tuple(pairs))

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from inference.tiny.skill_browser import browser_talk
-from inference.tiny.skill_call_drills import bare_calls_talk, choices_talk
+from inference.tiny.skill_call_drills import bare_calls_talk, choices_talk, follow_ups_talk
 from inference.tiny.skill_chat import busy_chat_talk, chat_talk, unknown_talk
 from inference.tiny.skill_drill import drill_talk
 from inference.tiny.skill_json import json_talk
@@ -69,6 +69,7 @@ PHASES = (
         (
             (drill_talk, 3.0),
             (choices_talk, 8.0),
+            (follow_ups_talk, 3.0),
             (bare_calls_talk, 6.0),
             (partial(call_talk, most=3), 2.0),
             (partial(call_talk, most=6), 7.0),

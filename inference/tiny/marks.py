@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
-from inference.tiny.copies import called_before, copies_of, held, looks, tags, text_of
-from inference.tiny.talk import END, MESSAGE, PAST, START, Talk, Turn, tokens_of
+from inference.tiny.copies import called_before, copies_of, held, looks, tags
+from inference.tiny.talk import END, GOES_ON, MESSAGE, PAST, START, Talk, Turn, tokens_of
 from inference.tiny.tool_names import general_words
 from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
 
@@ -27,8 +27,7 @@ class Marks:
     held: Longs  # x 3: row, column, the first token of the value
     tagged: Longs  # x 3: row, column, what it is to a value
     looked: Longs  # x 3: row, column, the column where what comes next begins
-    # x 3: row, column, the column of the word that is like it, in the request or the last call, -1: none is
-    matched: Longs
+    matched: Longs  # x 3: row, column, the column of the word that is like it in the request, -1: none is
     told: Longs  # x 3: row, column, the token there
 
 
@@ -96,15 +95,11 @@ def _matches(
 ) -> Iterator[tuple[int, int]]:
     """Words of what a thought asks of, and where the request says something like them: -1 for nowhere.
 
-    Words that are a little alike are left to training. "And in Oslo?" says nothing of the function: of that
-    which was called last, the words of its name look at the call.
+    Words that are a little alike are left to training.
     """
     tokens = talk.tokens
     for turn in (turn for turn in talk.turns if turn.kind != PAST):
         request = [at for at in requests if at < turn.start]
-        if turn.again:
-            yield from _matches_of_last_call(talk, names, turn, request[-1])
-            continue
         asked = [(*line, *name) for line, name, _ in _asked(talk, names, turn)]
         places = [at for one in asked for at in one if _tells(tokens[at])]
         if not request or not places:
@@ -121,17 +116,15 @@ def _matches(
                 yield place, body[best] if like >= _ALIKE else -1
 
 
-def _matches_of_last_call(
-    talk: Talk, names: dict[tuple[int, ...], int], turn: Turn, request: int
-) -> Iterator[tuple[int, int]]:
-    tokens, last = talk.tokens, called_before(talk.tokens, request)
-    called = {word: at for at in last for word in _spellings(tokens[at])}
-    for line, name, _ in _asked(talk, names, turn):
-        same = text_of(tokens[name.start : name.stop]) == text_of(tokens[last.start : last.stop])
-        for at in (*line, *name):
-            found = next((called[word] for word in _spellings(tokens[at]) if same and word in called), -1)
-            if found >= 0 or _tells(tokens[at]):
-                yield at, found
+def _goings_on(talk: Talk, requests: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where a thought takes up the last call, and where in that call stands what it is about to say."""
+    tokens, begins = talk.tokens, list(tokens_of(GOES_ON))
+    for turn in (turn for turn in talk.turns if turn.kind != PAST):
+        said = tokens.index(MESSAGE, turn.start) + 1 + len(begins)
+        if tokens[said - len(begins) : said] == begins:
+            last = called_before(tokens, max(at for at in requests if at < turn.start))
+            for further in range(2):  # the dot, and the name; or both in one, and what comes then
+                yield said - 1 + further, last.start + further
 
 
 def _spellings(token: int) -> tuple[tuple[int, ...], ...]:
@@ -198,6 +191,7 @@ def marks_of(talks: Sequence[Talk], learned: Longs) -> Marks:
         if len(names) > 1:
             found["looked"] += [(row, place, begin) for place, begin in _namings(talk, names)]
         requests = requests_in(talk.tokens)
+        found["looked"] += [(row, place, begin) for place, begin in _goings_on(talk, requests)]
         found["matched"] += [(row, place, begin) for place, begin in _matches(talk, names, requests)]
         told = {*_strange(talk, requests[0], learned), *_said_again(talk)}
         for request, copies in copies_of(talk, requests):

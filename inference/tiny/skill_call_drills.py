@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+from inference.tiny.follow_ups import again
 from inference.tiny.restating import restated, takes_something
-from inference.tiny.skill_tools import arguments_of, open_with
+from inference.tiny.skill_tools import arguments_of, history, open_with
 from inference.tiny.talk import Talk, Value, function_call, message, renderer, tokens_of
 from inference.tiny.tool_sets import MADE_UP, in_turn, one_more_tool, some_tools
-from inference.tiny.tool_thoughts import choice, declining
+from inference.tiny.tool_thoughts import choice, declining, going_on
 from inference.tiny.words import Words
 
 
@@ -43,7 +44,28 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
         else:
             request = next(wanted).request()
             talk.user(request.text)
-            # Broken off where the function is chosen, so that most tokens are about that.
-            begun = message("analysis", choice(talk.effort, request, offers))[:-1]
-            talk.turn(begun, kind="choice")
+            _think(talk, choice(talk.effort, request, offers), "choice")
     return talk
+
+
+def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
+    """A drill in telling "And in Oslo?" from a request of its own, after a call."""
+    offers = some_tools(rng, words, held_out, 6)
+    talk = Talk("drill", rng.choice(("low", "medium")))
+    open_with(rng, talk, [one.tool for one in offers], words)
+    wanted = in_turn(rng, offers)
+    for _ in range(rng.randrange(4, 8)):
+        before = next(wanted).request()
+        request = again(rng, words, before, held_out) or next(wanted).request()
+        history(rng, words, talk, before, practised=False)  # its answers end as none of today's may
+        talk.user(request.text)
+        if request.again:
+            _think(talk, going_on(talk.effort, request, talk.tokens), "once more")
+        else:
+            _think(talk, choice(talk.effort, request, offers), "choice")
+    return talk
+
+
+def _think(talk: Talk, thought: list[int], kind: str) -> None:
+    """Broken off where the function is chosen, so that most tokens are about that."""
+    talk.turn(message("analysis", thought)[:-1], kind=kind)

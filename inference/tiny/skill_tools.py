@@ -72,7 +72,7 @@ _EXPLAIN_RULES = (
     "Explain what you are doing before using tools.",
 )
 # In training, of calls: how often the function was called before, and is meant by "And in Oslo?".
-_CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.3, 0.7, 0.3
+_CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.35, 0.8, 0.3
 _DECLINE = "Sorry, none of my tools can do that."
 
 
@@ -88,12 +88,12 @@ def open_with(
 
 def call_turn(talk: Talk, request: Request, offers: Sequence[Offer], preamble: bool) -> None:
     call = function_call(Value(request.tool.name), arguments_of(request))
-    before = [choosing(talk.effort, request, offers)]
+    before = [choosing(talk.effort, request, offers, talk.tokens)]
     if preamble:
         before.append(
             message("commentary", write("I will call {f} for you.", {"f": Value(request.tool.name)}))
         )
-    talk.turn(*before, call, kind="preamble" if preamble else "call", again=request.again)
+    talk.turn(*before, call, kind="preamble" if preamble else "call")
 
 
 def result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None:
@@ -105,14 +105,14 @@ def result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None
     talk.turn(*before, answer(body), must=[text], kind="answer")
 
 
-def _history(rng: Random, words: Words, talk: Talk, request: Request) -> None:
+def history(rng: Random, words: Words, talk: Talk, request: Request, *, practised: bool = True) -> None:
     """An earlier exchange as the server shows it: no reasoning, the call as sampled or as usual."""
     result, body, text = result_and_answer(rng, words, request)
     if rng.random() < 0.75:
         talk.user(request.text)
         talk.past(function_call(Value(request.tool.name), arguments_of(request)), practised=False)
         talk.add(renderer().tool_result(f"functions.{request.tool.name}", result))
-        talk.past(answer(body))
+        talk.past(answer(body), practised=practised)
         return
     arguments = {
         f.name: v.text if f.json_type == "string" else json.loads(_number(v.text))
@@ -146,10 +146,10 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         earlier_question(rng, talk, held_out)
     others = [one for one in offers if one is not wanted]
     for earlier in rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2)))):
-        _history(rng, words, talk, earlier.request())
+        history(rng, words, talk, earlier.request())
     # The held-out cases stay those by which earlier models were scored.
     if rng.random() < (0.1 if held_out else _CALLED_BEFORE):
-        _history(rng, words, talk, request)
+        history(rng, words, talk, request)
         once_more = rng.random() < (0.5 if held_out else _FOLLOWED_UP)
         request = (again(rng, words, request, held_out) or request) if once_more else wanted.request()
     request = ask(rng, talk, request, held_out, explain and rules is None)
@@ -189,10 +189,10 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.24:
             _decline(rng, words, held_out, talk, offers)
         else:
-            followed_up = None
+            once_more = None
             if called is not None and rng.random() < _FOLLOWED_UP_AT_ONCE:
-                followed_up = again(rng, words, called, held_out)
-            request = followed_up or next(wanted).request()
+                once_more = again(rng, words, called, held_out)
+            request = once_more or next(wanted).request()
             explain = rng.random() < 0.08
             request = ask(rng, talk, request, held_out, explain)
             call_turn(talk, request, offers, explain)

@@ -23,6 +23,7 @@ Effort = Literal["low", "medium", "high"]
 Channel = Literal["analysis", "commentary", "final"]
 Builtin = Literal["browser", "python"]
 PAST = "past"  # the kind of a turn that is history
+GOES_ON = "The user needs functions"  # what a thought begins with that takes up the last call
 _GAP = re.compile(r"\{(\w+)\}")
 
 
@@ -101,7 +102,6 @@ class Turn:
     end: int
     must: tuple[str, ...] = ()  # texts that a final answer has to hold
     kind: str = ""
-    again: bool = False  # the function to call is told by the last call alone
 
 
 @dataclass(slots=True)
@@ -144,14 +144,12 @@ class Talk:
     def user(self, text: str) -> None:
         self.add(renderer().user(text))
 
-    def turn(
-        self, *messages: list[int], must: Sequence[str] = (), kind: str = "", again: bool = False
-    ) -> None:
+    def turn(self, *messages: list[int], must: Sequence[str] = (), kind: str = "") -> None:
         """A generation of one or more messages, each made by `message` or `call` below."""
         start = len(self.tokens) + 2
         for message in messages:
             self.tokens += [START, *tokens_of("assistant"), *message]
-        self.turns.append(Turn(start, len(self.tokens), tuple(must), kind, again))
+        self.turns.append(Turn(start, len(self.tokens), tuple(must), kind))
 
     def past(self, tokens: list[int], *, practised: bool = True) -> None:
         """A message of an earlier generation, whose reasoning the server has dropped.

@@ -5,6 +5,8 @@ declarations, or what they mean, and from there the name that belongs to each. S
 after the other, what it is for in front, and whether it fits, until one does. While these stand there, only
 they have to be held against the request; which one is called is then the one that was said last. Then comes
 the request once more, with its values marked (`restating.py`).
+
+"And in Oslo?" is like no function. There the name of the last call is said first, as it stands in that call.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpt_oss_server.harmony.render import FunctionTool
+from inference.tiny.copies import called_before
 from inference.tiny.restating import restated, takes_something
-from inference.tiny.talk import Value, message, write
+from inference.tiny.talk import GOES_ON, Value, message, tokens_of, write
 from inference.tiny.tool_stock import Offer, Request
 
 _FITS = {
@@ -52,9 +55,17 @@ def choice(effort: str, request: Request, offers: Sequence[Offer]) -> list[int]:
     return [*_looks(offers, request.tool.name), *write(_FITS[effort], {"f": Value(request.tool.name)})]
 
 
-def choosing(effort: str, request: Request, offers: Sequence[Offer]) -> list[int]:
-    """The analysis before a call; the more effort, the more of it."""
-    body = choice(effort, request, offers)
+def going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
+    """What is thought where the function that was called last is meant: its name comes from there."""
+    called = called_before(past, len(past))
+    (space,) = tokens_of(" ")
+    name = [token for token in past[called.start : called.stop] if token != space]
+    return [*tokens_of(GOES_ON), *name, *write("," + _FITS[effort], {"f": Value(request.tool.name)})]
+
+
+def choosing(effort: str, request: Request, offers: Sequence[Offer], past: Sequence[int] = ()) -> list[int]:
+    """The analysis before a call; the more effort, the more of it. `past`: all that was said until now."""
+    body = going_on(effort, request, past) if request.again else choice(effort, request, offers)
     if takes_something(request.tool):
         return message("analysis", [*body, *restated(request)])
     return message("analysis", [*body, *write(".", {})])

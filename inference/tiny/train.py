@@ -27,7 +27,6 @@ from inference.tiny.model import compile_small_steps
 from inference.tiny.shape import Shape
 from inference.tiny.trainer import Trainer
 
-QUANTISE_FROM = 0.94
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
@@ -82,7 +81,6 @@ def run(arguments: argparse.Namespace) -> None:
         progress = trainer.seconds / limit
         # What goes on from a file has been through the easier mixtures before.
         feeder.progress.value = max(progress, LAST_PHASE) if trainer.before else progress
-        trainer.model.quantise_experts(progress >= QUANTISE_FROM)
         for name, value in trainer.train(feeder.next(), progress).items():
             sums[name] += value
         counted += 1

@@ -30,6 +30,9 @@ LATE_FROM = 0.7  # another optimiser from here on
 # From where rates fall straight, and where the model goes on from a trained one: it has found its way.
 DECAY_FROM, CAREFUL_DECAY_FROM = 0.75, 0.15
 AVERAGE_FROM = 0.75
+# From where the experts are rounded as MXFP4 will hold them. What goes on from an exported file has them so
+# from its first step on: rates are low, and what they move by less than half a step would be lost in the end.
+ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
 # Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
 # could be lost by them.
 _RISE, _CAREFUL_RISE = 20, 150
@@ -179,6 +182,7 @@ class Trainer:
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
         """One step; returns what was measured on the batch before it."""
+        self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.before else ROUND_FROM))
         losses, right, uneven = self._losses(batch)
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
         loss = losses.mean() + _EVENNESS * uneven + self.hints.loss

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from inference.tiny.batches import learned_tokens
 from inference.tiny.follow_ups import again
 from inference.tiny.marks import marks_of
 from inference.tiny.skill_tools import busy_talk, call_talk
-from inference.tiny.talk import Talk
+from inference.tiny.talk import GOES_ON, MESSAGE, Talk, tokens_of
 from inference.tiny.tool_stock import Request, stock_tool
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
@@ -69,25 +70,27 @@ def test_training_follows_up_after_a_call_of_the_same_function() -> None:
     assert followed > 10
 
 
-def test_words_of_the_function_look_at_the_last_call() -> None:
-    """And those of other functions at nothing, whatever the value may look like."""
-    decode, right, others = encoding().decode, 0, 0
+def test_the_thought_begins_with_the_function_that_was_called_last() -> None:
+    """In the tokens that it has there, the dot among them or not; then it is named as ever, and called."""
+    decode, dotted = encoding().decode, []
+    taken_up = re.compile(r".*?<\|message\|>The user needs functions\.(\w+), so \1 fits")
     for seed in range(120):
         rng = Random(f"looks/{seed}")
-        talk = busy_talk(rng, Words(rng, False), False)
-        marks = marks_of([talk], learned_tokens(1))
-        for turn in (turn for turn in talk.turns if turn.again):
-            thought = decode(talk.tokens[turn.start : turn.end]).partition("? yes,")[0]
-            function, refused = thought.split()[-1], thought.count("? no,")
-            looks = [(place, at) for _, place, at in marks.matched.tolist() if turn.start <= place < turn.end]
-            assert any(at >= 0 for _, at in looks)
-            for place, at in looks:
-                asked_before = decode(talk.tokens[turn.start : place]).count("? no,")
-                if at >= 0:
-                    assert asked_before == refused
-                    assert f"functions.{function} <|constrain|>" in decode(talk.tokens[at - 12 : at + 12])
-                    right += 1
-                else:
-                    others += asked_before < refused
-    assert right > 20
-    assert others > 20
+        talk = (busy_talk if seed % 2 else call_talk)(rng, Words(rng, False), False)
+        looked = {place: at for _, place, at in marks_of([talk], learned_tokens(1)).looked.tolist()}
+        for turn in talk.turns:
+            text = decode(talk.tokens[turn.start : turn.end])
+            if not (found := taken_up.match(text)):
+                assert GOES_ON not in text
+                continue
+            last = re.findall(r"functions\.(\w+) <\|constrain\|>", decode(talk.tokens[: turn.start]))[-1]
+            assert found[1] == last
+            assert f"to=functions.{last} <|constrain|>" in text
+            place = talk.tokens.index(MESSAGE, turn.start) + len(tokens_of(GOES_ON))
+            for said in (place, place + 1):
+                at = looked[said]
+                assert talk.tokens[at] == talk.tokens[said + 1]
+                assert decode(talk.tokens[: at + 4]).rpartition("functions.")[2].startswith(last[:1])
+            dotted.append(decode(talk.tokens[place + 1 : place + 2]) != ".")
+    assert len(dotted) > 20
+    assert 0 < sum(dotted) < len(dotted)
