@@ -106,8 +106,8 @@ def looks(talk: Talk, copies: Sequence[Copy], names: dict[tuple[int, ...], int])
 def _declared(tokens: Sequence[int], called: int, names: dict[tuple[int, ...], int]) -> int | None:
     """Where the function is declared that is called just before this place."""
     header = called_before(tokens, called)
-    name = text_of(tokens[header.start : header.stop])
-    return next((at for declared, at in names.items() if text_of(declared) == name), None)
+    name = _text(tokens[header.start : header.stop])
+    return next((at for declared, at in names.items() if _text(declared) == name), None)
 
 
 def called_before(tokens: Sequence[int], place: int) -> range:
@@ -118,7 +118,7 @@ def called_before(tokens: Sequence[int], place: int) -> range:
     return range(tokens.index(functions, begin) + 1, end)
 
 
-def text_of(tokens: Sequence[int]) -> str:
+def _text(tokens: Sequence[int]) -> str:
     """A name in its tokens, without what may stand around it."""
     return b"".join(map(ordinary_bytes, tokens)).decode("utf-8", "replace").strip(" .")
 

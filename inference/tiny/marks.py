@@ -27,7 +27,7 @@ class Marks:
     held: Longs  # x 3: row, column, the first token of the value
     tagged: Longs  # x 3: row, column, what it is to a value
     looked: Longs  # x 3: row, column, the column where what comes next begins
-    matched: Longs  # x 3: row, column, the column of the word that is like it in the request, -1: none is
+    matched: Longs  # x 3: row, column, the column of the word in the request that is like it, -1: none is
     told: Longs  # x 3: row, column, the token there
 
 

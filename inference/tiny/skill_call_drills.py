@@ -9,7 +9,7 @@ from inference.tiny.restating import restated, takes_something
 from inference.tiny.skill_tools import arguments_of, history, open_with
 from inference.tiny.talk import Talk, Value, function_call, message, renderer, tokens_of
 from inference.tiny.tool_sets import MADE_UP, in_turn, one_more_tool, some_tools
-from inference.tiny.tool_thoughts import choice, declining, going_on
+from inference.tiny.tool_thoughts import choice, declining
 from inference.tiny.words import Words
 
 
@@ -57,12 +57,11 @@ def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     for _ in range(rng.randrange(4, 8)):
         before = next(wanted).request()
         request = again(rng, words, before, held_out) or next(wanted).request()
-        history(rng, words, talk, before, practised=False)  # its answers end as none of today's may
+        # A past answer ends with another token than a present one: so many would make it the usual end.
+        history(rng, words, talk, before, practised=False)
         talk.user(request.text)
-        if request.again:
-            _think(talk, going_on(talk.effort, request, talk.tokens), "once more")
-        else:
-            _think(talk, choice(talk.effort, request, offers), "choice")
+        thought = choice(talk.effort, request, offers, talk.tokens)
+        _think(talk, thought, "once more" if request.again else "choice")
     return talk
 
 

@@ -189,10 +189,10 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         elif roll < 0.24:
             _decline(rng, words, held_out, talk, offers)
         else:
-            once_more = None
+            followed_up = None
             if called is not None and rng.random() < _FOLLOWED_UP_AT_ONCE:
-                once_more = again(rng, words, called, held_out)
-            request = once_more or next(wanted).request()
+                followed_up = again(rng, words, called, held_out)
+            request = followed_up or next(wanted).request()
             explain = rng.random() < 0.08
             request = ask(rng, talk, request, held_out, explain)
             call_turn(talk, request, offers, explain)

@@ -50,12 +50,17 @@ def purpose(tool: FunctionTool) -> str:
     return first.strip().removesuffix(".")
 
 
-def choice(effort: str, request: Request, offers: Sequence[Offer]) -> list[int]:
-    """What is thought before a call until a function is chosen. `offers`: as they are declared."""
+def choice(effort: str, request: Request, offers: Sequence[Offer], past: Sequence[int] = ()) -> list[int]:
+    """What is thought before a call until a function is chosen.
+
+    `offers`: as they are declared. `past`: all that was said until now, where the last call is meant again.
+    """
+    if request.again:
+        return _going_on(effort, request, past)
     return [*_looks(offers, request.tool.name), *write(_FITS[effort], {"f": Value(request.tool.name)})]
 
 
-def going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
+def _going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
     """What is thought where the function that was called last is meant: its name comes from there."""
     called = called_before(past, len(past))
     (space,) = tokens_of(" ")
@@ -64,8 +69,8 @@ def going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
 
 
 def choosing(effort: str, request: Request, offers: Sequence[Offer], past: Sequence[int] = ()) -> list[int]:
-    """The analysis before a call; the more effort, the more of it. `past`: all that was said until now."""
-    body = going_on(effort, request, past) if request.again else choice(effort, request, offers)
+    """The analysis before a call; the more effort, the more of it."""
+    body = choice(effort, request, offers, past)
     if takes_something(request.tool):
         return message("analysis", [*body, *restated(request)])
     return message("analysis", [*body, *write(".", {})])
