@@ -28,6 +28,9 @@ _RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
 _NEVER_QUOTED = frozenset({"small", "int", "float", "time", "date", "when", "duration", "weekday", "month"})
 _NEVER_QUOTED |= {"currency", "ticker", "phone", "ip", "version", "unit"}
 _QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # between double quotes, between any
+# Kinds whose values may end as sentences do, between quotes: `?"` is one token there, and not in the call.
+_WHOLE_SENTENCES = frozenset({"sentence", "message", "phrase", "question", "note"})
+_WITH_ITS_OWN_END = 0.06
 _PLAIN, _CLASSICS = 0.4, 0.2  # of the sets of tools
 _GAP = re.compile(r"\{(\d+)\}")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
@@ -163,6 +166,8 @@ def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
         on = rng.random() < 0.5
         return ("on" if on else "off"), ("true" if on else "false")
     value = words.draw("word" if field.kind == "lower" else field.kind)
+    if field.kind in _WHOLE_SENTENCES and not words.held_out and rng.random() < _WITH_ITS_OWN_END:
+        return f'"{value}{rng.choice("?!.")}"', None
     return quoted(rng, field.kind, value), None
 
 
@@ -191,6 +196,8 @@ def filled(
         shown, _ = spoken[place]
         text += template[behind : gap.start()]
         inner = shown.strip("\"'")
+        if text.endswith(('"', "'")):  # the wording has quotes of its own
+            shown = inner
         begin = len(text) + shown.index(inner)
         spans.setdefault(place, (begin, begin + len(inner)))
         text, behind = text + shown, gap.end()

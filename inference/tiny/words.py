@@ -160,7 +160,7 @@ class Words:
 
     def __init__(self, rng: Random, held_out: bool) -> None:
         self._rng = rng
-        self._held_out = held_out
+        self.held_out = held_out
         self._kinds: dict[str, Callable[[], str]] = {
             "city": self.place,
             "person": self.person,
@@ -184,20 +184,20 @@ class Words:
     def draw(self, kind: str) -> str:
         form = typed_kinds().get(kind)
         share = _TYPED_SHARE if form else _NATURAL_SHARE
-        if self._rng.random() < share and (usual := natural_values(kind, self._held_out)):
+        if self._rng.random() < share and (usual := natural_values(kind, self.held_out)):
             return usual[self._rng.randrange(len(usual))]
         return self._kinds[form or kind]()
 
     def common(self) -> str:
         """A word as programmers name things with: mostly one of the stock's, in a combination never seen."""
         if self._rng.random() < 0.85:
-            return self._rng.choice(_usual(self._held_out))
+            return self._rng.choice(_usual(self.held_out))
         return self._from(r" [a-z]{3,12}")
 
     def _from(self, pattern: str) -> str:
-        pool = _pool(pattern, self._held_out)  # by token id: frequent words are first
+        pool = _pool(pattern, self.held_out)  # by token id: frequent words are first
         # The held-out cases stay those by which earlier models were scored.
-        if not self._held_out and self._rng.random() < _THREE_PIECES and (split := _in_three(pattern)):
+        if not self.held_out and self._rng.random() < _THREE_PIECES and (split := _in_three(pattern)):
             return split[self._rng.randrange(len(split))]
         if self._rng.random() < 0.5:
             return pool[self._rng.randrange(len(pool) // 12 + 1)]
@@ -211,7 +211,7 @@ class Words:
             word = "".join(
                 rng.choice(_ONSETS) + rng.choice(_NUCLEI) + rng.choice(_CODAS) for _ in range(syllables)
             )
-            if is_held_out(word) == self._held_out:
+            if is_held_out(word) == self.held_out:
                 return word
 
     def capital(self) -> str:

@@ -138,3 +138,17 @@ def test_more_values_are_of_kinds_that_there_are_and_for_training_alone() -> Non
             assert len({*first[kind], *values}) == len(first[kind]) + len(values), kind
             assert set(natural_values(kind, True)) <= set(first[kind])
             assert set(natural_values(kind, False)) - set(first[kind])
+
+
+def test_a_sentence_between_quotes_may_end_as_sentences_do_and_has_one_pair_of_quotes() -> None:
+    asks = ["Say {0} to everybody", 'Say "{0}" to everybody']
+    entry = {"names": ["say_it"], "about": ["Says it."], "params": {"text": ["phrase", ""]}, "asks": asks}
+    ended = 0
+    for seed in range(400):
+        rng = Random(f"quotes/{seed}")
+        request = stock_tool(rng, Words(rng, False), False, [{**entry, "set": "one"}]).request()
+        (_, value), (begin, end) = request.arguments[0], request.spans[0]
+        assert request.text[begin:end] == value.text
+        assert '""' not in request.text
+        ended += value.text[-1] in "!." and request.text[end] == '"'
+    assert ended > 5
