@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from inference.tiny.codes import VOCABULARY, Longs
 from inference.tiny.copies import called_before, copies_of, held, looks, tags
+from inference.tiny.restating import LEADS
 from inference.tiny.talk import END, GOES_ON, MESSAGE, PAST, START, Talk, Turn, tokens_of
 from inference.tiny.tool_names import general_words
 from inference.tiny.vocabulary import ORDINARY_TOKENS, likeness, ordinary_bytes, token_table
@@ -60,8 +61,10 @@ def _purpose(tokens: Sequence[int], name: int) -> range:
 
 def _asked(talk: Talk, names: dict[tuple[int, ...], int], turn: Turn) -> Iterator[tuple[range, range, int]]:
     """Where this turn asks of a function whether it fits: its purpose, its name, where that is declared."""
-    tokens, mark = talk.tokens, tokens_of("?")[0]
-    for begin in range(turn.start, turn.end):
+    tokens, mark, leads = talk.tokens, tokens_of("?")[0], tokens_of(LEADS)[0]
+    # Behind it the request is said again, and may end with "service?" where a function is called so.
+    stop = next((at for at in range(turn.start, turn.end) if tokens[at] == leads), turn.end)
+    for begin in range(turn.start, stop):
         for name, declared in names.items():
             end = begin + len(name)
             if tuple(tokens[begin:end]) == name and tokens[end] == mark:
