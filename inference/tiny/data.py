@@ -70,7 +70,7 @@ PHASES = (
             (drill_talk, 3.0),
             (choices_talk, 8.0),
             (follow_ups_talk, 3.0),
-            (bare_calls_talk, 6.0),
+            (bare_calls_talk, 9.0),
             (partial(call_talk, most=3), 2.0),
             (partial(call_talk, most=6), 7.0),
             (partial(busy_talk, most=6), 8.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from inference.tiny import stock
@@ -52,6 +53,42 @@ _WITHOUT_VERB = (
     "The {n}",
 )
 _IN_OTHER_WORDS = 0.4  # of the requests in training, if other words are known: by what they mean
+# Of the requests in training, with a form that nobody has seen. With those of the stock alone its words are
+# learned by heart: "earth zebra height" came out right in 59 of 128 such cases, "earth in height" in 105.
+_NEW_FORM = 0.4
+_NEW_FORMS = (
+    *("{v} {w} {p}",) * 5,
+    "{v} {w} the {p}",
+    "{v} {w} its {p}",
+    "{v} {w} {w2} {p}",
+    "{v} is {w} {p}",
+    "{p} {w} to {v}",
+    "{p} {w} as {v}",
+    "{p} {w} at {v}",
+    "{p} {w} by {v}",
+    "{p} is {w} {v}",
+    "the {p} {w} to {v}",
+)
+_SAID_TWICE = "{p} {w} {v}"  # of two parameters or more: where the value begins is seen by what comes twice
+
+
+@cache
+def _words_kept_back() -> frozenset[str]:
+    """Those of the forms for the held-out part."""
+    return frozenset(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
+
+
+def _form(rng: Random, words: Words, held_out: bool, several: bool) -> str:
+    """How a parameter {p} and its value {v} are said."""
+    if held_out or rng.random() >= _NEW_FORM:
+        return choose(rng, stock.lines("forms.txt"), held_out, KEPT_BACK)
+    form = rng.choice((*_NEW_FORMS, _SAID_TWICE) if several else _NEW_FORMS)
+    for gap in ("{w}", "{w2}"):
+        word = words.lower()
+        while word in _words_kept_back():
+            word = words.lower()
+        form = form.replace(gap, word)
+    return form
 
 
 def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
@@ -92,7 +129,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
         if rng.random() < 0.3:
             rng.shuffle(given)
-        form = choose(rng, stock.lines("forms.txt"), held_out, KEPT_BACK)
+        form = _form(rng, words, held_out, len(given) > 1)
         parts = []
         for place in given:
             spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")

@@ -1,0 +1,38 @@
+"""How requests for made-up functions say which value is whose."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from inference.tiny import stock
+from inference.tiny.made_up_tools import made_up_tool
+from inference.tiny.tool_stock import KEPT_BACK
+from inference.tiny.words import Words
+
+_REQUESTS = 400
+
+
+def _between(held_out: bool) -> set[str]:
+    """What stands between a value and the one word that its parameter is called, where it is behind it."""
+    found = set()
+    for place in range(_REQUESTS):
+        rng = Random(f"between/{place}")
+        request = made_up_tool(rng, Words(rng, held_out), held_out).request()
+        for (field, _), (_, end) in zip(request.arguments, request.spans, strict=True):
+            match = re.match(rf"[\"']? ([\w-]+) {re.escape(field.name)}\b", request.text[end:])
+            if match:
+                found.add(match.group(1))
+    return found
+
+
+def test_training_has_words_there_that_no_form_of_the_stock_has() -> None:
+    forms = set(" ".join(stock.lines("forms.txt")).split())
+    assert len(_between(False) - forms) > 30
+
+
+def test_the_held_out_part_has_its_own_forms_alone_and_training_none_of_them() -> None:
+    kept_back = set(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
+    assert _between(True) == {"for"}
+    assert "for" in kept_back
+    assert not _between(False) & kept_back
