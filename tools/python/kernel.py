@@ -30,7 +30,21 @@ _TURN = 0.002  # seconds of the same
 _PAUSE = 0.005  # between bursts
 _FLOOD_PAUSE = 0.02  # between bursts of a cell whose output is cut already
 _GREETINGS, _GREETING_WAIT = 6, 0.1  # each wait twice the one before: 6.3 s in all
+# Milliseconds until a lost channel is connected to again: the code inside can replace the socket's file by a
+# link to one of the host's sockets, which a second connection would follow. Not -1, libzmq's word for never:
+# that takes the socket's messages away between two parts of one, and reading the next part then aborts the
+# whole process (its issues 2163 and 3663).
+_NEVER = 1_000_000_000
 IDLE_GRACE = 1.0  # seconds for the last outputs to follow a cell's reply
+
+
+def attach(socket: zmq.Socket[Any], address: str) -> None:
+    """Connects a channel, bounded and once: whatever its other end does costs no more than the channel."""
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.RCVHWM, _WAITING)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+    socket.setsockopt(zmq.RECONNECT_IVL, _NEVER)
+    socket.connect(address)
 
 
 class Ended(Enum):
@@ -80,7 +94,7 @@ class Kernel:
             (self._control, "control"),
             (self._iopub, "iopub"),
         ):
-            self._attach(socket, channel)
+            attach(socket, self._connection.address(self.box.sockets, channel))
         self._readers = [asyncio.create_task(self._read(each)) for each in (self._iopub, self._shell)]
 
     async def greet(self) -> bool:
@@ -159,15 +173,6 @@ class Kernel:
             return waiting.done()
         finally:
             waiting.cancel()
-
-    def _attach(self, socket: zmq.asyncio.Socket, channel: str) -> None:
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RCVHWM, _WAITING)
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        # The code inside can replace the socket's file by a link to one of the host's sockets: a second
-        # connection would follow it.
-        socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        socket.connect(self._connection.address(self.box.sockets, channel))
 
     async def _send(
         self, socket: zmq.asyncio.Socket, kind: str, message_id: str, content: dict[str, object]
