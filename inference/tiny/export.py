@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -110,20 +111,28 @@ def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return average["weights"] if average else saved["model"], saved
 
 
-def mean(weights: dict[str, Tensor], others: dict[str, Tensor], share: float) -> None:
-    """Makes `weights` their mean with those that they were trained from; they count this much."""
-    for name, later in weights.items():
-        earlier = others[name]
-        # Rows learned since stay as they are.
-        later[: len(earlier)] = share * later[: len(earlier)] + (1 - share) * earlier
+def mean_with(
+    weights: dict[str, Tensor], saved: dict[str, Any], files: Sequence[Path], share: float
+) -> dict[str, Tensor]:
+    """The mean of `weights`, which count this much, and of what `files` hold, which share the rest."""
+    counted, each = share, (1 - share) / len(files)
+    for file in files:
+        others, theirs = weights_of(file)
+        others = widened(others, Shape(**theirs["shape"]), Shape(**saved["shape"]), faint=0.0)
+        counted += each
+        place_of = {token: place for place, token in enumerate(theirs["learned"].tolist(), 1)}
+        places = torch.tensor([0, *(place_of.get(token, -1) for token in saved["learned"].tolist())])
+        for name in ("learned_in", "learned_out"):  # rows that the file has not stay as they are
+            others[name] = torch.where(places[:, None] < 0, weights[name], others[name][places.clamp(min=0)])
+        weights = {name: torch.lerp(tensor, others[name], each / counted) for name, tensor in weights.items()}
+    return weights
 
 
-def export(checkpoint: Path, target: Path, earlier: Path | None = None, share: float = 0.5) -> int:
-    """Writes `target`, the mean with `earlier` if there is one; returns its size in bytes."""
+def export(checkpoint: Path, target: Path, earlier: Sequence[Path] = (), share: float = 0.5) -> int:
+    """Writes `target`, the mean with `earlier` files if there are any; returns its size in bytes."""
     weights, saved = weights_of(checkpoint)
-    if earlier is not None:
-        others, theirs = weights_of(earlier)
-        mean(weights, widened(others, Shape(**theirs["shape"]), Shape(**saved["shape"]), faint=0.0), share)
+    if earlier:
+        weights = mean_with(weights, saved, earlier, share)
     tensors = compact(weights, torch.from_numpy(saved["learned"]))
     before = saved.get("before", {})
     about = {name: str(saved[name] + before.get(name, 0)) for name in ("step", "tokens", "seconds")}
@@ -136,15 +145,21 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/tiny"))
     parser.add_argument("--to", type=Path, default=COMPACT)
     parser.add_argument(
-        "--mean-with", type=Path, help="a file exported earlier in the run, or a checkpoint: their mean"
+        "--mean-with",
+        type=Path,
+        action="append",
+        default=[],
+        help="a file exported earlier, or a checkpoint: their mean. Can be given several times",
     )
-    parser.add_argument("--share", type=float, default=0.5, help="of this run in that mean")
+    parser.add_argument(
+        "--share", type=float, default=0.5, help="of this run in that mean; the files have the rest, alike"
+    )
     arguments = parser.parse_args()
     if not 0 <= arguments.share <= 1:
         parser.error(f"--share {arguments.share}: it has to be from 0 to 1")
     checkpoint, earlier = arguments.folder / "checkpoint.pt", arguments.mean_with
-    for option, file in (("--folder", checkpoint), ("--mean-with", earlier)):
-        if file is not None and not file.is_file():
+    for option, file in (("--folder", checkpoint), *(("--mean-with", file) for file in earlier)):
+        if not file.is_file():
             parser.error(f"{option}: there is no {file}")
     try:
         size = export(checkpoint, arguments.to, earlier, arguments.share)

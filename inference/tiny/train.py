@@ -25,7 +25,7 @@ from inference.tiny.data import LAST_PHASE
 from inference.tiny.export import UnfitError
 from inference.tiny.model import compile_small_steps
 from inference.tiny.shape import Shape
-from inference.tiny.trainer import Trainer
+from inference.tiny.trainer import CAREFUL_RATE, Trainer
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
@@ -107,11 +107,13 @@ def main() -> None:
     parser.add_argument(
         "--start",
         type=Path,
-        help="an exported file that a new run begins with, and is made wider if need be: tiny.safetensors",
+        help="an exported file or another run's checkpoint to begin with, made wider if need be",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=1.0, help="times the recipe's learning rates")
+    parser.add_argument(
+        "--rate", type=float, help=f"times the recipe's learning rates: 1, with --start {CAREFUL_RATE}"
+    )
     parser.add_argument("--batch", type=int, default=4096, help="tokens of a step")
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     arguments = parser.parse_args()

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from inference.tiny.average import Average
 from inference.tiny.batches import Batch, learned_tokens
 from inference.tiny.codes import FIXED, VOCABULARY, fixed_part
-from inference.tiny.export import UnfitError, checkpoint_of, state_of
+from inference.tiny.export import UnfitError, checkpoint_of, weights_of
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
 from inference.tiny.model import TinyGptOss
@@ -27,15 +27,19 @@ from inference.tiny.widen import widened
 from inference.tiny.wiring import wire, wire_meanings
 
 LATE_FROM = 0.7  # another optimiser from here on
-# From where rates fall straight, and where the model goes on from a trained one: it has found its way.
-DECAY_FROM, CAREFUL_DECAY_FROM = 0.75, 0.15
-AVERAGE_FROM = 0.75
+# What goes on from a trained model has found its way, and what is left to learn is less than what a batch's
+# chance does at higher rates: at 0.15 a run's end was worse than what it had begun with.
+CAREFUL_RATE = 0.05
+# From where rates fall straight, and from where the mean is taken: of a run from nothing, and a careful one.
+DECAY_FROM, CAREFUL_DECAY_FROM = 0.75, 0.5
+AVERAGE_FROM, CAREFUL_AVERAGE_FROM = 0.75, 0.1
 # From where the experts are rounded as MXFP4 will hold them. What goes on from an exported file has them so
 # from its first step on: rates are low, and what they move by less than half a step would be lost in the end.
 ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
 # Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
 # could be lost by them.
 _RISE, _CAREFUL_RISE = 20, 150
+_COUNTED = ("step", "tokens", "seconds")
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 
@@ -50,20 +54,34 @@ def scale_at(progress: float, step: int, *, careful: bool = False) -> float:
     return rise * min(1.0, max(0.02, (1 - progress) / (1 - begins)))
 
 
-def begun_from(exported: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """What a new run begins with: the weights of `exported`, widened if need be, and a clock at zero."""
-    before = {name: exported[name] for name in ("step", "tokens", "seconds")}
-    model = widened(exported["model"], Shape(**exported["shape"]), shape)
-    return {**exported, "model": model, "before": before, "step": 0, "tokens": 0, "seconds": 0.0}
+def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
+    """What a new run begins with: the weights of `start`, widened if need be, and a clock at zero.
+
+    Another run's checkpoint has its optimiser's averages too, and what reads the hints.
+    """
+    weights, saved = weights_of(start)
+    before = {name: saved[name] + saved.get("before", {}).get(name, 0) for name in _COUNTED}
+    theirs = Shape(**saved["shape"])
+    grown = theirs != shape
+    if grown or len(saved["optimisers"]) != 1:
+        saved["optimisers"] = []
+    return {
+        **{name: saved[name] for name in ("learned", "optimisers")},
+        **{name: saved[name] for name in ("hints", "reader") if name in saved and not grown},
+        **dict.fromkeys(_COUNTED, 0),
+        "model": widened(weights, theirs, shape),
+        "before": before,
+        "late": not grown,
+    }
 
 
 class Trainer:
     """The model, its optimisers and where the run stands."""
 
     def __init__(
-        self, folder: Path, shape: Shape, seed: int, rate: float = 1.0, start: Path | None = None
+        self, folder: Path, shape: Shape, seed: int, rate: float | None = None, start: Path | None = None
     ) -> None:
-        self.folder, self.rate = folder, rate
+        self.folder = folder
         self.file = folder / "checkpoint.pt"
         saved: dict[str, Any] | None = None
         if self.file.exists():
@@ -71,7 +89,7 @@ class Trainer:
             if saved["shape"] != asdict(shape):
                 raise UnfitError(self.file)
         elif start is not None:
-            saved = begun_from(state_of(start), shape)
+            saved = begun_from(start, shape)
         torch.manual_seed(seed)
         self.learned = saved["learned"] if saved else np.zeros(0, dtype=np.int64)
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
@@ -80,13 +98,16 @@ class Trainer:
         wire(self.model)
         # What the file that it goes on from had behind it; the schedule is that of this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
+        self.rate = rate or (CAREFUL_RATE if self.before else 1.0)
         self.model.in_bf16 = products_in_bf16()
-        self.optimisers = self._optimisers(late=saved is not None and len(saved["optimisers"]) == 1)
+        late = saved is not None and (saved.get("late") or len(saved["optimisers"]) == 1)
+        self.optimisers = self._optimisers(late=bool(late))
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
             self._restore(saved, len(fresh))
         # Rows that are new to the stock are in no mean yet: it begins anew.
-        self.average = Average(self.model, saved.get("average") if saved and not len(fresh) else None)
+        mean = saved.get("average") if saved and not len(fresh) else None
+        self.average = Average(self.model, mean, fades=not self.before)
         table = token_table()
         everything = np.arange(VOCABULARY, dtype=np.int32)
         self._fixed = torch.from_numpy(fixed_part(table, everything).astype(np.int8))
@@ -194,7 +215,7 @@ class Trainer:
         for optimiser in (*self.optimisers, self.reader):
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
-        if progress >= AVERAGE_FROM:
+        if progress >= (CAREFUL_AVERAGE_FROM if self.before else AVERAGE_FROM):
             self.average.add(self.model)
         else:  # a run that ended and was given more time: its old mean is not what it has learned since
             self.average.restart()

@@ -29,7 +29,7 @@ from inference.tiny.shape import Shape
 from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_object, write
 from inference.tiny.tool_stock import Offer, Request, said_in
 from inference.tiny.tool_thoughts import choosing, declining
-from inference.tiny.trainer import ROUND_FROM, Trainer, scale_at
+from inference.tiny.trainer import CAREFUL_AVERAGE_FROM, CAREFUL_RATE, ROUND_FROM, Trainer, scale_at
 from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
 
@@ -182,6 +182,37 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
     assert state_of(file)["shape"] == asdict(shape)
 
 
+def test_what_goes_on_is_careful_and_exports_the_mean_of_all_its_steps(tmp_path: Path) -> None:
+    begun, batch, file, _ = trained_and_exported(tmp_path, FEW_HEADS, steps=2)
+    again = Trainer(tmp_path / "again", FEW_HEADS, 1, start=file)
+    assert (begun.rate, again.rate, again.average.horizon) == (1.0, CAREFUL_RATE, None)
+    assert len(again.optimisers) == 1  # Adam's small steps from the first one on
+    seen = []
+    for progress in (0.05, CAREFUL_AVERAGE_FROM, 0.2, 0.6):
+        again.train(batch, progress)
+        seen.append(again.model.norm.detach().clone())
+    assert torch.allclose(again.average.weights["norm"], torch.stack(seen[1:]).mean(0), atol=1e-6)
+
+
+def test_a_new_run_goes_on_from_a_checkpoint_with_its_optimiser(tmp_path: Path) -> None:
+    run, batch, _, _ = trained_and_exported(tmp_path, FEW_HEADS, steps=2)
+    run.train(batch, 0.9)
+    run.train(batch, 0.95)
+    run.save()
+    (tmp_path / "again").mkdir()
+    again = Trainer(tmp_path / "again", FEW_HEADS, 1, start=run.file)
+    assert (again.step, again.before["step"], again.average.steps) == (0, run.step, 0)
+    # Its weights are the mean that would have been exported; what Adam and the hints knew is kept.
+    assert torch.equal(again.model.norm, run.average.weights["norm"])
+    assert torch.equal(again.hints.read, run.hints.read)
+    mine, theirs = (trainer.optimisers[0].state_dict()["state"] for trainer in (again, run))
+    assert mine.keys() == theirs.keys() != set()
+    assert all(torch.equal(mine[place]["exp_avg_sq"], theirs[place]["exp_avg_sq"]) for place in mine)
+    again.train(batch, 0.1)
+    again.save()
+    assert Trainer(tmp_path / "again", FEW_HEADS, 1).before == again.before
+
+
 def test_what_goes_on_from_a_file_has_rounded_experts_from_its_first_step(tmp_path: Path) -> None:
     """What moves by less than half a step of MXFP4 is the old one again in an export: it is felt before."""
     begun = Trainer(tmp_path / "begun", FEW_HEADS, 1)
@@ -238,10 +269,10 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     assert torch.allclose(weights_of(first)[0]["norm"], wanted, atol=0.01)
     run.train(batch, 0.9)
     run.save()
-    export(run.file, second, earlier=first)
+    export(run.file, second, earlier=[first])
     both = (wanted + run.average.weights["norm"]) / 2
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
-    export(run.file, second, earlier=first, share=0.0)
+    export(run.file, second, earlier=[first], share=0.0)
     assert torch.allclose(weights_of(second)[0]["norm"], wanted, atol=0.01)
     run.train(batch, 0.5)  # more time was given: rates are high again, and the old mean is out of date
     run.save()
