@@ -2,7 +2,8 @@
 
 Seeded; the checkpoint of a run is written every few minutes, and the same command goes on from it. The
 schedule follows the clock: learning rates fall straight over the last quarter, and at the end the experts
-are trained as MXFP4 will hold them.
+are trained as MXFP4 will hold them. What goes on from a trained model (`--start`) is more careful: rates are
+low and fall over the second half, and experts are rounded from the first step on.
 """
 
 from __future__ import annotations
