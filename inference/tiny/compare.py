@@ -21,19 +21,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from inference.tiny.batches import Batch, packed
-from inference.tiny.codes import VOCABULARY, Longs, fixed_part
+from inference.tiny.codes import Longs
 from inference.tiny.data import SKILLS
 from inference.tiny.export import UnfitError, weights_of
 from inference.tiny.model import TinyGptOss
+from inference.tiny.rows import Rows
 from inference.tiny.shape import Shape
 from inference.tiny.talk import Talk
-from inference.tiny.vocabulary import token_table
 from inference.tiny.words import Words
 
 _LONGEST = 900  # tokens of a conversation
 _AT_ONCE = 8  # conversations
 _TARGETS_AT_ONCE = 256  # each has a logit for every token of the vocabulary
-_ROWS_AT_ONCE = 20_000
 _CALLS = ("call", "preamble")
 
 
@@ -65,15 +64,8 @@ class Scorer:
         self.model = TinyGptOss(shape, len(learned))
         self.model.load_state_dict(weights)
         self.model.quantise_experts(True)
-        everything = np.arange(VOCABULARY, dtype=np.int32)
-        self._fixed = torch.from_numpy(fixed_part(token_table(), everything).astype(np.int8))
-        self._place = torch.zeros(VOCABULARY, dtype=torch.long)
-        self._place[torch.from_numpy(learned)] = torch.arange(1, len(learned) + 1)
-        parts = torch.split(torch.arange(VOCABULARY), _ROWS_AT_ONCE)
-        with torch.no_grad():
-            self._rows_out = torch.cat(
-                [self.model.rows_out(self._place[part], self._fixed[part].float()) for part in parts]
-            )
+        self.rows = Rows(self.model, learned)
+        self._rows_out = self.rows.all_out()
 
     @torch.no_grad()
     def score(self, talks: list[Talk]) -> Score:
@@ -99,11 +91,7 @@ class Scorer:
 
     def _hidden(self, batch: Batch) -> Tensor:
         """What the last layer says where a target follows."""
-        ids = torch.from_numpy(batch.candidates)
-        present, inverse = torch.unique(torch.from_numpy(batch.tokens), return_inverse=True)
-        used = ids[present]
-        rows = self.model.rows_in(self._place[used], self._fixed[used].float())
-        hidden: Tensor = self.model(F.embedding(inverse, rows), lambda *_: None)[0]
+        hidden: Tensor = self.model(self.rows.embedded(batch))[0]
         return hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
 
 

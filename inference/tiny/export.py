@@ -29,6 +29,8 @@ from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.widen import widened
 
+COUNTED = ("step", "tokens", "seconds")
+
 
 def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
     """The tensors of the compact file, under the checkpoint's names where they are part of one."""
@@ -111,20 +113,26 @@ def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return average["weights"] if average else saved["model"], saved
 
 
+def counted(saved: dict[str, Any]) -> dict[str, Any]:
+    """How far the weights of a checkpoint have come, with what its run began with."""
+    before = saved.get("before", {})
+    return {name: saved[name] + before.get(name, 0) for name in COUNTED}
+
+
 def mean_with(
     weights: dict[str, Tensor], saved: dict[str, Any], files: Sequence[Path], share: float
 ) -> dict[str, Tensor]:
     """The mean of `weights`, which count this much, and of what `files` hold, which share the rest."""
-    counted, each = share, (1 - share) / len(files)
+    so_far, each = share, (1 - share) / len(files)
     for file in files:
         others, theirs = weights_of(file)
         others = widened(others, Shape(**theirs["shape"]), Shape(**saved["shape"]), faint=0.0)
-        counted += each
+        so_far += each
         place_of = {token: place for place, token in enumerate(theirs["learned"].tolist(), 1)}
         places = torch.tensor([0, *(place_of.get(token, -1) for token in saved["learned"].tolist())])
         for name in ("learned_in", "learned_out"):  # rows that the file has not stay as they are
             others[name] = torch.where(places[:, None] < 0, weights[name], others[name][places.clamp(min=0)])
-        weights = {name: torch.lerp(tensor, others[name], each / counted) for name, tensor in weights.items()}
+        weights = {name: torch.lerp(tensor, others[name], each / so_far) for name, tensor in weights.items()}
     return weights
 
 
@@ -134,8 +142,7 @@ def export(checkpoint: Path, target: Path, earlier: Sequence[Path] = (), share: 
     if earlier:
         weights = mean_with(weights, saved, earlier, share)
     tensors = compact(weights, torch.from_numpy(saved["learned"]))
-    before = saved.get("before", {})
-    about = {name: str(saved[name] + before.get(name, 0)) for name in ("step", "tokens", "seconds")}
+    about = {name: str(number) for name, number in counted(saved).items()}
     save_file(tensors, target, metadata={"shape": json.dumps(saved["shape"]), **about})
     return target.stat().st_size
 

@@ -12,19 +12,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from inference.tiny.codes import VOCABULARY
-
 _REFRESHED = 100  # steps between looks at the rows of the whole vocabulary
 _WORST, _ANY = 64, 32  # targets that impostors are looked for: the least certain, and any
 _EACH = 4
-_CHUNK = 20_000
 
 
 class Impostors:
     """Finds them by the head's rows for all tokens, as those were a while ago."""
 
-    def __init__(self, rows: Callable[[Tensor], Tensor], *, half: bool) -> None:
-        self._rows_of = rows
+    def __init__(self, rows: Callable[[torch.dtype], Tensor], *, half: bool) -> None:
+        self._all_rows = rows
         self._kind = torch.bfloat16 if half else torch.float32
         self._rows = torch.empty(0)
         self._age = 0
@@ -33,8 +30,7 @@ class Impostors:
     def of(self, hidden: Tensor, losses: Tensor, own: Tensor, candidates: Tensor) -> Tensor:
         """The likeliest tokens that are no `candidates`, for some of the model's `own` targets."""
         if self._age % _REFRESHED == 0:
-            parts = torch.split(torch.arange(VOCABULARY), _CHUNK)
-            self._rows = torch.cat([self._rows_of(part).to(self._kind) for part in parts])
+            self._rows = self._all_rows(self._kind)
         self._age += 1
         places = own.nonzero().squeeze(1)
         worst = places[losses[places].topk(min(_WORST, len(places))).indices]

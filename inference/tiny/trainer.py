@@ -14,15 +14,15 @@ from torch.nn import functional as F
 
 from inference.tiny.average import Average
 from inference.tiny.batches import Batch, learned_tokens
-from inference.tiny.codes import FIXED, VOCABULARY, fixed_part
-from inference.tiny.export import UnfitError, checkpoint_of, weights_of
+from inference.tiny.codes import FIXED
+from inference.tiny.export import COUNTED, UnfitError, checkpoint_of, counted, weights_of
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
 from inference.tiny.model import TinyGptOss
 from inference.tiny.optimiser import optimisers, restore, set_rates
 from inference.tiny.precision import products_in_bf16
+from inference.tiny.rows import Rows
 from inference.tiny.shape import Shape
-from inference.tiny.vocabulary import token_table
 from inference.tiny.widen import widened
 from inference.tiny.wiring import wire, wire_meanings
 
@@ -39,7 +39,6 @@ ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
 # Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
 # could be lost by them.
 _RISE, _CAREFUL_RISE = 20, 150
-_COUNTED = ("step", "tokens", "seconds")
 _EVENNESS = 0.04  # how much the experts' even use counts beside the loss
 _READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 
@@ -60,7 +59,6 @@ def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
     Another run's checkpoint has its optimiser's averages too, and what reads the hints.
     """
     weights, saved = weights_of(start)
-    before = {name: saved[name] + saved.get("before", {}).get(name, 0) for name in _COUNTED}
     theirs = Shape(**saved["shape"])
     grown = theirs != shape
     if grown or len(saved["optimisers"]) != 1:
@@ -68,9 +66,9 @@ def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
     return {
         **{name: saved[name] for name in ("learned", "optimisers")},
         **{name: saved[name] for name in ("hints", "reader") if name in saved and not grown},
-        **dict.fromkeys(_COUNTED, 0),
+        **dict.fromkeys(COUNTED, 0),
         "model": widened(weights, theirs, shape),
-        "before": before,
+        "before": counted(saved),
         "late": not grown,
     }
 
@@ -108,26 +106,17 @@ class Trainer:
         # Rows that are new to the stock are in no mean yet: it begins anew.
         mean = saved.get("average") if saved and not len(fresh) else None
         self.average = Average(self.model, mean, fades=not self.before)
-        table = token_table()
-        everything = np.arange(VOCABULARY, dtype=np.int32)
-        self._fixed = torch.from_numpy(fixed_part(table, everything).astype(np.int8))
-        self._place = torch.zeros(VOCABULARY, dtype=torch.long)
-        self._place[torch.from_numpy(self.learned)] = torch.arange(1, len(self.learned) + 1)
+        self.rows = Rows(self.model, self.learned)
         self.hints = Hints(shape)
         self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
         if saved and "reader" in saved:
             self.hints.load_state_dict(saved["hints"], strict=False)
             if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run's hints asked for less
                 self.reader.load_state_dict(saved["reader"])
-        self.impostors = Impostors(self._rows_out, half=self.model.in_bf16)
+        self.impostors = Impostors(self.rows.all_out, half=self.model.in_bf16)
 
     def _optimisers(self, *, late: bool) -> list[torch.optim.Optimizer]:
         return optimisers(self.model, late=late, settled=bool(self.before))
-
-    def _rows_out(self, ids: Tensor) -> Tensor:
-        """The head's rows of these tokens."""
-        rows: Tensor = self.model.rows_out(self._place[ids], self._fixed[ids].float())
-        return rows
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
         """Goes on from `saved`; tokens new to the stock get rows of zero."""
@@ -178,15 +167,9 @@ class Trainer:
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Every target's loss, whether it would have been said, and how unevenly the experts are used."""
-        model = self.model
         ids = torch.from_numpy(batch.candidates)
-        places = self._place[ids]
-        used = torch.from_numpy(batch.tokens)
-        # Rows of the input are made only for tokens that occur: those before the drawn negatives.
-        present, inverse = torch.unique(used, return_inverse=True)
-        embedded = F.embedding(inverse, model.rows_in(places[present], self._fixed[ids[present]].float()))
         self.hints.begin(batch.marks)
-        hidden, uneven = model(embedded, self.hints.see)
+        hidden, uneven = self.model(self.rows.embedded(batch), self.hints.see)
         picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
         logits = self._logits(picked, ids) + torch.from_numpy(batch.prior)
         target = logits.gather(1, torch.from_numpy(batch.targets).unsqueeze(1)).squeeze(1)
@@ -197,7 +180,7 @@ class Trainer:
         return torch.logaddexp(sampled, impostors.logsumexp(1)) - target, right, uneven
 
     def _logits(self, hidden: Tensor, ids: Tensor) -> Tensor:
-        rows = self._rows_out(ids)
+        rows = self.rows.out(ids)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.model.in_bf16):
             return F.linear(hidden, rows).float()
 

@@ -104,7 +104,7 @@ def test_impostors_are_what_would_be_said_instead() -> None:
     rows = torch.randn(VOCABULARY, 8)
     hidden = rows[[7, 70_000]] * 3
     losses, own = torch.tensor([1.0, 2.0]), torch.tensor([True, True])
-    found = Impostors(lambda ids: rows[ids], half=False).of(hidden, losses, own, torch.tensor([7, 70_000]))
+    found = Impostors(rows.to, half=False).of(hidden, losses, own, torch.tensor([7, 70_000]))
     scores = hidden @ rows.t()
     scores[:, [7, 70_000]] = -torch.inf
     assert set(scores.argmax(1).tolist()) <= set(found.tolist())
@@ -113,7 +113,7 @@ def test_impostors_are_what_would_be_said_instead() -> None:
 
 def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
     rows = torch.randn(VOCABULARY, 8)
-    nothing = Impostors(lambda ids: rows[ids], half=False).of(
+    nothing = Impostors(rows.to, half=False).of(
         rows[:3], torch.ones(3), torch.zeros(3, dtype=torch.bool), torch.tensor([0])
     )
     assert len(nothing) == 0
