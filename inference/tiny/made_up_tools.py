@@ -8,10 +8,14 @@ from random import Random
 from inference.tiny import stock
 from inference.tiny.asides import with_an_aside
 from inference.tiny.like_words import like_words
+from inference.tiny.meanings import meanings
 from inference.tiny.tool_stock import DRAWN, KEPT_BACK, Field, Offer, Request, declare, filled, said_in
 from inference.tiny.words import Words, choose
 
 _KINDS = ("query", "name", "person", "title", "small", "int", "float", "file", "id", "date", "email", "word")
+# In training also words that fall into pieces where no space stands before them: as values of a call they are
+# what is copied worst.
+_KINDS_IN_TRAINING = (*_KINDS, "split", "split", "word")
 # Of each, the last ones are for the held-out part.
 _STARTS = (
     "{V} the {n}",
@@ -60,16 +64,17 @@ _NEW_FORMS = (
     *("{v} {w} {p}",) * 5,
     "{v} {w} the {p}",
     "{v} {w} its {p}",
-    "{v} {w} {w2} {p}",
-    "{v} is {w} {p}",
     "{p} {w} to {v}",
     "{p} {w} as {v}",
     "{p} {w} at {v}",
     "{p} {w} by {v}",
-    "{p} is {w} {v}",
     "the {p} {w} to {v}",
 )
-_SAID_TWICE = "{p} {w} {v}"  # of two parameters or more: where the value begins is seen by what comes twice
+# Of two parameters or more: where a value begins or ends is seen by what comes twice, and by nothing else.
+_SAID_TWICE = ("{p} {w} {v}", "{v} {w} {w2} {p}")
+# What joins them is one of the commonest words. Any of the vocabulary, and words made of syllables, asked for
+# more than any request does: most of what training lacked were such.
+_COMMONEST = 2000
 
 
 @cache
@@ -78,16 +83,20 @@ def _words_kept_back() -> frozenset[str]:
     return frozenset(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
 
 
-def _form(rng: Random, words: Words, held_out: bool, several: bool) -> str:
+@cache
+def _joints() -> tuple[str, ...]:
+    """Words for forms that nobody has seen; "and" stands between parameters."""
+    commonest = list(meanings()[0])[:_COMMONEST]
+    return tuple(word for word in commonest if word not in _words_kept_back() | {"and"})
+
+
+def _form(rng: Random, held_out: bool, several: bool) -> str:
     """How a parameter {p} and its value {v} are said."""
     if held_out or rng.random() >= _NEW_FORM:
         return choose(rng, stock.lines("forms.txt"), held_out, KEPT_BACK)
-    form = rng.choice((*_NEW_FORMS, _SAID_TWICE) if several else _NEW_FORMS)
+    form = rng.choice((*_NEW_FORMS, *_SAID_TWICE) if several else _NEW_FORMS)
     for gap in ("{w}", "{w2}"):
-        word = words.lower()
-        while word in _words_kept_back():
-            word = words.lower()
-        form = form.replace(gap, word)
+        form = form.replace(gap, rng.choice(_joints()))
     return form
 
 
@@ -105,7 +114,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     names = [words.common() if rng.random() < 0.6 else one for one in names]
     fields = []
     for one in dict.fromkeys(names):
-        kind = rng.choice(_KINDS)
+        kind = rng.choice(_KINDS if held_out else _KINDS_IN_TRAINING)
         if rng.random() < 0.15:
             kind = f"{DRAWN}:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
         elif rng.random() < 0.08:
@@ -129,7 +138,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
         if rng.random() < 0.3:
             rng.shuffle(given)
-        form = _form(rng, words, held_out, len(given) > 1)
+        form = _form(rng, held_out, len(given) > 1)
         parts = []
         for place in given:
             spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")

@@ -8,15 +8,19 @@ from inference.tiny.follow_ups import again
 from inference.tiny.restating import restated, takes_something
 from inference.tiny.skill_tools import arguments_of, history, open_with
 from inference.tiny.talk import Talk, Value, function_call, message, renderer, tokens_of
-from inference.tiny.tool_sets import MADE_UP, in_turn, one_more_tool, some_tools
+from inference.tiny.tool_sets import in_turn, one_more_tool, some_tools
 from inference.tiny.tool_thoughts import choice, declining
 from inference.tiny.words import Words
+
+_NOTHING_BUT_MADE_UP = 0.6  # of the drills in arguments are about such tools
 
 
 def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill: nothing but declarations, requests and how they are taken apart for calls."""
     talk = Talk("drill")
-    offers = [offer for offer in some_tools(rng, words, held_out, 3) if takes_something(offer.tool)]
+    made_up = 1.0 if rng.random() < _NOTHING_BUT_MADE_UP else None
+    offers = some_tools(rng, words, held_out, 3, made_up)
+    offers = [offer for offer in offers if takes_something(offer.tool)]
     if not offers:
         return bare_calls_talk(rng, words, held_out)
     talk.add(renderer().developer(instructions=None, tools=[one.tool for one in offers]))
@@ -31,7 +35,7 @@ def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
-    made_up = rng.choice((MADE_UP, MADE_UP, MADE_UP, 1.0))
+    made_up = rng.choice((None, None, None, 1.0))
     offers = some_tools(rng, words, held_out, 8, made_up)
     talk = Talk("drill", rng.choice(("low", "medium")))
     open_with(rng, talk, [one.tool for one in offers], words)

@@ -16,7 +16,7 @@ from typing import Literal
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, builtin_namespace
-from inference.tiny.vocabulary import SPACE, encode, without_space
+from inference.tiny.vocabulary import SPACE, encode, ordinary_bytes, without_space
 
 START, END, MESSAGE, CHANNEL, CALL, RETURN, CONSTRAIN = 200006, 200007, 200008, 200005, 200012, 200002, 200003
 Effort = Literal["low", "medium", "high"]
@@ -46,14 +46,23 @@ class Value:
 
     def spaced(self) -> list[int]:
         """Its tokens where a space belongs before it."""
-        return encode(" " + self.text) if self.bare else [SPACE, *encode(self.text)]
+        return encode(" " + self.text) if self.bare else [SPACE, *self._behind_a_quote()]
 
     def unspaced(self) -> list[int]:
         """Its tokens right after a quote, a dot or a colon."""
         if not self.bare:
-            return encode(self.text)
+            return self._behind_a_quote()
         first, *rest = encode(" " + self.text)
         return [*without_space(first), *rest]
+
+    def _behind_a_quote(self) -> list[int]:
+        """Its tokens as they are there: "/", "etc" of one that is "/etc" by itself."""
+        quote = ' "'
+        first, *rest = encode(quote + self.text)
+        try:
+            return [*encode(ordinary_bytes(first)[len(quote) :].decode()), *rest]
+        except UnicodeDecodeError:  # the quote's token has but a part of the letter behind it
+            return encode(self.text)
 
 
 def write(template: str, values: Mapping[str, Value]) -> list[int]:

@@ -74,7 +74,7 @@ def test_the_thought_begins_with_the_function_that_was_called_last() -> None:
     """In the tokens that it has there, the dot among them or not; then it is named as ever, and called."""
     decode, dotted = encoding().decode, []
     taken_up = re.compile(r".*?<\|message\|>The user needs functions\.(\w+), so \1 fits")
-    for seed in range(120):
+    for seed in range(240):
         rng = Random(f"looks/{seed}")
         talk = (busy_talk if seed % 2 else call_talk)(rng, Words(rng, False), False)
         looked = {place: at for _, place, at in marks_of([talk], learned_tokens(1)).looked.tolist()}

@@ -102,7 +102,7 @@ def test_a_set_stands_together_and_what_none_of_it_can_do_is_asked_too() -> None
         ]
         declined_beside_its_like += bool(other.entry and other.entry.get("set") in areas)
     assert together > 60
-    assert declined_beside_its_like > 15
+    assert declined_beside_its_like > 10
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -112,7 +112,7 @@ def test_sets_are_for_training_alone(held_out: bool) -> None:
         rng = Random(f"alone/{seed}")
         offers = some_tools(rng, Words(rng, held_out), held_out, 6)
         found += any(offer.entry is not None and "set" in offer.entry for offer in offers)
-    assert (found == 0) if held_out else (60 < found < 140)
+    assert (found == 0) if held_out else (40 < found < 120)
 
 
 def test_values_are_of_the_kind_that_the_parameter_says() -> None:

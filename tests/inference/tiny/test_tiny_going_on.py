@@ -40,7 +40,8 @@ def test_a_run_goes_on_from_what_was_exported(tmp_path: Path) -> None:
     assert (again.step, again.before["step"]) == (0, run.step - 1)
     # Its schedule begins anew and with small steps, its file counts what was before.
     assert scale_at(0.1, again.step, careful=True) < scale_at(0.1, again.step) / 5
-    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, rel=0.02)
+    # Rows are in 8 bits there: of the little that such a run still lacks, that is a part.
+    assert again.train(batch, 0.1)["own"] == pytest.approx(learned, abs=0.02)
     again.save()
     export(again.file, file)
     assert state_of(file)["step"] == run.step

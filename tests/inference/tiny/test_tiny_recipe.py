@@ -27,7 +27,7 @@ from inference.tiny.talk import PAST, RETURN, START, Talk, Value, answer, json_o
 from inference.tiny.tool_stock import Offer, Request, said_in
 from inference.tiny.tool_thoughts import choosing, declining
 from inference.tiny.trainer import Trainer
-from inference.tiny.vocabulary import ids_by_bytes, pieces_of, token_bytes, token_table, without_space
+from inference.tiny.vocabulary import encode, ids_by_bytes, pieces_of, token_bytes, token_table, without_space
 from inference.tiny.words import Words, is_held_out, natural_values
 
 decode = load_encoding().decode
@@ -90,6 +90,14 @@ def test_a_copied_value_reads_as_it_was_said(text: str, bare: bool) -> None:
     assert decode(write('say "{v}"', {"v": value})) == f'say "{text}"'
     fields = [("city", value, True), ("days", Value("3"), False), ("on", Value("true", False), False)]
     assert json.loads(decode(json_object(fields))) == {"city": text, "days": 3, "on": True}
+
+
+@pytest.mark.parametrize("text", ["/etc/hosts", "costs", "-5", "“So” it is", "Ürün", "...", "Otieno"])
+def test_a_quoted_value_is_copied_by_the_tokens_that_it_has_behind_its_quote(text: str) -> None:
+    _, _, *behind = encode(f'Open "{text}')  # "Open", the quote with what stands right behind it, the others
+    copied = Value(text, bare=False).unspaced()
+    assert decode(copied) == text
+    assert copied[len(copied) - len(behind) :] == behind
 
 
 def test_a_part_of_a_name_has_the_piece_of_its_word() -> None:
