@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -38,8 +39,8 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
         "learned.ids": learned.int(),
         **pack_rows("learned.in", state["learned_in"][1:]),
         **pack_rows("learned.out", state["learned_out"][1:]),
-        "map.in": state["map_in"].float(),
-        "map.out": state["map_out"].float(),
+        "map.in": state["map_in"].half(),  # what is made of them is kept in bf16
+        "map.out": state["map_out"].half(),
         "model.norm.weight": state["norm"].bfloat16(),
         **pack_table(token_table()),
     }
@@ -63,7 +64,11 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
 def state_of(compact_file: Path) -> dict[str, Any]:
     """The checkpoint that `compact_file` was made of: rounded, and without the optimisers' averages."""
     held, about = read_compact(compact_file)
-    state = {"map_in": held["map.in"], "map_out": held["map.out"], "norm": held["model.norm.weight"].float()}
+    state = {
+        "map_in": held["map.in"].float(),
+        "map_out": held["map.out"].float(),
+        "norm": held["model.norm.weight"].float(),
+    }
     for way in ("in", "out"):
         rows = unpack_rows(f"learned.{way}", held)
         state[f"learned_{way}"] = torch.cat((torch.zeros(1, rows.shape[1]), rows))
@@ -119,12 +124,24 @@ def counted(saved: dict[str, Any]) -> dict[str, Any]:
     return {name: saved[name] + before.get(name, 0) for name in COUNTED}
 
 
+def shares_of(given: Sequence[float], files: int) -> list[float]:
+    """Of the run and of each file: as given, or the run's alone, and the files have the rest, alike."""
+    shares = [given[0], *[(1 - given[0]) / files] * files] if len(given) == 1 else list(given)
+    if len(shares) != files + 1 or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-3):
+        said = " ".join(f"{share:g}" for share in given)
+        raise ValueError(
+            f"--share {said}: give one number from 0 to 1 for the run, or {files + 1}, for the run and for "
+            "each --mean-with in its order, that add up to 1"
+        )
+    return shares
+
+
 def mean_with(
-    weights: dict[str, Tensor], saved: dict[str, Any], files: Sequence[Path], share: float
+    weights: dict[str, Tensor], saved: dict[str, Any], files: Sequence[Path], shares: Sequence[float]
 ) -> dict[str, Tensor]:
-    """The mean of `weights`, which count this much, and of what `files` hold, which share the rest."""
-    so_far, each = share, (1 - share) / len(files)
-    for file in files:
+    """The mean of `weights` and of what `files` hold, by their shares."""
+    so_far = shares[0]
+    for file, each in zip(files, shares[1:], strict=True):
         others, theirs = weights_of(file)
         others = widened(others, Shape(**theirs["shape"]), Shape(**saved["shape"]), faint=0.0)
         so_far += each
@@ -132,15 +149,18 @@ def mean_with(
         places = torch.tensor([0, *(place_of.get(token, -1) for token in saved["learned"].tolist())])
         for name in ("learned_in", "learned_out"):  # rows that the file has not stay as they are
             others[name] = torch.where(places[:, None] < 0, weights[name], others[name][places.clamp(min=0)])
-        weights = {name: torch.lerp(tensor, others[name], each / so_far) for name, tensor in weights.items()}
+        part = each / so_far if so_far else 0.0
+        weights = {name: torch.lerp(tensor, others[name], part) for name, tensor in weights.items()}
     return weights
 
 
-def export(checkpoint: Path, target: Path, earlier: Sequence[Path] = (), share: float = 0.5) -> int:
+def export(
+    checkpoint: Path, target: Path, earlier: Sequence[Path] = (), share: Sequence[float] = (0.5,)
+) -> int:
     """Writes `target`, the mean with `earlier` files if there are any; returns its size in bytes."""
     weights, saved = weights_of(checkpoint)
     if earlier:
-        weights = mean_with(weights, saved, earlier, share)
+        weights = mean_with(weights, saved, earlier, shares_of(share, len(earlier)))
     tensors = compact(weights, torch.from_numpy(saved["learned"]))
     about = {name: str(number) for name, number in counted(saved).items()}
     save_file(tensors, target, metadata={"shape": json.dumps(saved["shape"]), **about})
@@ -159,11 +179,18 @@ def main() -> None:
         help="a file exported earlier, or a checkpoint: their mean. Can be given several times",
     )
     parser.add_argument(
-        "--share", type=float, default=0.5, help="of this run in that mean; the files have the rest, alike"
+        "--share",
+        type=float,
+        nargs="+",
+        default=[0.5],
+        metavar="S",
+        help="of this run in that mean, the files have the rest, alike; or one for the run and one for each",
     )
     arguments = parser.parse_args()
-    if not 0 <= arguments.share <= 1:
-        parser.error(f"--share {arguments.share}: it has to be from 0 to 1")
+    try:
+        shares_of(arguments.share, max(1, len(arguments.mean_with)))
+    except ValueError as error:
+        parser.error(str(error))
     checkpoint, earlier = arguments.folder / "checkpoint.pt", arguments.mean_with
     for option, file in (("--folder", checkpoint), *(("--mean-with", file) for file in earlier)):
         if not file.is_file():

@@ -54,22 +54,24 @@ def scale_at(progress: float, step: int, *, careful: bool = False) -> float:
 
 
 def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
-    """What a new run begins with: the weights of `start`, widened if need be, and a clock at zero.
+    """What a new run begins with: the weights of `start`, made larger if need be, and a clock at zero.
 
     Another run's checkpoint has its optimiser's averages too, and what reads the hints.
     """
     weights, saved = weights_of(start)
     theirs = Shape(**saved["shape"])
     grown = theirs != shape
+    # What is new in a wider model has everything to learn; a deeper one does what it did with all its parts.
+    wider = (theirs.hidden_size, theirs.num_key_value_heads) != (shape.hidden_size, shape.num_key_value_heads)
     if grown or len(saved["optimisers"]) != 1:
         saved["optimisers"] = []
     return {
         **{name: saved[name] for name in ("learned", "optimisers")},
-        **{name: saved[name] for name in ("hints", "reader") if name in saved and not grown},
+        **{name: saved[name] for name in ("hints", "reader") if name in saved and not wider},
         **dict.fromkeys(COUNTED, 0),
         "model": widened(weights, theirs, shape),
         "before": counted(saved),
-        "late": not grown,
+        "late": not wider,
     }
 
 

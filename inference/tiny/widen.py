@@ -2,8 +2,11 @@
 
 New dimensions hold nothing at first. The embedding leaves them alone, and nothing reads them, but all layers
 write a little there, which is what they learn to use from. The heads of a new group look where those of an
-older group look, and write into the new dimensions only; so does a layer that is put in between, which
-otherwise repeats the one behind it.
+older group look, and write into the new dimensions only.
+
+A new layer shares the work of an older one: both do what that one did, and what each part of it writes is
+divided between the two. Since a layer changes little of what the next one reads, it comes to the same. A new
+layer that wrote nothing at first would hardly be learned: nothing would tell what it is good for.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from torch import Tensor
 
 from inference.tiny.shape import Shape
 
-_PUT_IN_BEFORE = -2  # the old layer, from the last, that new ones are put in front of
+_SHARED = -3  # the layer, from the last, whose work a new one shares
+# What the first of the two writes, of heads and experts by turns. Not half: alike, both would learn the same.
+_HEADS, _EXPERTS = (0.8, 0.2), (0.75, 0.25)
 _FAINT = 0.3
 
 
@@ -28,21 +33,57 @@ def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FA
     if new == old:
         return state
     _check(old, new)
+    for _ in range(new.num_hidden_layers - old.num_hidden_layers):
+        state = _one_layer_more(state, max(0, _layers_in(state) + _SHARED), old)
     made = {name: state[name] for name in ("learned_in", "learned_out")}
     made |= {name: _padded(state[name], 1, new.hidden_size) for name in ("map_in", "map_out")}
     made["norm"] = _norm(state["norm"], old, new)
-    added = new.num_hidden_layers - old.num_hidden_layers
-    at = old.num_hidden_layers + _PUT_IN_BEFORE
-    sources = [*range(at), *[at] * added, *range(at, old.num_hidden_layers)]
-    for place, source in enumerate(sources):
-        layer = {
-            name.removeprefix(f"layers.{source}."): tensor
-            for name, tensor in state.items()
-            if name.startswith(f"layers.{source}.")
-        }
-        for name, tensor in _layer(layer, old, new, faint, mute=at <= place < at + added).items():
+    for place in range(new.num_hidden_layers):
+        for name, tensor in _layer(_part(state, place), old, new, faint).items():
             made[f"layers.{place}.{name}"] = tensor
     return made
+
+
+def _layers_in(state: dict[str, Tensor]) -> int:
+    return sum(name.endswith(".input_layernorm") for name in state)
+
+
+def _part(state: dict[str, Tensor], place: int) -> dict[str, Tensor]:
+    """The weights of one layer, by their names in it."""
+    begin = f"layers.{place}."
+    return {name.removeprefix(begin): tensor for name, tensor in state.items() if name.startswith(begin)}
+
+
+def _one_layer_more(state: dict[str, Tensor], at: int, shape: Shape) -> dict[str, Tensor]:
+    """`state` with the work of layer `at` shared by two, which stand in its place."""
+    made = {name: tensor for name, tensor in state.items() if not name.startswith("layers.")}
+    parts = [_part(state, place) for place in range(_layers_in(state))]
+    parts[at : at + 1] = _shared(parts[at], shape)
+    return made | {f"layers.{place}.{name}": part[name] for place, part in enumerate(parts) for name in part}
+
+
+def _shared(layer: dict[str, Tensor], shape: Shape) -> list[dict[str, Tensor]]:
+    """Two layers that together write what `layer` does."""
+    groups, experts = shape.num_key_value_heads, shape.num_local_experts
+    of_heads = _by_turns(_HEADS, groups).repeat_interleave(
+        shape.num_attention_heads // groups * shape.head_dim
+    )
+    of_experts = _by_turns(_EXPERTS, experts)
+    shares = {
+        "self_attn.o_proj.weight": of_heads,
+        "self_attn.o_proj.bias": torch.tensor(0.5),
+        "mlp.down_proj": of_experts[:, None, None],
+        "mlp.down_proj_bias": of_experts[:, None],
+    }
+    first = {name: tensor * shares.get(name, torch.ones(())) for name, tensor in layer.items()}
+    return [
+        first,
+        {name: tensor - first[name] if name in shares else tensor for name, tensor in layer.items()},
+    ]
+
+
+def _by_turns(shares: Sequence[float], count: int) -> Tensor:
+    return torch.tensor([shares[place % len(shares)] for place in range(count)])
 
 
 def _check(old: Shape, new: Shape) -> None:
@@ -57,30 +98,26 @@ def _check(old: Shape, new: Shape) -> None:
         raise ValueError(f"A model of {old} cannot be made one of {new}: it can grow in {', '.join(grown)}.")
 
 
-def _layer(
-    layer: dict[str, Tensor], old: Shape, new: Shape, faint: float, *, mute: bool
-) -> dict[str, Tensor]:
-    """`layer` in the new shape; a mute one writes nothing into the old dimensions."""
+def _layer(layer: dict[str, Tensor], old: Shape, new: Shape, faint: float) -> dict[str, Tensor]:
+    """`layer` in the new shape."""
 
     def out(name: str, inputs: int) -> Tensor:
         """What is written to the residual stream, along the last dimension but one."""
         weight = _padded(layer[name], layer[name].ndim - 1, inputs)
         drawn = torch.randn(*weight.shape[:-2], new.hidden_size - old.hidden_size, inputs)
         scale = float(layer[name].std()) * faint
-        return torch.cat((torch.zeros_like(weight) if mute else weight, drawn * scale), dim=-2)
+        return torch.cat((weight, drawn * scale), dim=-2)
 
     made = {name: _norm(layer[name], old, new) for name in layer if name.endswith("layernorm")}
     made |= _grouped(layer, old, new)
     made["self_attn.o_proj.weight"] = out("self_attn.o_proj.weight", new.num_attention_heads * new.head_dim)
-    made["self_attn.o_proj.bias"] = _padded(
-        layer["self_attn.o_proj.bias"] * (0 if mute else 1), 0, new.hidden_size
-    )
+    made["self_attn.o_proj.bias"] = _padded(layer["self_attn.o_proj.bias"], 0, new.hidden_size)
     made["mlp.router.weight"] = _padded(layer["mlp.router.weight"], 1, new.hidden_size)
     made["mlp.router.bias"] = layer["mlp.router.bias"]
     made["mlp.gate_up_proj"] = _padded(layer["mlp.gate_up_proj"], 2, new.hidden_size)
     made["mlp.gate_up_proj_bias"] = layer["mlp.gate_up_proj_bias"]
     made["mlp.down_proj"] = out("mlp.down_proj", new.intermediate_size)
-    made["mlp.down_proj_bias"] = _padded(layer["mlp.down_proj_bias"] * (0 if mute else 1), 1, new.hidden_size)
+    made["mlp.down_proj_bias"] = _padded(layer["mlp.down_proj_bias"], 1, new.hidden_size)
     return made
 
 

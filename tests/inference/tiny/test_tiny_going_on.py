@@ -16,6 +16,7 @@ from inference.tiny.codes import MEANING
 from inference.tiny.export import export, state_of
 from inference.tiny.shape import Shape
 from inference.tiny.trainer import CAREFUL_AVERAGE_FROM, CAREFUL_RATE, ROUND_FROM, Trainer, scale_at
+from inference.tiny.widen import widened
 from tests.inference.tiny.test_tiny_recipe import FEW_HEADS, talk_of
 
 
@@ -100,6 +101,26 @@ def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) ->
     assert untrained.train(batch, 0.1)["own"] > 20 * (learned + 0.1)
     with pytest.raises(ValueError, match="it can grow in"):
         Trainer(tmp_path / "narrower", replace(shape, hidden_size=64), 1, start=file)
+
+
+def test_a_deeper_model_does_what_the_file_does_and_both_layers_have_a_part_in_it(tmp_path: Path) -> None:
+    run, batch, _, _ = trained_and_exported(tmp_path, FEW_HEADS, steps=18)
+    run.save()
+    before = run.model.state_dict()
+    count = FEW_HEADS.num_hidden_layers
+    deeper = replace(FEW_HEADS, num_hidden_layers=count + 1)
+    again = Trainer(tmp_path / "deeper", deeper, 1, start=run.file)
+    assert len(again.optimisers) == 1  # nothing in it begins anew
+    assert torch.equal(again.hints.read, run.hints.read)
+    at, state = max(0, count - 3), widened(before, FEW_HEADS, deeper)
+    for name in ("self_attn.o_proj.weight", "mlp.down_proj", "mlp.down_proj_bias"):
+        first, second = (state[f"layers.{place}.{name}"] for place in (at, at + 1))
+        assert torch.allclose(first + second, before[f"layers.{at}.{name}"])
+        assert not torch.equal(first, second)
+    last = "self_attn.q_proj.weight"
+    assert torch.equal(state[f"layers.{count}.{last}"], before[f"layers.{count - 1}.{last}"])
+    lacks = again.train(batch, 0.1)["own"]
+    assert lacks == pytest.approx(run.train(batch, ROUND_FROM)["own"], rel=0.1)
 
 
 def test_a_file_of_before_words_had_meanings_is_gone_on_with(tmp_path: Path) -> None:

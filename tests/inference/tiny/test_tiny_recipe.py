@@ -182,7 +182,7 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     export(run.file, second, earlier=[first])
     both = (wanted + run.average.weights["norm"]) / 2
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
-    export(run.file, second, earlier=[first], share=0.0)
+    export(run.file, second, earlier=[first], share=[0.0])
     assert torch.allclose(weights_of(second)[0]["norm"], wanted, atol=0.01)
     run.train(batch, 0.5)  # more time was given: rates are high again, and the old mean is out of date
     run.save()
