@@ -31,7 +31,7 @@ _QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # between double quotes, be
 # Kinds whose values may end as sentences do, between quotes: `?"` is one token there, and not in the call.
 _WHOLE_SENTENCES = frozenset({"sentence", "message", "phrase", "question", "note"})
 _WITH_ITS_OWN_END = 0.06
-_PLAIN, _CLASSICS = 0.4, 0.2  # of the sets of tools
+_PLAIN, _CLASSICS = 0.5, 0.2  # of the sets of tools
 _GAP = re.compile(r"\{(\d+)\}")
 KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
 
