@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Shape:
     """The sizes of the model; the names are those of config.json."""
 
-    num_hidden_layers: int = 6
+    num_hidden_layers: int = 7
     hidden_size: int = 320
     learned_size: int = 192  # dimensions that a token's learned row fills; the others are left to the layers
     intermediate_size: int = 128
