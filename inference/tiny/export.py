@@ -28,7 +28,7 @@ from inference.tiny.expand import (
 from inference.tiny.quantise import pack, unpack
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
-from inference.tiny.widen import widened
+from inference.tiny.widen import ShapeError, widened
 
 COUNTED = ("step", "tokens", "seconds")
 
@@ -197,7 +197,7 @@ def main() -> None:
             parser.error(f"{option}: there is no {file}")
     try:
         size = export(checkpoint, arguments.to, earlier, arguments.share)
-    except UnfitError as error:
+    except (UnfitError, ShapeError) as error:
         parser.error(str(error))
     sys.stdout.write(f"{arguments.to}: {size:,} bytes\n")
 

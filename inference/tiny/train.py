@@ -27,6 +27,7 @@ from inference.tiny.export import UnfitError
 from inference.tiny.model import compile_small_steps
 from inference.tiny.shape import Shape
 from inference.tiny.trainer import CAREFUL_RATE, Trainer
+from inference.tiny.widen import ShapeError
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt
 _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
@@ -122,7 +123,7 @@ def main() -> None:
         parser.error(f"--start {arguments.start}: there is no such file")
     try:
         run(arguments)
-    except UnfitError as error:
+    except (UnfitError, ShapeError) as error:
         parser.error(str(error))
 
 

@@ -25,6 +25,10 @@ _HEADS, _EXPERTS = (0.8, 0.2), (0.75, 0.25)
 _FAINT = 0.3
 
 
+class ShapeError(ValueError):
+    """A model that cannot be made one of the shape that is asked for."""
+
+
 def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FAINT) -> dict[str, Tensor]:
     """The weights of a model of the shape `new` that does what `state` does.
 
@@ -33,8 +37,8 @@ def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FA
     if new == old:
         return state
     _check(old, new)
-    for _ in range(new.num_hidden_layers - old.num_hidden_layers):
-        state = _one_layer_more(state, max(0, _layers_in(state) + _SHARED), old)
+    for count in range(old.num_hidden_layers, new.num_hidden_layers):
+        state = _one_layer_more(state, _shared_of(count), old)
     made = {name: state[name] for name in ("learned_in", "learned_out")}
     made |= {name: _padded(state[name], 1, new.hidden_size) for name in ("map_in", "map_out")}
     made["norm"] = _norm(state["norm"], old, new)
@@ -44,8 +48,9 @@ def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FA
     return made
 
 
-def _layers_in(state: dict[str, Tensor]) -> int:
-    return sum(name.endswith(".input_layernorm") for name in state)
+def _shared_of(count: int) -> int:
+    """Which of so many layers shares its work with the next new one."""
+    return max(0, count + _SHARED)
 
 
 def _part(state: dict[str, Tensor], place: int) -> dict[str, Tensor]:
@@ -57,7 +62,8 @@ def _part(state: dict[str, Tensor], place: int) -> dict[str, Tensor]:
 def _one_layer_more(state: dict[str, Tensor], at: int, shape: Shape) -> dict[str, Tensor]:
     """`state` with the work of layer `at` shared by two, which stand in its place."""
     made = {name: tensor for name, tensor in state.items() if not name.startswith("layers.")}
-    parts = [_part(state, place) for place in range(_layers_in(state))]
+    count = sum(name.endswith(".input_layernorm") for name in state)
+    parts = [_part(state, place) for place in range(count)]
     parts[at : at + 1] = _shared(parts[at], shape)
     return made | {f"layers.{place}.{name}": part[name] for place, part in enumerate(parts) for name in part}
 
@@ -95,7 +101,15 @@ def _check(old: Shape, new: Shape) -> None:
         or any(getattr(old, name) > getattr(new, name) for name in grown)
         or per_group[0] != per_group[1]
     ):
-        raise ValueError(f"A model of {old} cannot be made one of {new}: it can grow in {', '.join(grown)}.")
+        raise ShapeError(f"A model of {old} cannot be made one of {new}: it can grow in {', '.join(grown)}.")
+    sources = list(range(old.num_hidden_layers))
+    for count in range(old.num_hidden_layers, new.num_hidden_layers):
+        sources.insert(_shared_of(count), sources[_shared_of(count)])
+    sliding = tuple(place for place, source in enumerate(sources) if source in old.sliding_layers)
+    if tuple(place for place in new.sliding_layers if place < len(sources)) != sliding:
+        raise ShapeError(
+            f"Layers would look back further or less far than they did: sliding_layers has to be {sliding}."
+        )
 
 
 def _layer(layer: dict[str, Tensor], old: Shape, new: Shape, faint: float) -> dict[str, Tensor]:

@@ -42,6 +42,11 @@ def client() -> Iterator[OpenAI]:
 CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE, "DIE": DIE}
 
 
+def next_tick() -> None:
+    """Waits until files that are written now are newer: their times are of the kernel's coarse clock."""
+    time.sleep(0.02)
+
+
 def ask(client: OpenAI, word: str, previous: str | None = None) -> tuple[str, str, str]:
     """The response's id, the container, and what the code printed."""
     response = client.responses.create(
@@ -82,6 +87,7 @@ def test_the_container_itself_is_told(client: OpenAI) -> None:
 def test_a_file_put_there_is_read_by_the_model(client: OpenAI, how: str) -> None:
     first, container, _ = ask(client, "WRITE")
     content = b"a,b\r\n--1,2\r\n\r\n"
+    next_tick()
     if how == "JSON":
         body = {"name": "in.csv", "content_base64": base64.b64encode(content).decode()}
         answer = httpx.post(f"{client.base_url}containers/{container}/files", json=body)
@@ -110,6 +116,7 @@ def test_a_file_can_be_there_before_the_first_call(client: OpenAI) -> None:
 def test_lists_come_in_pages(client: OpenAI) -> None:
     _, container, _ = ask(client, "WRITE")
     for name in ("b.txt", "sub/c.txt"):
+        next_tick()
         client.containers.files.create(container, file=(name, b"x"))
     seen = [file.path for file in client.containers.files.list(container, limit=2, order="asc")]
     assert seen == ["/mnt/data/out.txt", "/mnt/data/b.txt", "/mnt/data/sub/c.txt"]

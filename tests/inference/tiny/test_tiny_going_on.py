@@ -19,6 +19,9 @@ from inference.tiny.trainer import CAREFUL_AVERAGE_FROM, CAREFUL_RATE, ROUND_FRO
 from inference.tiny.widen import widened
 from tests.inference.tiny.test_tiny_recipe import FEW_HEADS, talk_of
 
+# Its first layer shares its work with a new one.
+DEEPER = replace(FEW_HEADS, num_hidden_layers=FEW_HEADS.num_hidden_layers + 1, sliding_layers=(0, 1, 3))
+
 
 def trained_and_exported(folder: Path, shape: Shape, steps: int = 12) -> tuple[Trainer, Batch, Path, float]:
     """A run of some steps, what it learns from, its export, and how much it lacks as it was exported."""
@@ -93,7 +96,7 @@ def test_what_goes_on_from_a_file_has_rounded_experts_from_its_first_step(tmp_pa
 def test_a_wider_model_goes_on_with_what_the_file_has_learned(tmp_path: Path) -> None:
     shape = replace(FEW_HEADS, hidden_size=192)
     _, batch, file, learned = trained_and_exported(tmp_path, shape, steps=18)
-    wider = replace(shape, num_hidden_layers=4, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
+    wider = replace(DEEPER, hidden_size=256, num_attention_heads=4, num_key_value_heads=4)
     again = Trainer(tmp_path / "wider", wider, 1, start=file)
     untrained = Trainer(tmp_path / "untrained", wider, 1)
     # What is written faintly into the new dimensions is heard a little.
@@ -108,17 +111,18 @@ def test_a_deeper_model_does_what_the_file_does_and_both_layers_have_a_part_in_i
     run.save()
     before = run.model.state_dict()
     count = FEW_HEADS.num_hidden_layers
-    deeper = replace(FEW_HEADS, num_hidden_layers=count + 1)
-    again = Trainer(tmp_path / "deeper", deeper, 1, start=run.file)
+    again = Trainer(tmp_path / "deeper", DEEPER, 1, start=run.file)
     assert len(again.optimisers) == 1  # nothing in it begins anew
     assert torch.equal(again.hints.read, run.hints.read)
-    at, state = max(0, count - 3), widened(before, FEW_HEADS, deeper)
+    at, state = max(0, count - 3), widened(before, FEW_HEADS, DEEPER)
     for name in ("self_attn.o_proj.weight", "mlp.down_proj", "mlp.down_proj_bias"):
         first, second = (state[f"layers.{place}.{name}"] for place in (at, at + 1))
         assert torch.allclose(first + second, before[f"layers.{at}.{name}"])
         assert not torch.equal(first, second)
     last = "self_attn.q_proj.weight"
     assert torch.equal(state[f"layers.{count}.{last}"], before[f"layers.{count - 1}.{last}"])
+    with pytest.raises(ValueError, match=r"sliding_layers has to be \(0, 1, 3\)"):
+        widened(before, FEW_HEADS, replace(DEEPER, sliding_layers=(0, 2)))
     lacks = again.train(batch, 0.1)["own"]
     assert lacks == pytest.approx(run.train(batch, ROUND_FROM)["own"], rel=0.1)
 

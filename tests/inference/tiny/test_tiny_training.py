@@ -164,3 +164,17 @@ def test_training_ends_with_an_error_where_no_conversations_can_be_made(
         feeder.next()
     feeder.close()
     assert "no such word" in capfd.readouterr().err
+
+
+def test_a_start_that_cannot_be_made_as_large_is_refused_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = dataclasses.replace(Shape(), num_hidden_layers=3, num_local_experts=2)
+    (tmp_path / "other").mkdir()
+    run = Trainer(tmp_path / "other", other, 1)
+    run.save()
+    told = ["train", "--folder", str(tmp_path / "made"), "--start", str(run.file)]
+    monkeypatch.setattr(sys, "argv", told)
+    with pytest.raises(SystemExit):
+        train_command()
+    assert "it can grow in hidden_size, num_hidden_layers, num_key_value_heads" in capsys.readouterr().err
