@@ -23,7 +23,7 @@ from inference.tiny.codes import VOCABULARY, Longs
 from inference.tiny.data import make_talk
 from inference.tiny.marks import Marks, marks_of
 from inference.tiny.talk import PAST, START, Talk
-from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_table
+from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_bytes, token_table
 
 _STOCK = Path(__file__).parent / "stock"
 _NOT_KNOWN = ("values", "sets_", "kinds", "related")  # files of it whose words are copied, or only compared
@@ -75,6 +75,21 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
         counts.update(make_talk(Random(f"{seed}/vocabulary/{place}"), (place % 10) / 10).tokens)
     found.update(token for token, count in counts.items() if count >= 12)
     return np.array(sorted(found), dtype=np.int64)
+
+
+@cache
+def never_said(seed: int, sample: int = 4000) -> Longs:
+    """The tokens that can begin a word where no space may stand, and that no conversation has the model say.
+
+    They are those of held-out words, mostly. All that a row of theirs in the head could learn is never to be
+    said: a held-out "plane" was found, and "_plane" said in its place.
+    """
+    said: set[int] = set()
+    for place in range(sample):
+        talk = make_talk(Random(f"{seed}/said/{place}"), 1.0)
+        said.update(token for turn in talk.turns for token in talk.tokens[turn.start : turn.end])
+    words = (token for token, text in enumerate(token_bytes()) if text.isalpha() and token not in said)
+    return np.fromiter(words, dtype=np.int64)
 
 
 def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_share: float) -> Batch:

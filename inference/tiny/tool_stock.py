@@ -205,7 +205,9 @@ def filled(
     arguments: list[tuple[Field, Value]] = []
     for place, (shown, argument) in sorted(spoken.items()):
         bare_text = shown.strip("\"'")
-        value = Value(argument, bare=False) if argument is not None else found(text, bare_text)
+        # An option is copied from what was said, like any value, where it was said as it is declared.
+        as_said = argument is None or (argument == bare_text and bare_text in text)
+        value = found(text, bare_text) if as_said else Value(argument or bare_text, bare=False)
         if argument is None and bare_text not in text:  # the first letter was made small
             value = Value(bare_text[0].lower() + bare_text[1:], bare=False)
         arguments.append((fields[place], value))

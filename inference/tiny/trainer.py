@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from inference.tiny.average import Average
-from inference.tiny.batches import Batch, learned_tokens
+from inference.tiny.batches import Batch, learned_tokens, never_said
 from inference.tiny.codes import FIXED
 from inference.tiny.export import COUNTED, UnfitError, checkpoint_of, counted, weights_of
 from inference.tiny.hints import Hints
@@ -95,6 +95,8 @@ class Trainer:
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
+        # Places of the learned rows, from 1, that the head has to do without.
+        self.silent = torch.from_numpy(np.flatnonzero(np.isin(self.learned, never_said(seed))) + 1)
         wire(self.model)
         # What the file that it goes on from had behind it; the schedule is that of this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
@@ -200,6 +202,8 @@ class Trainer:
         for optimiser in (*self.optimisers, self.reader):
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            self.model.learned_out[self.silent] = 0
         if progress >= (CAREFUL_AVERAGE_FROM if self.before else AVERAGE_FROM):
             self.average.add(self.model)
         else:  # a run that ended and was given more time: its old mean is not what it has learned since

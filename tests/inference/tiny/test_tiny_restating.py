@@ -9,9 +9,11 @@ from random import Random
 import pytest
 
 from gpt_oss_server.harmony.render import FunctionTool
-from inference.tiny.restating import restated
+from inference.tiny.copies import copies_of
+from inference.tiny.marks import requests_in
+from inference.tiny.restating import CLOSES, restated
 from inference.tiny.skill_tools import arguments_of, call_talk
-from inference.tiny.talk import CONSTRAIN, MESSAGE, Talk, Turn, Value
+from inference.tiny.talk import CALL, CONSTRAIN, MESSAGE, Talk, Turn, Value, tokens_of
 from inference.tiny.tool_stock import Field, Request
 from inference.tiny.vocabulary import encoding
 from inference.tiny.words import Words
@@ -84,3 +86,30 @@ def test_the_marks_are_the_arguments_of_the_call(held_out: bool) -> None:
         assert {name for name, _ in marked} == arguments.keys()
         copied += sum(text == str(arguments[name]) for name, text in marked)
     assert copied > 30
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_what_was_said_is_copied_by_one_rule_an_option_too(held_out: bool) -> None:
+    """An option has the tokens of the request, not those of its declaration, which cuts words elsewhere."""
+    (closes,) = tokens_of(CLOSES)
+    options = 0
+    for seed in range(150):
+        rng = Random(f"options/{seed}")
+        talk = call_talk(rng, Words(rng, held_out), held_out, most=2)
+        declared = {
+            name for tool in talk.tools for name, schema in _properties(tool).items() if "enum" in schema
+        }
+        for _, found in copies_of(talk, requests_in(talk.tokens)):
+            for copy in found:
+                name = encoding().decode(list(copy.name))
+                said = encoding().decode(talk.tokens[copy.said : talk.tokens.index(closes, copy.said)])
+                call = encoding().decode(talk.tokens[copy.naming : talk.tokens.index(CALL, copy.naming)])
+                if f'"{name}": "{said.strip()}"' in call:
+                    assert copy.same
+                    options += name in declared
+    assert options > 5
+
+
+def _properties(tool: FunctionTool) -> dict[str, dict[str, object]]:
+    properties: dict[str, dict[str, object]] = (tool.parameters or {}).get("properties", {})
+    return properties

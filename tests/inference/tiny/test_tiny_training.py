@@ -23,6 +23,7 @@ from inference.tiny.shape import Shape
 from inference.tiny.talk import Talk
 from inference.tiny.train import main as train_command
 from inference.tiny.trainer import Trainer
+from inference.tiny.vocabulary import token_bytes
 
 
 def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(calls: list[Talk]) -> None:
@@ -117,6 +118,23 @@ def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
         rows[:3], torch.ones(3), torch.zeros(3, dtype=torch.bool), torch.tensor([0])
     )
     assert len(nothing) == 0
+
+
+def test_a_row_of_the_head_that_would_only_learn_to_be_silent_stays_empty(
+    calls: list[Talk], tmp_path: Path
+) -> None:
+    run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=3), 1)
+    silent = run.learned[run.silent - 1]
+    said = {token for talk in calls for turn in talk.turns for token in talk.tokens[turn.start : turn.end]}
+    texts = [token_bytes()[token] for token in silent]
+    assert len(silent) > 100
+    assert len(said & set(silent.tolist())) < 5  # by a sample of conversations, these are not in it
+    assert all(text.isalpha() for text in texts)
+    run.train(packed(calls, run.learned, np.random.default_rng(0), 0.3), 0.1)
+    heard = np.setdiff1d(np.arange(1, len(run.learned) + 1), run.silent)
+    assert (run.model.learned_out[run.silent] == 0).all()
+    assert (run.model.learned_out[heard] != 0).any()
+    assert (run.model.learned_in[run.silent] != 0).any()
 
 
 def test_onlookers_are_shown_every_layers_input() -> None:
