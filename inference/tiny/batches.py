@@ -82,7 +82,7 @@ def never_said(seed: int, sample: int = 4000) -> Longs:
     """The tokens that can begin a word where no space may stand, and that no conversation has the model say.
 
     They are those of held-out words, mostly. All that a row of theirs in the head could learn is never to be
-    said: a held-out "plane" was found, and "_plane" said in its place.
+    said: a held-out "horse" was found, and " horse" said in its place.
     """
     said: set[int] = set()
     for place in range(sample):

@@ -205,12 +205,11 @@ def filled(
     arguments: list[tuple[Field, Value]] = []
     for place, (shown, argument) in sorted(spoken.items()):
         bare_text = shown.strip("\"'")
-        # An option is copied from what was said, like any value, where it was said as it is declared.
-        as_said = argument is None or (argument == bare_text and bare_text in text)
-        value = found(text, bare_text) if as_said else Value(argument or bare_text, bare=False)
+        # An option is copied from the request, like any value, where it is said as it is declared.
+        wanted = bare_text if argument is None else argument
         if argument is None and bare_text not in text:  # the first letter was made small
-            value = Value(bare_text[0].lower() + bare_text[1:], bare=False)
-        arguments.append((fields[place], value))
+            wanted = bare_text[0].lower() + bare_text[1:]
+        arguments.append((fields[place], found(text, wanted)))
     return text, arguments, [spans[place] for place in sorted(spoken)]
 
 
