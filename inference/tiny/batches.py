@@ -31,7 +31,8 @@ _POOL = 96  # conversations that are sorted by length at a time
 _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
 _RIVALS = 4  # drawn for each target, of the tokens that share its word's first piece
-_PROMPT_SHARE = 0.3
+# Of the prompts' tokens that can be told: they say how to copy to what cannot yet, and little to what can.
+_PROMPT_SHARE, _CAREFUL_PROMPT_SHARE = 0.3, 0.05
 _PATIENCE = 5.0  # seconds, before it is asked whether batches are still being made
 
 
@@ -185,8 +186,11 @@ def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
     return told
 
 
-def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> Iterator[Batch]:
-    """Endless batches of about `size` tokens, padding included."""
+def batches(
+    seed: str, learned: Longs, size: int, progress: Synchronized[float], *, careful: bool = False
+) -> Iterator[Batch]:
+    """Endless batches of about `size` tokens, padding included; `careful`: for a model that is trained."""
+    prompt_share = _CAREFUL_PROMPT_SHARE if careful else _PROMPT_SHARE
     rng, numbers = Random(seed), np.random.default_rng(zlib.crc32(seed.encode()))
     while True:
         pool = sorted(
@@ -199,24 +203,26 @@ def batches(seed: str, learned: Longs, size: int, progress: Synchronized[float])
             groups[-1].append(talk)
         rng.shuffle(groups)
         for group in groups:
-            yield packed(group, learned, numbers, _PROMPT_SHARE)
+            yield packed(group, learned, numbers, prompt_share)
 
 
-def _produce(queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float]) -> None:
+def _produce(
+    queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float], careful: bool
+) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for batch in batches(seed, learned, size, progress):
+    for batch in batches(seed, learned, size, progress, careful=careful):
         queue.put(batch)
 
 
 class Feeder:
     """Makes batches in a process of its own, ahead of the training."""
 
-    def __init__(self, seed: str, learned: Longs, size: int) -> None:
+    def __init__(self, seed: str, learned: Longs, size: int, *, careful: bool = False) -> None:
         context = multiprocessing.get_context("fork")
         self.progress: Synchronized[float] = context.Value("d", 0.0)
         self._queue: Any = context.Queue(12)
         self._process = context.Process(
-            target=_produce, args=(self._queue, seed, learned, size, self.progress), daemon=True
+            target=_produce, args=(self._queue, seed, learned, size, self.progress, careful), daemon=True
         )
         self._process.start()
 

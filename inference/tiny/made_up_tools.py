@@ -90,10 +90,10 @@ def _joints() -> tuple[str, ...]:
     return tuple(word for word in commonest if word not in _words_kept_back() | {"and"})
 
 
-def _form(rng: Random, held_out: bool, several: bool) -> str:
+def _form(rng: Random, words: Words, several: bool) -> str:
     """How a parameter {p} and its value {v} are said."""
-    if held_out or rng.random() >= _NEW_FORM:
-        return choose(rng, stock.lines("forms.txt"), held_out, KEPT_BACK)
+    if words.plain or rng.random() >= _NEW_FORM:
+        return choose(rng, stock.lines("forms.txt"), words.held_out, KEPT_BACK)
     form = rng.choice((*_NEW_FORMS, *_SAID_TWICE) if several else _NEW_FORMS)
     for gap in ("{w}", "{w2}"):
         form = form.replace(gap, rng.choice(_joints()))
@@ -114,7 +114,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     names = [words.common() if rng.random() < 0.6 else one for one in names]
     fields = []
     for one in dict.fromkeys(names):
-        kind = rng.choice(_KINDS if held_out else _KINDS_IN_TRAINING)
+        kind = rng.choice(_KINDS if words.plain else _KINDS_IN_TRAINING)
         if rng.random() < 0.15:
             kind = f"{DRAWN}:" + "|".join(dict.fromkeys(words.lower() for _ in range(rng.randrange(2, 5))))
         elif rng.random() < 0.08:
@@ -138,7 +138,7 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
         given = [place for place, field in enumerate(fields) if field.required or rng.random() < 0.6]
         if rng.random() < 0.3:
             rng.shuffle(given)
-        form = _form(rng, held_out, len(given) > 1)
+        form = _form(rng, words, len(given) > 1)
         parts = []
         for place in given:
             spoken = "" if len(given) == 1 and rng.random() < 0.1 else fields[place].name.replace("_", " ")
@@ -146,14 +146,14 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
             parts.append(form.replace("{p}", spoken).replace("{v}", gap) if spoken else gap)
         ask = choose(rng, _STARTS, held_out)
         said = what if rng.random() < 0.5 else rng.choice(askable)
-        if not held_out and like and rng.random() < _IN_OTHER_WORDS:
+        if not words.plain and like and rng.random() < _IN_OTHER_WORDS:
             said = rng.choice(like)
             ask = rng.choice(_WITHOUT_VERB) if rng.random() < 0.6 else ask
         ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", said)
         joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
-        if not held_out:
+        if not words.plain:
             ask = with_an_aside(rng, [field.kind for field in fields], ask)
         text, arguments, spans = filled(rng, words, fields, ask, {})
         return Request(tool, text, tuple(arguments), tuple(spans), said_in(ask))

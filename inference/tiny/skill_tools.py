@@ -147,10 +147,9 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     others = [one for one in offers if one is not wanted]
     for earlier in rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2)))):
         history(rng, words, talk, earlier.request())
-    # The held-out cases stay those by which earlier models were scored.
-    if rng.random() < (0.1 if held_out else _CALLED_BEFORE):
+    if rng.random() < (0.1 if words.plain else _CALLED_BEFORE):
         history(rng, words, talk, request)
-        once_more = rng.random() < (0.5 if held_out else _FOLLOWED_UP)
+        once_more = rng.random() < (0.5 if words.plain else _FOLLOWED_UP)
         request = (again(rng, words, request, held_out) or request) if once_more else wanted.request()
     request = ask(rng, talk, request, held_out, explain and rules is None)
     call_turn(talk, request, offers, explain)

@@ -42,10 +42,9 @@ def some_tools(
 
     `made_up`: the share of such tools, where it is another than usual.
     """
-    # The held-out cases stay those by which earlier models were scored.
-    if not held_out and made_up != 1 and rng.random() < _OF_A_SET:
+    if not words.plain and made_up != 1 and rng.random() < _OF_A_SET:
         return tools_of_a_set(rng, words, most)
-    if not held_out and most > 1 and made_up != 1 and rng.random() < _LIKE:
+    if not words.plain and most > 1 and made_up != 1 and rng.random() < _LIKE:
         return tools_for_like_things(rng, words, most)
     found: dict[str, Offer] = {}
     for _ in range(rng.randrange(most) + 1):
@@ -63,7 +62,7 @@ def one_more_tool(
     rng: Random, words: Words, held_out: bool, tools: Sequence[Offer], made_up: float | None = None
 ) -> Offer:
     """A tool whose requests fit none of `tools`."""
-    if not held_out and made_up != 1 and rng.random() < _OF_A_SET:
+    if not words.plain and made_up != 1 and rng.random() < _OF_A_SET:
         return _one_more_of_a_set(rng, words, tools)
     while True:
         other = _a_tool(rng, words, held_out, made_up)
@@ -145,7 +144,7 @@ def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:
 
 
 def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float | None = None) -> Offer:
-    share = (_MADE_UP if held_out else _MADE_UP_IN_TRAINING) if made_up is None else made_up
+    share = (_MADE_UP if words.plain else _MADE_UP_IN_TRAINING) if made_up is None else made_up
     make = made_up_tool if rng.random() < share else stock_tool
     return make(rng, words, held_out)
 

@@ -21,6 +21,8 @@ _TRIES = 3  # at a wording that shares a word with the tool
 _UNSAID = 0.5  # of the wordings in training are taken as they come: those that share none are the hardest
 _BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
 _LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
+# Of the options: said with a capital where they are declared without, so not copied as they were said.
+_GROWN, _GROWN_IN_TRAINING = 0.2, 0.4
 _NAMES = ("city", "person", "name")
 _TYPED = 0.6  # of the stock's parameters in training whose values are of a kind of their own
 _RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
@@ -157,7 +159,8 @@ def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
     if field.options:
         value = rng.choice(field.options)
         known = field.kind.startswith("enum:")  # that " High" is "high" can be known, of any word it cannot
-        grown = known and value.islower() and rng.random() < 0.2 and len(value) > _LONGEST_UNIT
+        share = _GROWN if words.held_out else _GROWN_IN_TRAINING
+        grown = known and value.islower() and rng.random() < share and len(value) > _LONGEST_UNIT
         shown = value.capitalize() if grown else value
         return shown, value
     if field.kind.startswith("bool:"):
@@ -223,12 +226,11 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{4,}", taken_apart(text).lower()))
 
 
-def _ask_for(rng: Random, tool: FunctionTool, asks: list[str], held_out: bool) -> str:
+def _ask_for(rng: Random, words: Words, tool: FunctionTool, asks: list[str]) -> str:
     """One of `asks`, mostly one that shares a word with the tool as it is declared."""
     declared = _words(f"{tool.name} {tool.description or ''}")
-    # The held-out cases stay those by which earlier models were scored.
-    for _ in range(1 if not held_out and rng.random() < _UNSAID else _TRIES):
-        ask = choose(rng, asks, held_out, KEPT_BACK)
+    for _ in range(1 if not words.plain and rng.random() < _UNSAID else _TRIES):
+        ask = choose(rng, asks, words.held_out, KEPT_BACK)
         if _words(ask) & declared:
             break
     return ask
@@ -256,7 +258,7 @@ def stock_tool(
     fields: list[Field] = []
     for place, (names, (kind, about)) in enumerate(entry["params"].items()):
         options = names.split("|")
-        if not held_out and rng.random() < _TYPED:
+        if not words.plain and rng.random() < _TYPED:
             kind = _kinds_of_parameters().get((entry["names"][0], options[0]), kind)
         required = str(place) not in entry.get("options", {})
         fields.append(Field(options[named % len(options)], kind, about, required))
@@ -268,18 +270,17 @@ def stock_tool(
         fields = [replace(fields[0], name=words.common())]
     if len({field.name for field in fields}) < len(fields):
         return stock_tool(rng, words, held_out, entries)
-    # The held-out cases stay those by which earlier models were scored.
-    other_name = not held_out and rng.random() < (_RENAMED_IN_SETS if of_a_set else RENAMED)
+    other_name = not words.plain and rng.random() < (_RENAMED_IN_SETS if of_a_set else RENAMED)
     name = renamed(rng, words, entry["names"]) if other_name else rng.choice(entry["names"])
     tool = declare(rng, name, rng.choice(entry["about"]), fields)
     result = entry.get("result")
 
     def request() -> Request:
-        ask = _ask_for(rng, tool, entry["asks"], held_out)
+        ask = _ask_for(rng, words, tool, entry["asks"])
         said = said_in(ask)
-        if not held_out and rng.random() < _BEHIND_NAMES:
+        if not words.plain and rng.random() < _BEHIND_NAMES:
             ask = _with_a_word_behind(rng, words, fields, ask)
-        if not held_out:
+        if not words.plain:
             ask = with_an_aside(rng, [field.kind for field in fields], ask)
         used = {
             place: rng.choice(entry["options"][str(place)])

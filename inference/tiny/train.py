@@ -68,7 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     keep_memory()
     if shutil.which("c++") is not None:
         compile_small_steps()
-    feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch)
+    careful = bool(trainer.before)
+    feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch, careful=careful)
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
     counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens

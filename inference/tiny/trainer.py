@@ -39,7 +39,7 @@ ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
 # Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
 # could be lost by them.
 _RISE, _CAREFUL_RISE = 20, 150
-_EVENNESS = 0.04  # how much the experts' even use counts beside the loss
+_EVENNESS, _CAREFUL_EVENNESS = 0.04, 0.01  # how much the experts' even use counts beside the loss
 _READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 
 
@@ -111,7 +111,7 @@ class Trainer:
         mean = saved.get("average") if saved and not len(fresh) else None
         self.average = Average(self.model, mean, fades=not self.before)
         self.rows = Rows(self.model, self.learned)
-        self.hints = Hints(shape)
+        self.hints = Hints(shape, careful=bool(self.before))
         self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
         if saved and "reader" in saved:
             self.hints.load_state_dict(saved["hints"], strict=False)
@@ -193,7 +193,8 @@ class Trainer:
         self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.before else ROUND_FROM))
         losses, right, uneven = self._losses(batch)
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
-        loss = losses.mean() + _EVENNESS * uneven + self.hints.loss
+        evenness = _CAREFUL_EVENNESS if self.before else _EVENNESS
+        loss = losses.mean() + evenness * uneven + self.hints.loss
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:

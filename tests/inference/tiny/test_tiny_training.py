@@ -86,6 +86,19 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
     assert hints.measured["look"] == pytest.approx(np.mean(looks), rel=1e-4)
 
 
+def test_hints_count_less_in_a_model_that_goes_on_from_a_trained_one(calls: list[Talk]) -> None:
+    shape = Shape()
+    layer, marks = Layer(shape, sliding=False), marks_of(calls, learned_tokens(1))
+    x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
+    losses = []
+    for careful in (False, True):
+        hints = Hints(shape, careful=careful)
+        hints.begin(marks)
+        hints.see(shape.num_hidden_layers - 1, x, layer, *rotation(shape, x.shape[1]))
+        losses.append(hints.loss.item())
+    assert 0 < losses[1] < losses[0] / 2
+
+
 def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> None:
     run = Trainer(tmp_path, Shape(), 1)
     batches = (packed(list(two), run.learned, np.random.default_rng(0), 0.3) for two in pairwise(calls))

@@ -98,3 +98,16 @@ def test_in_training_a_name_has_now_and_then_a_word_behind_it_that_no_wording_ha
         strange += extra
         assert request.said in wordings
     assert (strange == 0) if held_out else (5 < strange < 60)
+
+
+def test_where_requests_are_plain_no_set_of_one_area_is_declared() -> None:
+    def of_sets(plain: bool) -> int:
+        found = 0
+        for seed in range(60):
+            rng = Random(f"plain/{seed}")
+            offers = some_tools(rng, Words(rng, False, plain), False, 4)
+            found += any("set" in offer.entry for offer in offers if offer.entry)
+        return found
+
+    assert of_sets(plain=True) == 0
+    assert of_sets(plain=False) > 5
