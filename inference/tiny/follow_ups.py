@@ -11,7 +11,7 @@ from random import Random
 from inference.tiny.tool_stock import Field, Request, found, quoted
 from inference.tiny.words import Words
 
-_HELD_OUT_KINDS = ("city", "person", "query", "name", "title", "file", "path")
+_PLAIN_KINDS = ("city", "person", "query", "name", "title", "file", "path")
 _WHERE = ("city", "country", "room")
 _FORMS = (
     "And {v}?",
@@ -38,16 +38,15 @@ _FORMS = (
 )
 
 
-def again(rng: Random, words: Words, request: Request, held_out: bool) -> Request | None:
+def again(rng: Random, words: Words, request: Request) -> Request | None:
     """Such a request for the function of `request`; None where that has more or fewer arguments than one."""
     if len(request.arguments) != 1:
         return None
     field, _ = request.arguments[0]
-    # The held-out cases stay those by which earlier models were scored.
-    if not (field.kind in _HELD_OUT_KINDS if held_out else _is_free(field)):
+    if not (field.kind in _PLAIN_KINDS if words.plain else _is_free(field)):
         return None
     value = words.draw("word" if field.kind == "lower" else field.kind)
-    if held_out:
+    if words.plain:
         shown, form = value, "And {v}?" if rng.random() < 0.7 else "Now for {v}"
         where = "in " if field.kind == "city" and form.startswith("And") else ""
     else:

@@ -60,7 +60,7 @@ def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     wanted = in_turn(rng, offers)
     for _ in range(rng.randrange(4, 8)):
         before = next(wanted).request()
-        request = again(rng, words, before, held_out) or next(wanted).request()
+        request = again(rng, words, before) or next(wanted).request()
         # A past answer ends with another token than a present one: so many would make it the usual end.
         history(rng, words, talk, before, practised=False)
         talk.user(request.text)

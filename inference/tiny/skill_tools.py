@@ -150,7 +150,7 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
     if rng.random() < (0.1 if words.plain else _CALLED_BEFORE):
         history(rng, words, talk, request)
         once_more = rng.random() < (0.5 if words.plain else _FOLLOWED_UP)
-        request = (again(rng, words, request, held_out) or request) if once_more else wanted.request()
+        request = (again(rng, words, request) or request) if once_more else wanted.request()
     request = ask(rng, talk, request, held_out, explain and rules is None)
     call_turn(talk, request, offers, explain)
     if rng.random() < 0.65:
@@ -190,7 +190,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
         else:
             followed_up = None
             if called is not None and rng.random() < _FOLLOWED_UP_AT_ONCE:
-                followed_up = again(rng, words, called, held_out)
+                followed_up = again(rng, words, called)
             request = followed_up or next(wanted).request()
             explain = rng.random() < 0.08
             request = ask(rng, talk, request, held_out, explain)

@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     keep_memory()
     if shutil.which("c++") is not None:
         compile_small_steps()
-    careful = bool(trainer.before)
-    feeder = Feeder(f"{arguments.seed}/{trainer.step}", trainer.learned, arguments.batch, careful=careful)
+    draws = f"{arguments.seed}/{trainer.step}"
+    feeder = Feeder(draws, trainer.learned, arguments.batch, careful=trainer.careful)
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
     counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
         began = time.monotonic()
         progress = trainer.seconds / limit
         # What goes on from a file has been through the easier mixtures before.
-        feeder.progress.value = max(progress, LAST_PHASE) if trainer.before else progress
+        feeder.progress.value = max(progress, LAST_PHASE) if trainer.careful else progress
         for name, value in trainer.train(feeder.next(), progress).items():
             sums[name] += value
         counted += 1

@@ -100,7 +100,7 @@ class Trainer:
         wire(self.model)
         # What the file that it goes on from had behind it; the schedule is that of this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
-        self.rate = rate or (CAREFUL_RATE if self.before else 1.0)
+        self.rate = rate or (CAREFUL_RATE if self.careful else 1.0)
         self.model.in_bf16 = products_in_bf16()
         late = saved is not None and (saved.get("late") or len(saved["optimisers"]) == 1)
         self.optimisers = self._optimisers(late=bool(late))
@@ -109,9 +109,9 @@ class Trainer:
             self._restore(saved, len(fresh))
         # Rows that are new to the stock are in no mean yet: it begins anew.
         mean = saved.get("average") if saved and not len(fresh) else None
-        self.average = Average(self.model, mean, fades=not self.before)
+        self.average = Average(self.model, mean, fades=not self.careful)
         self.rows = Rows(self.model, self.learned)
-        self.hints = Hints(shape, careful=bool(self.before))
+        self.hints = Hints(shape, careful=self.careful)
         self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
         if saved and "reader" in saved:
             self.hints.load_state_dict(saved["hints"], strict=False)
@@ -119,8 +119,13 @@ class Trainer:
                 self.reader.load_state_dict(saved["reader"])
         self.impostors = Impostors(self.rows.all_out, half=self.model.in_bf16)
 
+    @property
+    def careful(self) -> bool:
+        """Whether it goes on from a trained model."""
+        return bool(self.before)
+
     def _optimisers(self, *, late: bool) -> list[torch.optim.Optimizer]:
-        return optimisers(self.model, late=late, settled=bool(self.before))
+        return optimisers(self.model, late=late, settled=self.careful)
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
         """Goes on from `saved`; tokens new to the stock get rows of zero."""
@@ -190,22 +195,22 @@ class Trainer:
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
         """One step; returns what was measured on the batch before it."""
-        self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.before else ROUND_FROM))
+        self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.careful else ROUND_FROM))
         losses, right, uneven = self._losses(batch)
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
-        evenness = _CAREFUL_EVENNESS if self.before else _EVENNESS
+        evenness = _CAREFUL_EVENNESS if self.careful else _EVENNESS
         loss = losses.mean() + evenness * uneven + self.hints.loss
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         if progress >= LATE_FROM and len(self.optimisers) > 1:
             self.optimisers = self._optimisers(late=True)
-        set_rates(self.optimisers, self.rate * scale_at(progress, self.step, careful=bool(self.before)))
+        set_rates(self.optimisers, self.rate * scale_at(progress, self.step, careful=self.careful))
         for optimiser in (*self.optimisers, self.reader):
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         with torch.no_grad():
             self.model.learned_out[self.silent] = 0
-        if progress >= (CAREFUL_AVERAGE_FROM if self.before else AVERAGE_FROM):
+        if progress >= (CAREFUL_AVERAGE_FROM if self.careful else AVERAGE_FROM):
             self.average.add(self.model)
         else:  # a run that ended and was given more time: its old mean is not what it has learned since
             self.average.restart()

@@ -26,7 +26,7 @@ def follow_ups(held_out: bool) -> list[tuple[Request, Request]]:
         rng = Random(f"again/{seed}")
         words = Words(rng, held_out)
         request = stock_tool(rng, words, held_out).request()
-        if other := again(rng, words, request, held_out):
+        if other := again(rng, words, request):
             found.append((request, other))
     return found
 
