@@ -14,20 +14,31 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _BLOCK = 128  # queries at a time
 _ROOM = 8  # dimensions for sinks: as many heads may share a group
 
 
 @cache
-def _mask(queries: int, keys: int, ahead: int, window: int | None, dtype: torch.dtype) -> Tensor:
-    """0 where a query sees a key, key 0 being the sink; query 0 sees keys up to `ahead`."""
-    behind = torch.arange(queries)[:, None] + ahead - torch.arange(keys)[None, :]
+def _mask(queries: int, keys: int, ahead: int, window: int | None, like: tuple[Any, ...]) -> Tensor:
+    """0 where a query sees a key, key 0 being the sink; query 0 sees keys up to `ahead`.
+
+    `like`: its type and device.
+    """
+    dtype, device = like
+    behind = (
+        torch.arange(queries, device=device)[:, None] + ahead - torch.arange(keys, device=device)[None, :]
+    )
     hidden = behind < 0
     if window is not None:
         hidden |= behind >= window
     hidden[:, 0] = False
-    return torch.zeros(queries, keys, dtype=dtype).masked_fill_(hidden, float("-inf"))
+    return torch.zeros(queries, keys, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
+
+
+def _kind(x: Tensor) -> tuple[torch.dtype, torch.device]:
+    return x.dtype, x.device
 
 
 class _Blocks(torch.autograd.Function):
@@ -43,9 +54,9 @@ class _Blocks(torch.autograd.Function):
             keys, values = (_seen(x[row], begin, end) for x in (k, v))
             scores = torch.bmm(_stacked(q[row, start:end]), keys.mT).view(groups, heads, count, -1)
             if window is None:  # all keys before the block are seen
-                scores[..., start + 1 :].add_(_mask(count, count + 1, 1, None, q.dtype)[:, 1:])
+                scores[..., start + 1 :].add_(_mask(count, count + 1, 1, None, _kind(q))[:, 1:])
             else:
-                scores.add_(_mask(count, end - begin + 1, start - begin + 1, window, q.dtype))
+                scores.add_(_mask(count, end - begin + 1, start - begin + 1, window, _kind(q)))
             weights = scores.softmax(-1).view(groups, heads * count, -1)
             out[row, start:end] = _unstacked(torch.bmm(weights, values), heads)
             ctx.parts.append(weights)
@@ -101,6 +112,20 @@ def _seen(keys: Tensor, begin: int, end: int) -> Tensor:
     return torch.cat((keys[:, :1], keys[:, begin + 1 : end + 1]), dim=1)
 
 
+def _fused(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+    """The same by torch's own kernel: on a card the many products of blocks would take far longer.
+
+    cuDNN's is left out: it prepares itself for every new shape, which takes half a second, and batches have
+    hundreds of shapes.
+    """
+    batch, length, groups, heads, size = q.shape
+    queries = q.permute(0, 2, 3, 1, 4).reshape(batch, groups, heads * length, size)
+    mask = _mask(length, length + 1, 1, window, _kind(q)).repeat(heads, 1)
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        found = F.scaled_dot_product_attention(queries, k, v, attn_mask=mask, scale=1.0)
+    return found.view(batch, groups, heads, length, -1).permute(0, 3, 1, 2, 4)
+
+
 def sink_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int | None) -> Tensor:
     """Causal attention of batch x length x heads x size, keys and values of groups of heads.
 
@@ -110,9 +135,14 @@ def sink_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int |
     heads = len(sinks) // groups
     k, v = k.transpose(1, 2), v.transpose(1, 2)
     q = q.view(batch, length, groups, heads, size) * size**-0.5
-    whose = torch.eye(heads, _ROOM, dtype=q.dtype).expand(batch, length, groups, heads, _ROOM)
+    whose = torch.eye(heads, _ROOM, dtype=q.dtype, device=q.device).expand(
+        batch, length, groups, heads, _ROOM
+    )
     q = torch.cat((q, whose), dim=-1)
     sink = F.pad(sinks.view(groups, heads), (size, _ROOM - heads)).to(k.dtype)
     k = torch.cat((sink.view(1, groups, 1, -1).expand(batch, -1, -1, -1), F.pad(k, (0, _ROOM))), dim=2)
-    result: Tensor = _Blocks.apply(q, k, F.pad(v, (0, 0, 1, 0)), window)  # type: ignore[no-untyped-call]
+    v = F.pad(v, (0, 0, 1, 0))
+    if q.is_cuda:
+        return _fused(q, k, v, window).flatten(2)
+    result: Tensor = _Blocks.apply(q, k, v, window)  # type: ignore[no-untyped-call]
     return result.flatten(2)

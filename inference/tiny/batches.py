@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -12,9 +10,7 @@ from functools import cache
 from itertools import pairwise
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from queue import Empty
 from random import Random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +23,21 @@ from inference.tiny.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, toke
 
 _STOCK = Path(__file__).parent / "stock"
 _NOT_KNOWN = ("values", "sets_", "kinds", "related")  # files of it whose words are copied, or only compared
-_POOL = 96  # conversations that are sorted by length at a time
+USUAL_SIZE = 4096  # tokens of a batch
+_POOL = 96  # conversations of as many that are sorted by length at a time
 _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
 _RIVALS = 4  # drawn for each target, of the tokens that share its word's first piece
 # Of the prompts' tokens that can be told: they say how to copy to what cannot yet, and little to what can.
 _PROMPT_SHARE, _CAREFUL_PROMPT_SHARE = 0.3, 0.05
-_PATIENCE = 5.0  # seconds, before it is asked whether batches are still being made
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Places are among `candidates`, the ids of the softmax; `prior` corrects for the sampled ones."""
+    """Places are among `candidates`, the ids of the softmax; `prior` corrects for the sampled ones.
+
+    The tokens that occur are the first of the candidates.
+    """
 
     candidates: Longs
     prior: npt.NDArray[np.float32]
@@ -186,6 +185,12 @@ def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
     return told
 
 
+def _pool_of(size: int) -> int:
+    """Of a large batch's conversations many more are sorted: else the longest make the others padding."""
+    times = max(1, size // USUAL_SIZE)
+    return _POOL * times * min(times, 4)
+
+
 def batches(
     seed: str, learned: Longs, size: int, progress: Synchronized[float], *, careful: bool = False
 ) -> Iterator[Batch]:
@@ -194,7 +199,8 @@ def batches(
     rng, numbers = Random(seed), np.random.default_rng(zlib.crc32(seed.encode()))
     while True:
         pool = sorted(
-            (make_talk(rng, progress.value) for _ in range(_POOL)), key=lambda talk: len(talk.tokens)
+            (make_talk(rng, progress.value) for _ in range(_pool_of(size))),
+            key=lambda talk: len(talk.tokens),
         )
         groups: list[list[Talk]] = [[]]
         for talk in pool:
@@ -204,39 +210,3 @@ def batches(
         rng.shuffle(groups)
         for group in groups:
             yield packed(group, learned, numbers, prompt_share)
-
-
-def _produce(
-    queue: Any, seed: str, learned: Longs, size: int, progress: Synchronized[float], careful: bool
-) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for batch in batches(seed, learned, size, progress, careful=careful):
-        queue.put(batch)
-
-
-class Feeder:
-    """Makes batches in a process of its own, ahead of the training."""
-
-    def __init__(self, seed: str, learned: Longs, size: int, *, careful: bool = False) -> None:
-        context = multiprocessing.get_context("fork")
-        self.progress: Synchronized[float] = context.Value("d", 0.0)
-        self._queue: Any = context.Queue(12)
-        self._process = context.Process(
-            target=_produce, args=(self._queue, seed, learned, size, self.progress, careful), daemon=True
-        )
-        self._process.start()
-
-    def next(self) -> Batch:
-        """The next batch; an error where its process has ended and none will come."""
-        while True:
-            try:
-                batch: Batch = self._queue.get(timeout=_PATIENCE)
-            except Empty:
-                if not self._process.is_alive():
-                    raise RuntimeError("no conversations come any more: see above what ended them") from None
-                continue
-            return batch
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.join()

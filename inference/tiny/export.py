@@ -104,7 +104,7 @@ class UnfitError(Exception):
 
 def checkpoint_of(file: Path) -> dict[str, Any]:
     """What a run's checkpoint holds."""
-    saved: dict[str, Any] = torch.load(file, weights_only=False)
+    saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=False)
     if "shape" not in saved or len(saved["model"]["map_in"]) != FIXED:
         raise UnfitError(file)
     return saved

@@ -15,14 +15,17 @@ and its own have to be read. None of it costs anything once the model is trained
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inference.tiny.codes import CODE_DIM, codes_of, own_codes
+from inference.tiny.codes import CODE_DIM, VOCABULARY, Longs, codes_of, own_codes
 from inference.tiny.marks import Marks
 from inference.tiny.model import Layer, normalise, rotate
+from inference.tiny.rows import placed
 from inference.tiny.shape import Shape
 from inference.tiny.vocabulary import token_table
 from inference.tiny.wiring import MATCHING
@@ -35,6 +38,14 @@ _WEIGHTS = {"carry": 0.02, "hold": 0.02, "tag": 0.04, "look": 0.01, "match": 0.0
 # In a model that goes on from a trained one, which does nearly all that they ask for: their sum was larger
 # than the loss of its own turns, which is what it is to be good at.
 _CAREFUL = 0.2
+
+
+@cache
+def _codes(device: torch.device) -> tuple[Tensor, Tensor]:
+    """For every token the code of its word's first piece, and its own."""
+    table = token_table()
+    first, own = codes_of(table.pieces[:, 0]), own_codes(table, np.arange(VOCABULARY, dtype=np.int32))
+    return placed(first.astype(np.int8), device), placed(own.astype(np.int8), device)
 
 
 class Hints(nn.Module):
@@ -53,54 +64,52 @@ class Hints(nn.Module):
 
     def begin(self, marks: Marks | None) -> None:
         self.marks = marks
-        self.loss = torch.zeros(())
-        self.measured: dict[str, float] = {}
+        self.loss = self.read.new_zeros(())
+        self.measured: dict[str, Tensor] = {}
 
     def see(self, place: int, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> None:
         if self.marks is None:
             return
         layers = self.shape.num_hidden_layers
         if place == layers + _CARRIED_TO and len(self.marks.carried):
-            self._begins_with("carry", x, torch.from_numpy(self.marks.carried))
+            self._begins_with("carry", x, placed(self.marks.carried, x.device))
         if place == layers + _CARRIED_TO and len(self.marks.held):
-            self._begins_with("hold", x, torch.from_numpy(self.marks.held))
+            self._begins_with("hold", x, placed(self.marks.held, x.device))
         if place == layers - 1 and len(self.marks.tagged):
-            self._tagged(x, torch.from_numpy(self.marks.tagged))
+            self._tagged(x, placed(self.marks.tagged, x.device))
         if place == layers - 1 and len(self.marks.looked):
-            self._looked("look", x, layer, (cos, sin), torch.from_numpy(self.marks.looked), _COPYING_GROUP)
+            self._looked("look", x, layer, (cos, sin), self.marks.looked, _COPYING_GROUP)
         if place == layers + MATCHING and len(self.marks.matched):
             group = self.shape.num_key_value_heads - 1
-            self._looked("match", x, layer, (cos, sin), torch.from_numpy(self.marks.matched), group)
+            self._looked("match", x, layer, (cos, sin), self.marks.matched, group)
         if place == layers - 1 and len(self.marks.told):
-            self._told(x, layer, torch.from_numpy(self.marks.told))
+            self._told(x, layer, placed(self.marks.told, x.device))
 
     def _lacks(self, hint: str, lacking: Tensor) -> None:
         self.loss = self.loss + self.weight * _WEIGHTS[hint] * lacking
 
     def _begins_with(self, hint: str, x: Tensor, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
-        first = token_table().pieces[tokens.numpy(), 0]
-        wanted = torch.from_numpy(codes_of(first))
-        read = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read
-        lacking = F.mse_loss(read, wanted)
-        self.measured[hint] = lacking.item()
+        read = normalise(x[rows, columns], x.new_ones(()), self.shape.rms_norm_eps) @ self.read
+        lacking = F.mse_loss(read, _codes(x.device)[0][tokens].float())
+        self.measured[hint] = lacking.detach()
         self._lacks(hint, lacking)
 
     def _tagged(self, x: Tensor, marks: Tensor) -> None:
         rows, columns, tags = marks.unbind(1)
-        scores = normalise(x[rows, columns], torch.ones(()), self.shape.rms_norm_eps) @ self.read_tag
+        scores = normalise(x[rows, columns], x.new_ones(()), self.shape.rms_norm_eps) @ self.read_tag
         lacking = F.cross_entropy(scores, tags)
-        self.measured["tag"] = lacking.item()
+        self.measured["tag"] = lacking.detach()
         self._lacks("tag", lacking)
 
     def _looked(
-        self, hint: str, x: Tensor, layer: Layer, turns: tuple[Tensor, Tensor], marks: Tensor, group: int
+        self, hint: str, x: Tensor, layer: Layer, turns: tuple[Tensor, Tensor], marks: Longs, group: int
     ) -> None:
         """Heads of this group have to look at where the marks say; -1 is the sink."""
         shape, attention, (cos, sin) = self.shape, layer.self_attn, turns
-        rows, columns, begins = marks.unbind(1)
+        rows, columns, begins = placed(marks, x.device).unbind(1)
         size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
-        kept, inverse = torch.unique(rows, return_inverse=True)
+        kept, inverse = (placed(part, x.device) for part in np.unique(marks[:, 0], return_inverse=True))
         x = normalise(x[kept], layer.input_layernorm, shape.rms_norm_eps)
         at = slice(group * size, (group + 1) * size)
         keys = rotate(F.linear(x, attention.k_proj.weight[at], attention.k_proj.bias[at]), cos, sin)
@@ -108,25 +117,22 @@ class Hints(nn.Module):
         asked = F.linear(x[inverse, columns], attention.q_proj.weight[of], attention.q_proj.bias[of])
         queries = rotate(asked.view(-1, per_group, size), cos[columns, None], sin[columns, None])
         scores = torch.einsum("phd,pld->phl", queries, keys[inverse]) / size**0.5
-        later = torch.arange(scores.shape[2]) > columns[:, None, None]
+        later = torch.arange(scores.shape[2], device=x.device) > columns[:, None, None]
         sinks = attention.sinks[of.start // size : of.stop // size].expand(len(rows), per_group)
         scores = torch.cat((scores.masked_fill(later, float("-inf")), sinks.unsqueeze(2)), dim=2)
         wanted = torch.where(begins < 0, scores.shape[2] - 1, begins)
         looks = scores.log_softmax(2).gather(2, wanted[:, None, None].expand(-1, per_group, 1))
-        self.measured[hint] = looks.exp().mean().item()
+        self.measured[hint] = looks.detach().exp().mean()
         self._lacks(hint, -looks.mean())
 
     def _told(self, x: Tensor, layer: Layer, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
-        table, eps = token_table(), self.shape.rms_norm_eps
-        ids = tokens.numpy().astype(np.int32)
+        eps = self.shape.rms_norm_eps
         brought = layer.self_attn.v_proj(normalise(x[rows, columns], layer.input_layernorm, eps))
         values = brought.split((len(self.read_first), len(self.read_own)), dim=1)
-        codes = codes_of(table.pieces[ids, 0]), own_codes(table, ids)
-        lacking = torch.zeros(())
+        codes = (each[tokens].float() for each in _codes(x.device))
+        lacking = x.new_zeros(())
         for value, read, wanted in zip(values, (self.read_first, self.read_own), codes, strict=True):
-            lacking = lacking + F.mse_loss(
-                normalise(value, torch.ones(()), eps) @ read, torch.from_numpy(wanted)
-            )
-        self.measured["tell"] = lacking.item() / 2
+            lacking = lacking + F.mse_loss(normalise(value, x.new_ones(()), eps) @ read, wanted)
+        self.measured["tell"] = lacking.detach() / 2
         self._lacks("tell", lacking)

@@ -8,15 +8,17 @@ in front and their input dimension last, so that MXFP4 blocks run along it.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from inference.tiny import experts
 from inference.tiny.attention import sink_attention
 from inference.tiny.codes import CODE_DIM, EDGES, FIRST, FIXED, MEANING, MEANING_DIM, SPELLING, THIRD
-from inference.tiny.quantise import straight_through
 from inference.tiny.shape import Shape
 
 _LEARNED = 0.3  # of the learned rows at the start, beside the codes
@@ -26,7 +28,8 @@ _THIRD = 1.75  # of a vector, for one sign of a third piece's code: few words ha
 _LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
 
 
-def rotation(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=512)
+def rotation(shape: Shape, length: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """YaRN's cos and sin, length x head_dim / 2, the concentration included."""
     half = shape.head_dim // 2
     extrapolated = 1.0 / shape.rope_theta ** (torch.arange(half, dtype=torch.float64) / half)
@@ -41,7 +44,8 @@ def rotation(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
     frequencies = interpolated * ramp + extrapolated * (1 - ramp)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     concentration = 0.1 * math.log(shape.rope_factor) + 1.0
-    return (angles.cos() * concentration).float(), (angles.sin() * concentration).float()
+    cos, sin = ((part * concentration).float().to(device) for part in (angles.cos(), angles.sin()))
+    return cos, sin
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -54,71 +58,20 @@ def normalise(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype = torch.f
     return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight).to(kind)
 
 
-def swiglu(x: Tensor, limit: float) -> Tensor:
-    gate, linear = x[..., 0::2].clamp(max=limit), x[..., 1::2].clamp(-limit, limit)
-    return gate * torch.sigmoid(1.702 * gate) * (linear + 1)
-
-
-def weighted(found: Tensor, shares: Tensor) -> Tensor:
-    """What a token's experts say, each by its share: tokens x experts x hidden, summed in float32."""
-    return (found.float() * shares.unsqueeze(-1)).sum(1)
-
-
-def compile_small_steps() -> None:
+def compile_small_steps(*, on_card: bool = False) -> None:
     """Has each of these done in one pass over the memory instead of one for every operation.
 
     It takes half a minute and a C++ compiler: for training, not for tests.
     """
-    for step in (normalise, rotate, weighted):
-        globals()[step.__name__] = torch.compile(step, dynamic=True)
-
-
-class Experts(nn.Module):
-    """Top-k of the experts for every token: rows sorted by expert, one product for each."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.shape = shape
-        count, hidden, inner = shape.num_local_experts, shape.hidden_size, shape.intermediate_size
-        self.router = nn.Linear(hidden, count)
-        self.gate_up_proj = nn.Parameter(torch.randn(count, 2 * inner, hidden) / math.sqrt(hidden))
-        self.gate_up_proj_bias = nn.Parameter(torch.zeros(count, 2 * inner))
-        self.down_proj = nn.Parameter(torch.randn(count, hidden, inner) / math.sqrt(inner) * 0.3)
-        self.down_proj_bias = nn.Parameter(torch.zeros(count, hidden))
-        self.quantised = False
-
-    def weights(self) -> tuple[Tensor, Tensor]:
-        if self.quantised:
-            return straight_through(self.gate_up_proj), straight_through(self.down_proj)
-        return self.gate_up_proj, self.down_proj
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and how unevenly the tokens fall on the experts (1 is even)."""
-        top = self.shape.num_experts_per_tok
-        with torch.autocast("cpu", enabled=False):  # which experts are best is a matter of small differences
-            scores = self.router(x.float())
-        best, chosen = scores.topk(top, dim=-1)
-        shares = best.softmax(-1)
-        order = chosen.flatten().argsort(stable=True)
-        counts = chosen.flatten().bincount(minlength=self.shape.num_local_experts)
-        # Where in that order each token's experts stand.
-        back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
-        up, down = (weight.unbind(0) for weight in self.weights())
-        up_bias, down_bias = self.gate_up_proj_bias.unbind(0), self.down_proj_bias.unbind(0)
-        inputs = torch.split(x.index_select(0, order // top), counts.tolist())
-        outputs = [
-            F.linear(
-                swiglu(F.linear(part, up[e], up_bias[e]), self.shape.swiglu_limit),
-                down[e],
-                down_bias[e],
-            )
-            for e, part in enumerate(inputs)
-        ]
-        found = torch.cat(outputs).index_select(0, back)
-        mixed = weighted(found.view(*shares.shape, -1), shares)
-        fractions = counts / counts.sum()
-        uneven = self.shape.num_local_experts * (fractions * scores.softmax(-1).mean(0)).sum()
-        return mixed, uneven
+    steps: list[tuple[str, Callable[..., Tensor]]] = [
+        (__name__, normalise),
+        (__name__, rotate),
+        (experts.__name__, experts.weighted),
+    ]
+    if on_card:  # a processor's cache has what each expert makes of its rows
+        steps.append((experts.__name__, experts.swiglu))
+    for module, step in steps:
+        setattr(sys.modules[module], step.__name__, torch.compile(step, dynamic=True))
 
 
 class Attention(nn.Module):
@@ -152,7 +105,7 @@ class Layer(nn.Module):
         self.input_layernorm = nn.Parameter(torch.ones(shape.hidden_size))
         self.post_attention_layernorm = nn.Parameter(torch.ones(shape.hidden_size))
         self.self_attn = Attention(shape, sliding)
-        self.mlp = Experts(shape)
+        self.mlp = experts.Experts(shape)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, in_bf16: bool) -> tuple[Tensor, Tensor]:
         eps, kind = self.shape.rms_norm_eps, torch.bfloat16 if in_bf16 else torch.float32
@@ -227,9 +180,9 @@ class TinyGptOss(nn.Module):
         `see` is shown what goes into each layer.
         """
         length = embedded.shape[1]
-        cos, sin = rotation(self.shape, length)
-        x, uneven = embedded, torch.zeros(())
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.in_bf16):
+        cos, sin = rotation(self.shape, length, embedded.device)
+        x, uneven = embedded, embedded.new_zeros(())
+        with torch.autocast(embedded.device.type, torch.bfloat16, enabled=self.in_bf16):
             for place, layer in enumerate(self.layers):
                 assert isinstance(layer, Layer)
                 if see is not None:

@@ -24,7 +24,7 @@ _BETAS = (0.95, 0.99)
 def orthogonalised(matrices: Tensor) -> Tensor:
     """The nearest orthogonal matrices, roughly, by Newton-Schulz; any number of them stacked in front."""
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)
-    if products_in_bf16():
+    if products_in_bf16(matrices.device):
         x = x.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
@@ -88,6 +88,7 @@ def _group_of(name: str) -> str:
 def optimisers(model: nn.Module, *, late: bool, settled: bool) -> list[torch.optim.Optimizer]:
     """`settled`: the model goes on from a trained one."""
     groups: dict[str, list[nn.Parameter]] = {name: [] for name in _RATES}
+    on_card = any(parameter.is_cuda for parameter in model.parameters())
     for name, parameter in model.named_parameters():
         groups[_group_of(name)].append(parameter)
     found: list[torch.optim.Optimizer] = []
@@ -101,7 +102,7 @@ def optimisers(model: nn.Module, *, late: bool, settled: bool) -> list[torch.opt
         }
         for name, parameters in groups.items()
     ]
-    found.append(torch.optim.AdamW(adam, betas=_BETAS, weight_decay=0.0))
+    found.append(torch.optim.AdamW(adam, betas=_BETAS, weight_decay=0.0, fused=on_card or None))
     for group in groups_of(found):
         group["full"] = group["lr"]
     return found

@@ -9,6 +9,7 @@ from torch import Tensor
 
 BLOCK = 32
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_VALUES = torch.tensor(VALUES)
 _BORDERS = torch.tensor([(a + b) / 2 for a, b in pairwise(VALUES)])
 
 
@@ -24,7 +25,7 @@ def _scaled(weight: Tensor) -> tuple[Tensor, Tensor]:
 def pack(weight: Tensor) -> tuple[Tensor, Tensor]:
     """MXFP4 of `weight`: blocks (inputs / 32 x 16 bytes, low nibble first) and scales (exponent + 127)."""
     scaled, exponent = _scaled(weight)
-    codes = torch.bucketize(scaled.abs(), _BORDERS).to(torch.uint8)
+    codes = torch.bucketize(scaled.abs(), _BORDERS.to(weight.device)).to(torch.uint8)
     codes |= (scaled < 0).to(torch.uint8) << 3
     blocks = codes[..., 0::2] | (codes[..., 1::2] << 4)
     return blocks, (exponent.squeeze(-1) + 127).to(torch.uint8)
@@ -32,7 +33,7 @@ def pack(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def unpack(blocks: Tensor, scales: Tensor) -> Tensor:
     """The values of MXFP4 `blocks` and `scales`, as float32."""
-    table = torch.tensor([*VALUES, *(-value for value in VALUES)])
+    table = torch.tensor([*VALUES, *(-value for value in VALUES)], device=blocks.device)
     nibbles = torch.stack((blocks & 15, blocks >> 4), dim=-1).flatten(-2)
     values = table[nibbles.long()] * torch.exp2(scales.float() - 127).unsqueeze(-1)
     return values.flatten(-2)
@@ -41,6 +42,6 @@ def unpack(blocks: Tensor, scales: Tensor) -> Tensor:
 def straight_through(weight: Tensor) -> Tensor:
     """`weight` as MXFP4 would hold it; gradients pass as if nothing were rounded."""
     scaled, exponent = _scaled(weight)
-    table = torch.tensor(VALUES)
-    rounded = table[torch.bucketize(scaled.abs(), _BORDERS)] * scaled.sign() * torch.exp2(exponent)
+    table, borders = (part.to(weight.device) for part in (_VALUES, _BORDERS))
+    rounded = table[torch.bucketize(scaled.abs(), borders)] * scaled.sign() * torch.exp2(exponent)
     return weight + (rounded.flatten(-2) - weight).detach()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import ctypes
+import os
 import shutil
 import signal
 import sys
@@ -21,9 +22,10 @@ from pathlib import Path
 
 import torch
 
-from inference.tiny.batches import Feeder
+from inference.tiny.batches import USUAL_SIZE
 from inference.tiny.data import LAST_PHASE
 from inference.tiny.export import UnfitError
+from inference.tiny.feeder import Feeder
 from inference.tiny.model import compile_small_steps
 from inference.tiny.shape import Shape
 from inference.tiny.trainer import CAREFUL_RATE, Trainer
@@ -61,15 +63,25 @@ def report(trainer: Trainer, sums: dict[str, float], steps: int, speed: float, p
 
 def run(arguments: argparse.Namespace) -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(arguments.folder, Shape(), arguments.seed, arguments.rate, arguments.start)
+    trainer = Trainer(
+        arguments.folder,
+        Shape(),
+        arguments.seed,
+        arguments.rate,
+        arguments.start,
+        torch.device(arguments.device),
+        max(1, arguments.batch // USUAL_SIZE),
+    )
     # Of the whole process, so only once there is something to train.
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     keep_memory()
     if shutil.which("c++") is not None:
-        compile_small_steps()
+        compile_small_steps(on_card=trainer.device.type == "cuda")
     draws = f"{arguments.seed}/{trainer.step}"
-    feeder = Feeder(draws, trainer.learned, arguments.batch, careful=trainer.careful)
+    feeder = Feeder(
+        draws, trainer.learned, arguments.batch, careful=trainer.careful, processes=arguments.feeders
+    )
     limit = arguments.minutes * 60
     sums: dict[str, float] = defaultdict(float)
     counted, saved, reported, tokens = 0, trainer.seconds, trainer.seconds, trainer.tokens
@@ -84,12 +96,19 @@ def run(arguments: argparse.Namespace) -> None:
         progress = trainer.seconds / limit
         # What goes on from a file has been through the easier mixtures before.
         feeder.progress.value = max(progress, LAST_PHASE) if trainer.careful else progress
-        for name, value in trainer.train(feeder.next(), progress).items():
+        measured = trainer.train(feeder.next(), progress)
+        for name, value in measured.items():
             sums[name] += value
-        counted += 1
+        counted += bool(measured)
         trainer.seconds += min(time.monotonic() - began, _LONGEST_STEP)
         if trainer.seconds - reported >= arguments.report:
-            report(trainer, sums, counted, (trainer.tokens - tokens) / (trainer.seconds - reported), progress)
+            report(
+                trainer,
+                sums,
+                max(1, counted),
+                (trainer.tokens - tokens) / (trainer.seconds - reported),
+                progress,
+            )
             sums.clear()
             counted, reported, tokens = 0, trainer.seconds, trainer.tokens
         if trainer.seconds - saved >= 150:
@@ -117,9 +136,22 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, help=f"times the recipe's learning rates: 1, with --start {CAREFUL_RATE}"
     )
-    parser.add_argument("--batch", type=int, default=4096, help="tokens of a step")
+    parser.add_argument(
+        "--device",
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="such as cuda:0 or cpu (default: a GPU if there is one)",
+    )
+    parser.add_argument(
+        "--batch", type=int, help=f"tokens of a step: {USUAL_SIZE}, on a GPU {8 * USUAL_SIZE}"
+    )
+    parser.add_argument(
+        "--feeders", type=int, help="processes that make conversations: 1, with a GPU up to 12"
+    )
     parser.add_argument("--report", type=float, default=20, help="seconds between lines of progress")
     arguments = parser.parse_args()
+    on_card = torch.device(arguments.device).type == "cuda"
+    arguments.batch = arguments.batch or (8 * USUAL_SIZE if on_card else USUAL_SIZE)
+    arguments.feeders = arguments.feeders or (max(1, min(12, (os.cpu_count() or 1) - 2)) if on_card else 1)
     if arguments.start is not None and not arguments.start.is_file():
         parser.error(f"--start {arguments.start}: there is no such file")
     try:

@@ -40,6 +40,7 @@ ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
 # could be lost by them.
 _RISE, _CAREFUL_RISE = 20, 150
 _EVENNESS, _CAREFUL_EVENNESS = 0.04, 0.01  # how much the experts' even use counts beside the loss
+_MEASURED_ON_CARD = 10  # steps: to read a number is to wait for all that the card was told to do
 _READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
 
 
@@ -79,8 +80,17 @@ class Trainer:
     """The model, its optimisers and where the run stands."""
 
     def __init__(
-        self, folder: Path, shape: Shape, seed: int, rate: float | None = None, start: Path | None = None
+        self,
+        folder: Path,
+        shape: Shape,
+        seed: int,
+        rate: float | None = None,
+        start: Path | None = None,
+        device: torch.device | None = None,
+        batches_at_once: int = 1,
     ) -> None:
+        """`batches_at_once`: how many usual batches one of its batches is as large as."""
+        self.device = device or torch.device("cpu")
         self.folder = folder
         self.file = folder / "checkpoint.pt"
         saved: dict[str, Any] | None = None
@@ -96,12 +106,14 @@ class Trainer:
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
         # Places of the learned rows, from 1, that the head has to do without.
-        self.silent = torch.from_numpy(np.flatnonzero(np.isin(self.learned, never_said(seed))) + 1)
+        silent = torch.from_numpy(np.flatnonzero(np.isin(self.learned, never_said(seed))) + 1)
+        self.silent = silent.to(self.device)
         wire(self.model)
+        self.model.to(self.device)
         # What the file that it goes on from had behind it; the schedule is that of this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
         self.rate = rate or (CAREFUL_RATE if self.careful else 1.0)
-        self.model.in_bf16 = products_in_bf16()
+        self.model.in_bf16 = products_in_bf16(self.device)
         late = saved is not None and (saved.get("late") or len(saved["optimisers"]) == 1)
         self.optimisers = self._optimisers(late=bool(late))
         self.step, self.tokens, self.seconds = 0, 0, 0.0
@@ -111,13 +123,13 @@ class Trainer:
         mean = saved.get("average") if saved and not len(fresh) else None
         self.average = Average(self.model, mean, fades=not self.careful)
         self.rows = Rows(self.model, self.learned)
-        self.hints = Hints(shape, careful=self.careful)
+        self.hints = Hints(shape, careful=self.careful).to(self.device)
         self.reader = torch.optim.Adam(self.hints.parameters(), lr=_READER_RATE)
         if saved and "reader" in saved:
             self.hints.load_state_dict(saved["hints"], strict=False)
             if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run's hints asked for less
                 self.reader.load_state_dict(saved["reader"])
-        self.impostors = Impostors(self.rows.all_out, half=self.model.in_bf16)
+        self.impostors = Impostors(self.rows.all_out, half=self.model.in_bf16, times=batches_at_once)
 
     @property
     def careful(self) -> bool:
@@ -135,7 +147,7 @@ class Trainer:
                 state[name] = torch.cat((state[name], torch.zeros(fresh, state[name].shape[1])))
         known = len(state["map_in"])
         for name in ("map_in", "map_out"):  # of a file made before words had meanings
-            state[name] = torch.cat((state[name], self.model.state_dict()[name][known:]))
+            state[name] = torch.cat((state[name], self.model.state_dict()[name][known:].cpu()))
         self.model.load_state_dict(state)
         if known < FIXED:
             wire_meanings(self.model)
@@ -176,25 +188,27 @@ class Trainer:
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Every target's loss, whether it would have been said, and how unevenly the experts are used."""
-        ids = torch.from_numpy(batch.candidates)
+        placed = self.rows.placed
+        ids = placed(batch.candidates)
         self.hints.begin(batch.marks)
         hidden, uneven = self.model(self.rows.embedded(batch), self.hints.see)
-        picked = hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
-        logits = self._logits(picked, ids) + torch.from_numpy(batch.prior)
-        target = logits.gather(1, torch.from_numpy(batch.targets).unsqueeze(1)).squeeze(1)
+        picked = hidden[placed(batch.rows), placed(batch.columns)]
+        logits = self._logits(picked, ids) + placed(batch.prior)
+        target = logits.gather(1, placed(batch.targets).unsqueeze(1)).squeeze(1)
         sampled = logits.logsumexp(1)
-        own = torch.from_numpy(batch.turns) >= 0
-        impostors = self._logits(picked, self.impostors.of(picked, (sampled - target).detach(), own, ids))
+        own = placed(np.flatnonzero(batch.turns >= 0))
+        found, prior = self.impostors.of(picked, (sampled - target).detach(), own, ids)
+        impostors = self._logits(picked, found) + prior
         right = target >= torch.maximum(logits.amax(1), impostors.amax(1))
         return torch.logaddexp(sampled, impostors.logsumexp(1)) - target, right, uneven
 
     def _logits(self, hidden: Tensor, ids: Tensor) -> Tensor:
         rows = self.rows.out(ids)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.model.in_bf16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.model.in_bf16):
             return F.linear(hidden, rows).float()
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
-        """One step; returns what was measured on the batch before it."""
+        """One step; returns what was measured on the batch before it, on a card of one step in ten."""
         self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.careful else ROUND_FROM))
         losses, right, uneven = self._losses(batch)
         # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
@@ -216,10 +230,12 @@ class Trainer:
             self.average.restart()
         self.step += 1
         self.tokens += batch.weight
+        if self.step % (_MEASURED_ON_CARD if self.device.type == "cuda" else 1):
+            return {}
         return {
             "uneven": uneven.item(),
-            **self.hints.measured,
-            **_measured(batch, losses.detach(), right),
+            **{hint: value.item() for hint, value in self.hints.measured.items()},
+            **_measured(batch, losses.detach().cpu(), right.cpu()),
         }
 
 

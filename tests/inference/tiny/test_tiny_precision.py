@@ -12,9 +12,9 @@ from inference.tiny import precision
 
 @pytest.fixture(autouse=True)
 def _tried_anew() -> Iterator[None]:
-    precision.products_in_bf16.cache_clear()
+    precision._on_this_processor.cache_clear()
     yield
-    precision.products_in_bf16.cache_clear()
+    precision._on_this_processor.cache_clear()
 
 
 @pytest.mark.parametrize(("known", "quicker"), [(True, True), (True, False), (False, True)])
@@ -24,7 +24,7 @@ def test_bf16_is_taken_where_it_is_there_and_quicker(
     seconds = {torch.bfloat16: 1.0 if quicker else 3.0, torch.float32: 2.0}
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: known)
     monkeypatch.setattr(precision, "_seconds", seconds.__getitem__)
-    assert precision.products_in_bf16() is (known and quicker)
+    assert precision.products_in_bf16(torch.device("cpu")) is (known and quicker)
 
 
 def test_a_product_is_timed() -> None:

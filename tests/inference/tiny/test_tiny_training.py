@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from inference.tiny import batches
-from inference.tiny.batches import Feeder, learned_tokens, packed
+from inference.tiny import feeder as feeders
+from inference.tiny.batches import learned_tokens, packed
 from inference.tiny.codes import MEANING, VOCABULARY
 from inference.tiny.export import main as export_command
+from inference.tiny.feeder import Feeder
 from inference.tiny.hints import Hints
 from inference.tiny.impostors import Impostors
 from inference.tiny.marks import Marks, marks_of
@@ -118,7 +120,9 @@ def test_impostors_are_what_would_be_said_instead() -> None:
     rows = torch.randn(VOCABULARY, 8)
     hidden = rows[[7, 70_000]] * 3
     losses, own = torch.tensor([1.0, 2.0]), torch.tensor([True, True])
-    found = Impostors(rows.to, half=False).of(hidden, losses, own, torch.tensor([7, 70_000]))
+    found, _ = Impostors(rows.to, half=False).of(
+        hidden, losses, own.nonzero()[:, 0], torch.tensor([7, 70_000])
+    )
     scores = hidden @ rows.t()
     scores[:, [7, 70_000]] = -torch.inf
     assert set(scores.argmax(1).tolist()) <= set(found.tolist())
@@ -127,8 +131,8 @@ def test_impostors_are_what_would_be_said_instead() -> None:
 
 def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
     rows = torch.randn(VOCABULARY, 8)
-    nothing = Impostors(rows.to, half=False).of(
-        rows[:3], torch.ones(3), torch.zeros(3, dtype=torch.bool), torch.tensor([0])
+    nothing, _ = Impostors(rows.to, half=False).of(
+        rows[:3], torch.ones(3), torch.zeros(0, dtype=torch.long), torch.tensor([0])
     )
     assert len(nothing) == 0
 
@@ -189,7 +193,7 @@ def test_training_ends_with_an_error_where_no_conversations_can_be_made(
         raise ValueError("no such word")
 
     monkeypatch.setattr(batches, "make_talk", broken)
-    monkeypatch.setattr(batches, "_PATIENCE", 0.1)
+    monkeypatch.setattr(feeders, "_PATIENCE", 0.1)
     feeder = Feeder("seed", np.arange(10), 512)
     with pytest.raises(RuntimeError, match="no conversations"):
         feeder.next()
