@@ -14,6 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
+from inference.ops import launches
 from inference.ops.kernels import experts as kernels
 from inference.ops.kernels import norm, pairs
 from inference.ops.packing import PackedRows
@@ -60,9 +61,10 @@ class Mixture:
     def added_to(self, residual: Tensor, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         tokens, per_token = chosen.shape
         hidden = self._second.rows
-        tiles = tiles_of(chosen, len(self._first_bias))
-        inner = self._gate_up(x, tiles, per_token, chosen.numel())
-        results = self._down(inner, tiles, tokens, per_token)
+        experts = len(self._first_bias)
+        how, tiles = launches.of_experts(tokens, chosen.numel(), experts), tiles_of(chosen, experts)
+        inner = self._gate_up(x, tiles, how.gate_up, per_token, chosen.numel())
+        results = self._down(inner, tiles, how.down, tokens)
         out = torch.empty_like(residual)
         width = min(1024, triton.next_power_of_2(hidden))
         norm.gather[(tokens, triton.cdiv(hidden, width))](
@@ -71,61 +73,48 @@ class Mixture:
         )  # fmt: skip
         return out
 
-    def _gate_up(self, x: Tensor, tiles: Tiles, per_token: int, count: int) -> Tensor:
+    def _gate_up(self, x: Tensor, tiles: Tiles, how: launches.Product, per_token: int, count: int) -> Tensor:
         rows, intermediate = self._first, self._second.columns
         inner = torch.empty(count, intermediate, dtype=x.dtype, device=x.device)
-        fragments = fragments_of(tiles.tokens)
-        kernels.gate_up[(triton.cdiv(rows.fragments, fragments), len(tiles.experts))](
+        kernels.gate_up[(triton.cdiv(rows.fragments, how.fragments), len(tiles.experts))](
             x, inner, rows.words, rows.scales, self._first_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, intermediate, rows.fragments, self._limit, self._alpha,
-            CHOSEN=per_token, **_sizes(tiles.tokens, rows.tiles),
+            CHOSEN=per_token, **_sizes(tiles.tokens, how),
         )  # fmt: skip
         return inner
 
-    def _down(self, inner: Tensor, tiles: Tiles, tokens: int, per_token: int) -> Tensor:
+    def _down(self, inner: Tensor, tiles: Tiles, how: launches.Product, tokens: int) -> Tensor:
         """SPLITS × pairs × H."""
         rows = self._second
-        splits = next(n for n in (3, 2, 5, 1) if rows.tiles % n == 0) if tokens == 1 else 1
+        splits = how.splits if rows.tiles % how.splits == 0 else 1
         dtype = torch.float32 if tokens <= EXACT_TOKENS else inner.dtype
         out = torch.empty(splits, len(inner), rows.rows, dtype=dtype, device=inner.device)
-        fragments = fragments_of(tiles.tokens)
-        kernels.down[(triton.cdiv(rows.fragments, fragments), len(tiles.experts), splits)](
+        kernels.down[(triton.cdiv(rows.fragments, how.fragments), len(tiles.experts), splits)](
             inner, out, rows.words, rows.scales, self._second_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, rows.rows, len(inner), rows.fragments,
-            SPLITS=splits, **_sizes(tiles.tokens, rows.tiles // splits),
+            SPLITS=splits, **_sizes(tiles.tokens, how),
         )  # fmt: skip
         return out
 
 
-def _sizes(tokens: int, tiles: int) -> dict[str, int]:
-    fragments = fragments_of(tokens)
+def _sizes(tokens: int, how: launches.Product) -> dict[str, int]:
     return {
-        "FRAGMENTS": fragments,
+        "FRAGMENTS": how.fragments,
         "TOKENS": tokens,
-        "UNROLL": 1 if PLAIN or tokens > 64 else next(n for n in (3, 2, 5, 1) if tiles % n == 0),
+        "SHARERS": how.sharers,
+        "UNROLL": how.unroll,
         "PLAIN": PLAIN,
-        "num_warps": fragments,
-        "num_stages": 3,
+        "num_warps": how.warps,
+        "num_stages": how.stages,
     }
-
-
-def fragments_of(tokens: int) -> int:
-    """Fragments of 16 weight rows in a program: one a warp. Packed rows are a multiple of four."""
-    return 4
-
-
-def tokens_of(pairs: int, experts: int) -> int:
-    """How many pairs a tile takes: about what an expert has."""
-    mean = pairs / experts
-    return next((size for size, most in ((16, 12.0), (32, 24.0), (64, 96.0)) if mean <= most), 128)
 
 
 def tiles_of(chosen: Tensor, experts: int) -> Tiles:
     """Of T×k experts; as many tiles as there can be at most."""
     pairs = chosen.numel()
-    size = tokens_of(pairs, experts)
+    size = launches.of_experts(len(chosen), pairs, experts).tokens
     if len(chosen) == 1:
         return _one_token(chosen, size)
     count = min(pairs, experts) + pairs // size
@@ -157,7 +146,7 @@ def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
     pairs.sort[(1,)](
         chosen, order, owners, starts, ends, chosen.numel(), experts, count,
         PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=min(64, triton.next_power_of_2(count)),
-        AT_ONCE=16, TOKENS=size, num_warps=16 if width >= 128 else 8,
+        AT_ONCE=launches.SORTED_AT_ONCE, TOKENS=size, num_warps=16 if width >= 128 else 8,
     )  # fmt: skip
     return Tiles(order, owners, starts, ends, size)
 

@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from inference.ops import launches
 from inference.ops.expert_kernels import Mixture
 from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, vector
 from inference.ops.pages import Pages
@@ -71,17 +72,20 @@ def qkv(
         return query
     whole = (x, norm_weight, weight, weight if bias is None else bias, *after)
     if tokens <= VECTOR_TOKENS:
-        width, half = triton.next_power_of_2(hidden), min(2, size // 2)
+        width, half = triton.next_power_of_2(hidden), min(launches.QKV_WHOLE.half, size // 2)
         vector.qkv[(len(weight) // (2 * half),)](
             *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
-            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width, num_warps=4,
+            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
+            num_warps=launches.QKV_WHOLE.warps,
         )  # fmt: skip
     else:
-        half = min(16, size // 2)
+        how = launches.QKV
+        half = min(how.half, size // 2)
         dense.qkv[(len(weight) // (2 * half),)](
             *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
-            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16, COLUMNS=columns_of(hidden),
-            PLAIN=PLAIN, num_warps=4, num_stages=4,
+            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
+            COLUMNS=columns_of(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
+            num_warps=how.warps, num_stages=how.stages,
         )  # fmt: skip
     return query
 
@@ -225,12 +229,12 @@ def norm_and_route(
     normed = torch.empty_like(x)
     chosen, shares = _choices(x, experts_per_token)
     logits = torch.empty(tokens, experts, dtype=torch.float32, device=x.device)
-    width = triton.next_power_of_2(hidden)
-    router.norm_and_route[(tokens, triton.cdiv(experts, 8))](
+    width, how = triton.next_power_of_2(hidden), launches.of_routes(tokens)
+    router.norm_and_route[(tokens, triton.cdiv(experts, how.part))](
         x, norm_weight, weight, bias, normed, logits, _counters(x.device), chosen, shares,
         hidden, experts, eps,
-        **_choice_sizes(experts, experts_per_token), PART=8, WIDTH=width, COLUMNS=min(width, 1024),
-        num_warps=8 if width >= 2048 else 4,
+        **_choice_sizes(experts, experts_per_token), PART=how.part, WIDTH=width,
+        COLUMNS=min(width, how.columns), num_warps=how.warps if width >= 2048 else 4,
     )  # fmt: skip
     return normed, chosen, shares
 
@@ -266,9 +270,9 @@ def _counters(device: torch.device) -> Tensor:
     return _zeros[device]
 
 
-def columns_of(columns: int) -> int:
+def columns_of(columns: int, most: int = 128) -> int:
     """How many columns of a product are taken at a time."""
-    return min(128, int(triton.next_power_of_2(columns)))
+    return min(most, int(triton.next_power_of_2(columns)))
 
 
 def warps_of(width: int) -> int:

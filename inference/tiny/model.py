@@ -58,18 +58,17 @@ def normalise(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype = torch.f
     return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight).to(kind)
 
 
-def compile_small_steps(*, on_card: bool = False) -> None:
+def compile_small_steps() -> None:
     """Has each of these done in one pass over the memory instead of one for every operation.
 
-    It takes half a minute and a C++ compiler: for training, not for tests.
+    It takes half a minute and a C++ compiler: for training on a processor, not for tests. On a card new shapes
+    had them compiled again and again, a minute each time.
     """
     steps: list[tuple[str, Callable[..., Tensor]]] = [
         (__name__, normalise),
         (__name__, rotate),
         (experts.__name__, experts.weighted),
     ]
-    if on_card:  # a processor's cache has what each expert makes of its rows
-        steps.append((experts.__name__, experts.swiglu))
     for module, step in steps:
         setattr(sys.modules[module], step.__name__, torch.compile(step, dynamic=True))
 

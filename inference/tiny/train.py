@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     keep_memory()
-    if shutil.which("c++") is not None:
-        compile_small_steps(on_card=trainer.device.type == "cuda")
+    if shutil.which("c++") is not None and trainer.device.type == "cpu":
+        compile_small_steps()
     draws = f"{arguments.seed}/{trainer.step}"
     feeder = Feeder(
         draws, trainer.learned, arguments.batch, careful=trainer.careful, processes=arguments.feeders

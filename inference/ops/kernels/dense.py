@@ -52,25 +52,32 @@ def project(
 
 @triton.jit
 def _normed_product(
-    x_ptr, norm_ptr, weight_ptr, row, token, here, hidden, eps,
-    TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PLAIN: tl.constexpr,
+    x_ptr, norm_ptr, weight_ptr, row, token, here, hidden, eps, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """norm(x)·Wᵀ in one pass over x: the root mean square is a factor of the whole row."""
-    total = tl.zeros((TOKENS, ROWS), tl.float32)
-    squares = tl.zeros((TOKENS,), tl.float32)
-    for first in range(0, hidden, COLUMNS):
-        column = first + tl.arange(0, COLUMNS)
+    """norm(x)·Wᵀ in one pass over x: the root mean square is a factor of the whole row.
+
+    Each of SHARERS warps has all rows and COLUMNS columns of its own in each turn; their sums are added last.
+    """
+    total = tl.zeros((SHARERS, TOKENS, ROWS), tl.float32)
+    squares = tl.zeros((SHARERS, TOKENS, COLUMNS), tl.float32)
+    own = tl.arange(0, SHARERS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    for first in range(0, hidden, SHARERS * COLUMNS):
+        column = first + own
         within = column < hidden
         x = tl.load(
-            x_ptr + token[:, None] * hidden + column[None, :], mask=here[:, None] & within[None, :], other=0.0
+            x_ptr + token[None, :, None] * hidden + column[:, None, :],
+            mask=here[None, :, None] & within[:, None, :],
+            other=0.0,
         ).to(tl.float32)
-        squares += tl.sum(x * x, 1)
-        x = x * tl.load(norm_ptr + column, mask=within, other=0.0).to(tl.float32)[None, :]
+        squares += x * x
+        x = x * tl.load(norm_ptr + column, mask=within, other=0.0).to(tl.float32)[:, None, :]
         weight = tl.load(
-            weight_ptr + row[None, :] * hidden + column[:, None], mask=within[:, None], other=0.0
+            weight_ptr + row[None, None, :] * hidden + column[:, :, None], mask=within[:, :, None], other=0.0
         )
         total = _dot(x, weight, total, PLAIN)
-    return total * (1.0 / tl.sqrt(squares / hidden + eps))[:, None]
+    scale = 1.0 / tl.sqrt(tl.sum(tl.sum(squares, 2), 0) / hidden + eps)
+    return tl.sum(total, 0) * scale[:, None]
 
 
 @triton.jit
@@ -78,7 +85,7 @@ def qkv(
     x_ptr, norm_ptr, weight_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
     tokens, hidden, heads, kv_heads, slot_stride, head_stride, eps,
     HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr, PLAIN: tl.constexpr,
+    COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """Queries out, keys and values to their slots. A program has HALF pairs of one head's SIZE / 2."""
     token = tl.arange(0, TOKENS)
@@ -90,7 +97,7 @@ def qkv(
     row = head * SIZE + (tile // HALF) * (SIZE // 2) + (tl.program_id(0) % parts) * HALF + tile % HALF
     total = _normed_product(
         x_ptr, norm_ptr, weight_ptr, row.to(tl.int64), token, here, hidden, eps,
-        TOKENS, 2 * HALF, COLUMNS, PLAIN,
+        TOKENS, 2 * HALF, COLUMNS, SHARERS, PLAIN,
     )  # fmt: skip
     if HAS_BIAS:
         total += tl.load(bias_ptr + row).to(tl.float32)[None, :]

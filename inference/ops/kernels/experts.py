@@ -15,8 +15,8 @@ from inference.ops.kernels.mxfp4 import UNSCALE, product
 def gate_up(
     x_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
     columns, tiles, intermediate, fragments_per_expert, limit, alpha,
-    CHOSEN: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, UNROLL: tl.constexpr,
-    PLAIN: tl.constexpr,
+    CHOSEN: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
+    UNROLL: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I."""
     start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
@@ -30,7 +30,7 @@ def gate_up(
     total = product(
         x_ptr, token * columns, present, columns,
         words_ptr + first * tiles * 128, scales_ptr + first * tiles * 8, 0, tiles, tiles,
-        FRAGMENTS, TOKENS, UNROLL, PLAIN,
+        fragments_per_expert - tl.program_id(0) * FRAGMENTS, FRAGMENTS, TOKENS, SHARERS, UNROLL, PLAIN,
     )  # fmt: skip
     halves = tl.permute(tl.reshape(total, (FRAGMENTS, 2, 8, TOKENS)), (0, 2, 3, 1))
     gate, linear = tl.split(halves)
@@ -54,8 +54,8 @@ def gate_up(
 def down(
     inner_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
     intermediate, tiles, hidden, pairs, fragments_per_expert,
-    SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, UNROLL: tl.constexpr,
-    PLAIN: tl.constexpr,
+    SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
+    UNROLL: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """out[split, order[place]] = a split's columns of W2·inner[place], + b2 in the first."""
     start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
@@ -71,7 +71,7 @@ def down(
         inner_ptr, place.to(tl.int64) * intermediate, present, intermediate,
         words_ptr + first * tiles * 128, scales_ptr + first * tiles * 8,
         split * per_split, split * per_split + per_split, tiles,
-        FRAGMENTS, TOKENS, UNROLL, PLAIN,
+        fragments_per_expert - tl.program_id(0) * FRAGMENTS, FRAGMENTS, TOKENS, SHARERS, UNROLL, PLAIN,
     )  # fmt: skip
     row = tl.program_id(0) * FRAGMENTS * 16 + tl.arange(0, FRAGMENTS * 16)
     inside = row < hidden

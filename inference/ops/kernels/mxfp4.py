@@ -88,15 +88,13 @@ def _decode_plain(words, low_rows, high_rows):
 
 
 @triton.jit
-def fragments(words_ptr, scales_ptr, words_stride, scales_stride, COUNT: tl.constexpr, PLAIN: tl.constexpr):
-    """COUNT·16 rows × 64 columns, times 2^-64; the strides lead from one fragment's rows to the next."""
-    fragment, lane, word = tl.arange(0, COUNT), tl.arange(0, 32), tl.arange(0, 4)
-    at = fragment[:, None, None] * words_stride + (lane * 4)[None, :, None] + word[None, None, :]
-    words = tl.load(words_ptr + at)
-    scales = tl.load(scales_ptr + fragment[:, None] * scales_stride + (lane // 4)[None, :])
-    shift = ((word // 2) * 8)[None, None, :]
-    low_rows = ((scales[:, :, None] >> shift) & 0xFF) << 7
-    high_rows = ((scales[:, :, None] >> (shift + 16)) & 0xFF) << 7
+def _unpacked(words, scales, COUNT: tl.constexpr, PLAIN: tl.constexpr):
+    """COUNT fragments' words and scales, one after the other, as COUNT × g, t, tile of 16 columns, column of
+    the pair, half of the rows, half of the columns."""
+    words, scales = tl.reshape(words, (COUNT, 32, 4)), tl.reshape(scales, (COUNT, 32, 1))
+    shift = ((tl.arange(0, 4) // 2) * 8)[None, None, :]
+    low_rows = ((scales >> shift) & 0xFF) << 7
+    high_rows = ((scales >> (shift + 16)) & 0xFF) << 7
     if PLAIN:
         a0, a1, b0, b1, c0, c1, d0, d1 = _decode_plain(words, low_rows, high_rows)
     else:
@@ -105,35 +103,114 @@ def fragments(words_ptr, scales_ptr, words_stride, scales_stride, COUNT: tl.cons
         )
     left = tl.join(tl.join(a0, a1), tl.join(b0, b1))
     right = tl.join(tl.join(c0, c1), tl.join(d0, d1))
-    # fragment, g, t, tile of 16 columns, column of the pair, half of the rows, half of the columns
-    values = tl.reshape(tl.join(left, right), (COUNT, 8, 4, 4, 2, 2, 2))
-    return tl.reshape(tl.permute(values, (0, 5, 1, 3, 6, 2, 4)), (COUNT * 16, 64))
+    return tl.reshape(tl.join(left, right), (COUNT, 8, 4, 4, 2, 2, 2))
+
+
+@triton.jit
+def _as_they_are(values, PLAIN: tl.constexpr):
+    """The same values. Triton looks through what leads to a product, takes each join for a reason to give a
+    lane four columns that lie side by side, and would shuffle ours into that; it does not look past this."""
+    if PLAIN:
+        return values
+    return tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [values], dtype=tl.bfloat16, is_pure=False, pack=2
+    )
 
 
 @triton.jit
 def product(
-    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles,
-    FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, UNROLL: tl.constexpr, PLAIN: tl.constexpr,
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr, UNROLL: tl.constexpr,
+    PLAIN: tl.constexpr,
 ):  # fmt: skip
     """W·xᵀ over the tiles of 64 columns from `first` to `last`, float32, times 2^-64: FRAGMENTS·16 × TOKENS.
 
-    `rows` are the offsets of x's rows, `present` which of them are there; `tiles` is how many W has in all.
+    `rows` are the offsets of x's rows, `present` which of them are there; `tiles` is how many W has in all,
+    `there` how many of the fragments there are. With SHARERS the warps share out the columns, see below.
+    """
+    if SHARERS == 0:
+        total = _by_rows(
+            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+            FRAGMENTS, TOKENS, PLAIN,
+        )  # fmt: skip
+    else:
+        total = _by_columns(
+            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+            FRAGMENTS, TOKENS, SHARERS, UNROLL, PLAIN,
+        )  # fmt: skip
+    return total
+
+
+@triton.jit
+def _by_rows(
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, PLAIN: tl.constexpr,
+):  # fmt: skip
+    """Each warp has rows of its own: for many tokens, with products of warp groups.
+
+    Words are asked for by one running number: of addresses in three dimensions Triton 3.6 gives a warp those
+    of several fragments, and then every value goes through shared memory on its way to the product.
     """
     total = tl.zeros((FRAGMENTS * 16, TOKENS), tl.float32)
-    for at in range(first, last, UNROLL):
+    word, scale = tl.arange(0, FRAGMENTS * 128), tl.arange(0, FRAGMENTS * 32)
+    words_ptr += (word // 128) * (tiles * 128) + word % 128
+    scales_ptr += (scale // 32) * (tiles * 8) + scale % 32 // 4
+    for tile in range(first, last):
+        if FRAGMENTS > 4:  # packed rows are a multiple of four fragments
+            words = tl.load(words_ptr + tile * 128, mask=word // 128 < there, other=0)
+            scales = tl.load(scales_ptr + tile * 8, mask=scale // 32 < there, other=0)
+        else:
+            words, scales = tl.load(words_ptr + tile * 128), tl.load(scales_ptr + tile * 8)
+        values = _unpacked(words, scales, FRAGMENTS, PLAIN)
+        weights = tl.reshape(tl.permute(values, (0, 5, 1, 3, 6, 2, 4)), (FRAGMENTS * 16, 64))
+        column = tile * 64 + tl.arange(0, 64)
+        x = tl.load(
+            x_ptr + rows[None, :] + column[:, None],
+            mask=present[None, :] & (column < columns)[:, None],
+            other=0.0,
+        )
+        if PLAIN:
+            total += tl.dot(weights, x.to(tl.float32), input_precision="ieee")
+        else:
+            total = tl.dot(weights, x, total)
+    return total
+
+
+@triton.jit
+def _by_columns(
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr, UNROLL: tl.constexpr,
+    PLAIN: tl.constexpr,
+):  # fmt: skip
+    """Each of SHARERS warps has all rows and every SHARERS-th tile of the columns; their sums are added last.
+
+    For few tokens, where reading the weights takes the time: many small programs, each warp with its own
+    products of 16 × 8 × 16, which wait for no other warp, and x is read once for all of the rows.
+    """
+    total = tl.zeros((SHARERS, FRAGMENTS * 16, TOKENS), tl.float32)
+    word, scale = tl.arange(0, FRAGMENTS * SHARERS * 128), tl.arange(0, FRAGMENTS * SHARERS * 32)
+    words_ptr += (word // (SHARERS * 128)) * (tiles * 128) + word % (SHARERS * 128)
+    scales_ptr += (scale // (SHARERS * 32)) * (tiles * 8) + scale % (SHARERS * 32) // 4
+    column = tl.arange(0, SHARERS)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    x_ptrs = x_ptr + rows[None, None, :] + column[:, :, None]
+    for start in range(first, last, SHARERS * UNROLL):
         for step in tl.static_range(UNROLL):
-            tile = at + step
-            weights = fragments(
-                words_ptr + tile * 128, scales_ptr + tile * 8, tiles * 128, tiles * 8, FRAGMENTS, PLAIN
+            tile = start + step * SHARERS
+            inside, inside_scales = word // 128 % SHARERS < last - tile, scale // 32 % SHARERS < last - tile
+            if FRAGMENTS > 4:
+                inside &= word // (SHARERS * 128) < there
+                inside_scales &= scale // (SHARERS * 32) < there
+            words = tl.load(words_ptr + tile * 128, mask=inside, other=0)
+            scales = tl.load(scales_ptr + tile * 8, mask=inside_scales, other=0)
+            values = tl.reshape(
+                _unpacked(words, scales, FRAGMENTS * SHARERS, PLAIN), (FRAGMENTS, SHARERS, 8, 4, 4, 2, 2, 2)
             )
-            column = tile * 64 + tl.arange(0, 64)
-            x = tl.load(
-                x_ptr + rows[None, :] + column[:, None],
-                mask=present[None, :] & (column < columns)[:, None],
-                other=0.0,
-            )
+            values = tl.reshape(tl.permute(values, (1, 0, 6, 2, 4, 7, 3, 5)), (SHARERS, FRAGMENTS * 16, 64))
+            weights = _as_they_are(values, PLAIN)
+            within = (column < columns - tile * 64) & (column // 64 < last - tile)
+            x = tl.load(x_ptrs + tile * 64, mask=present[None, None, :] & within[:, :, None], other=0.0)
             if PLAIN:
                 total += tl.dot(weights, x.to(tl.float32), input_precision="ieee")
             else:
                 total = tl.dot(weights, x, total)
-    return total
+    return tl.sum(total, 0)

@@ -45,28 +45,32 @@ def norm_and_route(
     token = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     inside = column < hidden
-    x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
-    scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
-    if tl.program_id(1) == 0:
-        normed = x * scale * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        tl.store(normed_ptr + token * hidden + column, normed.to(normed_ptr.dtype.element_ty), mask=inside)
     mine = tl.program_id(1) * PART + tl.arange(0, PART)
     there = mine < experts
-    sums = tl.zeros((PART, COLUMNS), tl.float32)
-    for first in range(0, hidden, COLUMNS):
-        part = first + tl.arange(0, COLUMNS)
-        within = part < hidden
-        piece = tl.load(x_ptr + token * hidden + part, mask=within, other=0.0).to(tl.float32)
-        piece = piece * scale * tl.load(norm_ptr + part, mask=within, other=0.0).to(tl.float32)
-        piece = piece.to(normed_ptr.dtype.element_ty).to(tl.float32)
-        weight = tl.load(
-            weight_ptr + mine.to(tl.int64)[:, None] * hidden + part[None, :],
-            mask=there[:, None] & within[None, :],
-            other=0.0,
-        )
-        sums += weight.to(tl.float32) * piece[None, :]
+    rows = weight_ptr + mine.to(tl.int64)[:, None] * hidden
+    if COLUMNS == WIDTH:  # all is asked for before the first sum is waited for
+        whole = tl.load(rows + column[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+    x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
+    factor = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + mine, mask=there, other=0.0).to(tl.float32)
-    tl.store(logits_ptr + token * experts + mine, tl.sum(sums, 1) + bias, mask=there)
+    scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
+    normed = (x * scale * factor).to(normed_ptr.dtype.element_ty)
+    if tl.program_id(1) == 0:
+        tl.store(normed_ptr + token * hidden + column, normed, mask=inside)
+    if COLUMNS == WIDTH:
+        logit = tl.sum(whole.to(tl.float32) * normed.to(tl.float32)[None, :], 1)
+    else:
+        sums = tl.zeros((PART, COLUMNS), tl.float32)
+        for first in range(0, hidden, COLUMNS):
+            part = first + tl.arange(0, COLUMNS)
+            within = part < hidden
+            piece = tl.load(x_ptr + token * hidden + part, mask=within, other=0.0).to(tl.float32)
+            piece = piece * scale * tl.load(norm_ptr + part, mask=within, other=0.0).to(tl.float32)
+            piece = piece.to(normed_ptr.dtype.element_ty).to(tl.float32)
+            weight = tl.load(rows + part[None, :], mask=there[:, None] & within[None, :], other=0.0)
+            sums += weight.to(tl.float32) * piece[None, :]
+        logit = tl.sum(sums, 1)
+    tl.store(logits_ptr + token * experts + mine, logit + bias, mask=there)
     tl.debug_barrier()
     if tl.atomic_add(counters_ptr + token, 1, sem="acq_rel") == tl.num_programs(1) - 1:
         expert = tl.arange(0, EXPERTS)

@@ -113,9 +113,13 @@ def compiled(launch: Launch) -> dict[str, Any]:
         file.write(binary.asm["cubin"])
         file.flush()
         sass, usage = (disassembled(option, file.name) for option in ("-sass", "-res-usage"))
-    counts = collections.Counter(
-        re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]+)", sass, re.M)
-    )
+    code = [
+        (int(place, 16), name, rest)
+        for place, name, rest in re.findall(
+            r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]+)(.*)", sass, re.M
+        )
+    ]
+    counts = collections.Counter(name for _, name, _ in code)
     registers = re.search(r"REG:(\d+)", usage)
     assert counts, f"no code was found in {sass[:500]}"
     assert registers, f"no registers were found in {usage}"
@@ -126,7 +130,19 @@ def compiled(launch: Launch) -> dict[str, Any]:
         "registers": int(registers[1]),
         "shared": binary.metadata.shared,
         "counts": dict(counts),
+        "loop": dict(longest_loop(code)),
     }
+
+
+def longest_loop(code: list[tuple[int, str, str]]) -> collections.Counter[str]:
+    """How many of which instructions lie between a branch and the place before it that it goes back to."""
+    loops = [collections.Counter[str]()]
+    for end, name, rest in code:
+        target = re.search(r"0x([0-9a-f]+)", rest) if name == "BRA" else None
+        if target and int(target[1], 16) < end:
+            start = int(target[1], 16)
+            loops.append(collections.Counter(name for place, name, _ in code if start <= place <= end))
+    return max(loops, key=lambda counts: counts.total())
 
 
 def disassembled(option: str, path: str) -> str:

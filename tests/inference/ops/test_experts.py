@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -22,10 +24,39 @@ SHAPES = [  # tokens, experts, per token, hidden, intermediate
 def test_experts_are_those_of_the_reference(
     device: torch.device, tokens: int, experts: int, per_token: int, hidden: int, intermediate: int
 ) -> None:
+    draw = Draw(tokens + hidden, device)
+    assert error_of(draw, tokens, experts, per_token, hidden, intermediate) < draw.tolerance
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(1, 4, 3, True, 2), (8, 2, 2, True, 3, 2), (4, 4, 3, False), (16, 8, 3, False, 1, 2)],
+)
+def test_they_are_so_however_they_are_launched(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...]
+) -> None:
+    """Also where an expert has fewer fragments than a program, or columns fewer tiles than its warps."""
+    from inference.ops import launches
+
+    how = launches.Product(*numbers)
+    monkeypatch.setattr(launches, "BY_PAIRS", ((math.inf, launches.Experts(16, how, how)),))
+    draw = Draw(17, device)
+    assert error_of(draw, 7, 6, 3, 192, 96) < draw.tolerance
+
+
+def test_no_launch_is_of_the_kind_that_a_card_got_wrong() -> None:
+    """Seen on an H100 with Triton 3.6.0, where no interpreter can see it."""
+    from inference.ops import launches
+
+    for _, how in (*launches.BY_PAIRS, (1.0, launches.ALONE)):
+        for product in (how.gate_up, how.down):
+            assert product.by_columns or (product.fragments, product.warps) != (8, 8)
+
+
+def error_of(draw: Draw, tokens: int, experts: int, per_token: int, hidden: int, intermediate: int) -> float:
     from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
 
-    draw = Draw(tokens + hidden, device)
     first, second = (draw.mxfp4(experts, 2 * intermediate, hidden), draw.mxfp4(experts, hidden, intermediate))
     x = draw.rows(tokens, hidden)
     chosen, shares = draw.choices(tokens, experts, per_token)
@@ -42,7 +73,7 @@ def test_experts_are_those_of_the_reference(
         x.double(), chosen, shares.double(), (first[0], first[1], first[2].double()),
         (second[0], second[1], second[2].double()), 2.0, 1.702,
     )  # fmt: skip
-    assert relative_error(found, wanted) < draw.tolerance
+    return relative_error(found, wanted)
 
 
 @pytest.mark.parametrize(
