@@ -61,8 +61,8 @@ def normalise(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype = torch.f
 def compile_small_steps() -> None:
     """Has each of these done in one pass over the memory instead of one for every operation.
 
-    It takes half a minute and a C++ compiler: for training on a processor, not for tests. On a card new shapes
-    had them compiled again and again, a minute each time.
+    It takes half a minute and a C++ compiler: for training on a processor, not for tests. On a card new
+    shapes had them compiled again and again, a minute each time.
     """
     steps: list[tuple[str, Callable[..., Tensor]]] = [
         (__name__, normalise),
