@@ -44,7 +44,8 @@ def rotation(shape: Shape, length: int, device: torch.device | None = None) -> t
     frequencies = interpolated * ramp + extrapolated * (1 - ramp)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     concentration = 0.1 * math.log(shape.rope_factor) + 1.0
-    cos, sin = ((part * concentration).float().to(device) for part in (angles.cos(), angles.sin()))
+    with torch.inference_mode(False):  # it is kept, for training too
+        cos, sin = ((part * concentration).float().to(device) for part in (angles.cos(), angles.sin()))
     return cos, sin
 
 

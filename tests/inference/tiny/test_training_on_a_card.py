@@ -14,6 +14,7 @@ from inference.tiny.batches import learned_tokens
 from inference.tiny.experts import Experts
 from inference.tiny.feeder import Feeder
 from inference.tiny.impostors import Impostors
+from inference.tiny.model import rotation
 from inference.tiny.shape import Shape
 
 
@@ -87,3 +88,11 @@ def test_tokens_that_occur_are_the_first_candidates() -> None:
     batch = feeder.next()
     feeder.close()
     assert np.array_equal(np.unique(batch.tokens), np.arange(batch.tokens.max() + 1))
+
+
+def test_a_rotation_that_serving_asked_for_first_can_be_trained_with() -> None:
+    with torch.inference_mode():
+        cos, _ = rotation(Shape(), 77)
+    x = torch.ones(77, Shape().head_dim // 2, requires_grad=True)
+    (x * cos).sum().backward()
+    assert x.grad is not None
