@@ -185,9 +185,14 @@ def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
     return told
 
 
+def usual_batches(size: int) -> int:
+    """How many usual batches one of `size` tokens is as large as."""
+    return max(1, size // USUAL_SIZE)
+
+
 def _pool_of(size: int) -> int:
     """Of a large batch's conversations many more are sorted: else the longest make the others padding."""
-    times = max(1, size // USUAL_SIZE)
+    times = usual_batches(size)
     return _POOL * times * min(times, 4)
 
 

@@ -59,12 +59,9 @@ def held_out_talks(count: int, skill: str, seed: int) -> list[Talk]:
 class Scorer:
     """A model with the rows of all tokens."""
 
-    def __init__(
-        self, weights: dict[str, Tensor], learned: Longs, shape: Shape, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, weights: dict[str, Tensor], learned: Longs, shape: Shape) -> None:
         self.learned = learned
-        self.model = TinyGptOss(shape, len(learned)).to(device)
-        self.model.in_bf16 = self.model.norm.is_cuda  # as it is trained there
+        self.model = TinyGptOss(shape, len(learned))
         self.model.load_state_dict(weights)
         self.model.quantise_experts(True)
         self.rows = Rows(self.model, learned)
@@ -74,10 +71,9 @@ class Scorer:
     def score(self, talks: list[Talk]) -> Score:
         cost, targets, right, calls = 0.0, 0, 0, 0
         for batch in _batches(talks, self.learned):
-            placed = self.rows.placed
-            wrong = torch.zeros(len(batch.kinds), device=self.rows.device)
-            turns = placed(batch.turns)
-            said = placed(batch.candidates)[placed(batch.targets)]
+            wrong = torch.zeros(len(batch.kinds))
+            turns = torch.from_numpy(batch.turns)
+            said = torch.from_numpy(batch.candidates)[torch.from_numpy(batch.targets)]
             parts = (torch.split(each, _TARGETS_AT_ONCE) for each in (self._hidden(batch), said, turns))
             for hidden, wanted, turn in zip(*parts, strict=True):
                 logits = hidden @ self._rows_out.t()
@@ -96,7 +92,7 @@ class Scorer:
     def _hidden(self, batch: Batch) -> Tensor:
         """What the last layer says where a target follows."""
         hidden: Tensor = self.model(self.rows.embedded(batch))[0]
-        return hidden[self.rows.placed(batch.rows), self.rows.placed(batch.columns)]
+        return hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
 
 
 def _batches(talks: list[Talk], learned: Longs) -> Iterator[Batch]:

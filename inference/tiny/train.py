@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from inference.tiny.batches import USUAL_SIZE
+from inference.tiny.batches import USUAL_SIZE, usual_batches
 from inference.tiny.data import LAST_PHASE
 from inference.tiny.export import UnfitError
 from inference.tiny.feeder import Feeder
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.rate,
         arguments.start,
         torch.device(arguments.device),
-        max(1, arguments.batch // USUAL_SIZE),
+        usual_batches(arguments.batch),
     )
     # Of the whole process, so only once there is something to train.
     torch.set_num_threads(arguments.threads)
