@@ -124,7 +124,7 @@ def _measured(
             if batch in PROFILED and context == contexts[0]:
                 profiles[f"decode {batch} × {context}"] = kernels_of(workload.step(batch, context))
         if lengths[-1] <= most:
-            profiles[f"prefill {lengths[-1]}"] = kernels_of(lambda: workload.prefill_once(lengths[-1]))
+            profiles[f"prefill {lengths[-1]}"] = kernels_of(workload.prompt(lengths[-1]))
     return rows, profiles, missing
 
 

@@ -105,20 +105,24 @@ class Workload:
         parts = [Part(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
         return lambda: self.runner.launch(parts).outcomes()
 
-    def prefill_once(self, length: int) -> None:
-        """The whole prompt, chunk by chunk."""
+    def prompt(self, length: int) -> Callable[[], object]:
+        """A whole prompt, chunk by chunk, to be run again and again."""
         chunk = CHUNK[self._device.type]
         picker = self.runner.picker(Sampling(temperature=0.0))
         table = self._tables(1, length)[0]
         tokens = [self._token() for _ in range(length)]
-        for at in range(0, length, chunk):
-            part = tokens[at : at + chunk]
-            last = at + len(part) == length
-            flight = self.runner.launch([Part(0, part, at, table, int(last), picker)])
-        flight.outcomes()
+
+        def run() -> None:
+            for at in range(0, length, chunk):
+                part = tokens[at : at + chunk]
+                last = at + len(part) == length
+                flight = self.runner.launch([Part(0, part, at, table, int(last), picker)])
+            flight.outcomes()
+
+        return run
 
     def prefill(self, length: int) -> Row:
-        seconds = median_seconds(self._device, lambda: self.prefill_once(length))
+        seconds = median_seconds(self._device, self.prompt(length))
         needed = prefill_flops(self._model.config, length)
         return Row(
             "prefill", 1, length, seconds * 1e3, length / seconds,

@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy
+import numpy.typing
 import torch
 from torch import Tensor
 
 from inference.local.cuda_picker import to_device
 from inference.local.step import Part
 from inference.ops.pages import Pages
+
+IntArray = numpy.typing.NDArray[numpy.int64]
+Numbers = Sequence[int] | IntArray
+
+PROMPTS = 8  # in one recorded step, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +59,58 @@ def filled_up(sequences: int) -> StepShape:
     return StepShape(sequences, sequences, sequences, 1)
 
 
-def numbers_of(
-    parts: Sequence[Part], shape: StepShape, kinds: int, block_size: int, nobody: int
-) -> list[int]:
-    """Rows and sequences that only fill up the shape write to block 0, read nothing, and are `nobody`'s."""
-    tokens: list[int] = []
-    positions: list[int] = []
-    slots: list[list[int]] = [[] for _ in range(kinds)]
-    lengths, starts, owners = [], [0], []
-    for part in parts:
-        end = part.start + len(part.tokens)
-        places = range(part.start, end)
-        tokens += part.tokens
-        positions += places
-        for own, table in zip(slots, part.tables, strict=True):
-            own += [table[at // block_size] * block_size + at % block_size for at in places]
-        lengths.append(end)
-        starts.append(starts[-1] + len(part.tokens))
-        owners.append(part.slot)
-    rows, sequences = shape.rows - len(tokens), shape.sequences - len(parts)
-    starts += range(starts[-1] + 1, starts[-1] + 1 + sequences)
-    return [
-        *tokens, *[0] * rows, *positions, *[0] * rows,
-        *(slot for own in slots for slot in (*own, *[0] * rows)),
-        *lengths, *[0] * sequences, *starts, *owners, *[nobody] * sequences,
+def filled_up_with_prompts(decodes: int, rows: int) -> StepShape:
+    """Beside so many sequences with one token up to PROMPTS prompts, with so many rows at most.
+
+    One sequence more, nobody's, has the rows that are left over.
+    """
+    return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
+
+
+def numbers_of(parts: Sequence[Part], shape: StepShape, kinds: int, block_size: int, nobody: int) -> IntArray:
+    """The step's numbers, filled up to the shape. Parts with one token come first.
+
+    Rows and sequences that only fill up are `nobody`'s: they write to block 0. Those among the sequences with
+    one token read nothing; what is left over of the prompts' rows reads what it wrote.
+    """
+    decodes = [part for part in parts if len(part.tokens) == 1]
+    prompts = parts[len(decodes) :]
+    spare = shape.decodes - len(decodes)
+    left = shape.rows - shape.decodes - sum(len(part.tokens) for part in prompts)
+    unused = shape.sequences - shape.decodes - len(prompts)
+    nothing = [0] * spare
+    rows = [
+        [part.start for part in decodes], nothing,
+        *(range(part.start, part.start + len(part.tokens)) for part in prompts), range(left),
     ]  # fmt: skip
+    tokens = [*(part.tokens for part in decodes), nothing, *(part.tokens for part in prompts), [0] * left]
+    slots = [_slots(decodes, prompts, kind, block_size, spare, left) for kind in range(kinds)]
+    lengths = [part.start + len(part.tokens) for part in prompts] + [0] * unused
+    counts = [len(part.tokens) for part in prompts] + [0] * unused
+    if unused:
+        lengths[-1] = counts[-1] = left
+    starts = numpy.cumsum([0, *[1] * shape.decodes, *counts])
+    owners = [part.slot for part in decodes] + [nobody] * spare + [part.slot for part in prompts]
+    pieces: list[Numbers] = [
+        *tokens, *rows, *(piece for own in slots for piece in own),
+        [part.start + 1 for part in decodes], nothing, lengths, starts, owners, [nobody] * unused,
+    ]  # fmt: skip
+    return numpy.concatenate([numpy.asarray(piece, dtype=numpy.int64) for piece in pieces])
+
+
+def _slots(
+    decodes: Sequence[Part], prompts: Sequence[Part], kind: int, block_size: int, spare: int, left: int
+) -> list[Numbers]:
+    """Where each row's key and value go: block · size + offset."""
+    alone = [
+        part.tables[kind][part.start // block_size] * block_size + part.start % block_size for part in decodes
+    ]
+    found: list[Numbers] = [alone, [0] * spare]
+    for part in prompts:
+        places = numpy.arange(part.start, part.start + len(part.tokens))
+        table = numpy.asarray(part.tables[kind], dtype=numpy.int64)
+        found.append(table[places // block_size] * block_size + places % block_size)
+    return [*found, [0] * left]
 
 
 def inputs_of(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:

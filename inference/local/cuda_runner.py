@@ -1,4 +1,4 @@
-"""Runs steps on a GPU: recorded where every sequence has one token, and one step ahead of their reading.
+"""Runs steps on a GPU: recorded where a recorded one fits, and one step ahead of their reading.
 
 In go parts of a step, out comes a flight whose outcomes wait for nothing but what was sampled. A token that
 is not known yet is taken from where the step before it left it on the device. Without a GPU it runs the same
@@ -44,14 +44,25 @@ class CudaRunner:
         self._model, self._device = model, model.device
         self._windows = model.config.windows
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
+        self._clear_nobodys_block()
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
         # What each slot sampled last, and one place for nobody.
         self._newest = torch.zeros(max_concurrent + 1, dtype=torch.int64, device=model.device)
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
         self._graphs = (
-            Graphs(self._logits_of_all, len(self._windows), max_concurrent, model.device) if records else None
+            Graphs(
+                self._computed, len(self._windows), max_concurrent, model.config.context_length, model.device
+            )
+            if records
+            else None
         )
+
+    def _clear_nobodys_block(self) -> None:
+        """Rows that fill up a step read it, and what was never written may be no number."""
+        for layer in self._memory.layers:
+            for part in layer:
+                part[0].zero_()
 
     def picker(self, sampling: Sampling) -> CudaPicker:
         return CudaPicker(sampling, self._model.config.vocab_size, self._device)
@@ -81,21 +92,28 @@ class CudaRunner:
         """Of the rows that need them, in the order of the parts; None where none does."""
         shape = shape_of(parts)
         counts = [_wanted_rows(part) for part in parts]
-        if self._graphs is not None and (recorded := self._graphs.shape_for(shape)) is not None:
-            logits = self._graphs.replay(self._numbers(parts, recorded), recorded)
-            return self._rows(logits, [at for at, count in enumerate(counts) if count])
-        x = self._forward(to_device(self._numbers(parts, shape), self._device), shape)
+        recorded = None if self._graphs is None else self._graphs.shape_for(shape)
+        if self._graphs is not None and recorded is not None:
+            shape, spare = recorded, recorded.decodes - shape.decodes
+            x = self._graphs.replay(self._numbers(parts, shape), shape)
+            if shape.decodes == shape.sequences:
+                return self._rows(x, [at for at, count in enumerate(counts) if count])
+        else:
+            spare = 0
+            x = self._forward(to_device(self._numbers(parts, shape), self._device), shape)
         picked: list[int] = []
         end = 0
         for part, count in zip(parts, counts, strict=True):
+            # Between those with one token and the prompts lie the rows that fill up the former.
             end += len(part.tokens)
-            picked += range(end - count, end)
+            first = end - count if len(part.tokens) == 1 else end - count + spare
+            picked += range(first, first + count)
         return self._model.logits(self._rows(x, picked)) if picked else None
 
     def _numbers(self, parts: Sequence[Part], shape: StepShape) -> Tensor:
         kinds = len(self._windows)
         numbers = numbers_of(parts, shape, kinds, self.block_size, self._tables.nobody)
-        return torch.tensor(numbers, dtype=torch.int64)
+        return torch.from_numpy(numbers)
 
     def _rows(self, values: Tensor, rows: list[int]) -> Tensor:
         if rows == list(range(len(rows))):
@@ -113,8 +131,10 @@ class CudaRunner:
         return self._model.forward(tokens, inputs.positions, self._memory, pages)
 
     @torch.inference_mode()
-    def _logits_of_all(self, numbers: Tensor, shape: StepShape) -> Tensor:
-        return self._model.logits(self._forward(numbers, shape))
+    def _computed(self, numbers: Tensor, shape: StepShape) -> Tensor:
+        """The logits of a step in which every sequence has one token; else the rows behind the last layer."""
+        x = self._forward(numbers, shape)
+        return self._model.logits(x) if shape.decodes == shape.sequences else x
 
     # Sampling -----------------------------------------------------------------------------------------
 

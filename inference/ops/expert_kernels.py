@@ -21,6 +21,7 @@ from inference.ops.packing import PackedRows
 
 PLAIN = os.environ.get("TRITON_INTERPRET") == "1"  # see `fused`
 SORTED_PAIRS = 1024  # up to so many pairs one program sorts
+COUNTED_AT_ONCE = 2048  # pairs that a program for one expert reads at a time
 EXACT_TOKENS = 64  # up to so many tokens the experts' results are kept in float32 until they are summed
 
 
@@ -33,6 +34,7 @@ class Tiles:
     starts: Tensor
     ends: Tensor
     tokens: int
+    alone: bool = False  # one token: tile n is of its nth expert, and of pair n alone
 
 
 class Mixture:
@@ -70,6 +72,7 @@ class Mixture:
         norm.gather[(tokens, triton.cdiv(hidden, width))](
             residual, results, shares, out, hidden, chosen.numel(),
             CHOSEN=per_token, SPLITS=len(results), WIDTH=width, num_warps=4,
+            **launches.early(),
         )  # fmt: skip
         return out
 
@@ -80,7 +83,7 @@ class Mixture:
             x, inner, rows.words, rows.scales, self._first_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, intermediate, rows.fragments, self._limit, self._alpha,
-            CHOSEN=per_token, **_sizes(tiles.tokens, how),
+            CHOSEN=per_token, **_sizes(tiles, how),
         )  # fmt: skip
         return inner
 
@@ -94,20 +97,22 @@ class Mixture:
             inner, out, rows.words, rows.scales, self._second_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, rows.rows, len(inner), rows.fragments,
-            SPLITS=splits, **_sizes(tiles.tokens, how),
+            SPLITS=splits, **_sizes(tiles, how),
         )  # fmt: skip
         return out
 
 
-def _sizes(tokens: int, how: launches.Product) -> dict[str, int]:
+def _sizes(tiles: Tiles, how: launches.Product) -> dict[str, int]:
     return {
         "FRAGMENTS": how.fragments,
-        "TOKENS": tokens,
+        "TOKENS": tiles.tokens,
         "SHARERS": how.sharers,
         "UNROLL": how.unroll,
+        "ALONE": tiles.alone,
         "PLAIN": PLAIN,
         "num_warps": how.warps,
         "num_stages": how.stages,
+        **launches.early(),
     }
 
 
@@ -134,7 +139,7 @@ def _one_token(chosen: Tensor, size: int) -> Tiles:
     if key not in _places:
         _places[key] = torch.arange(chosen.numel() + 1, dtype=torch.int32, device=chosen.device)
     places = _places[key]
-    return Tiles(places[:-1], chosen.view(-1), places[:-1], places[1:], size)
+    return Tiles(places[:-1], chosen.view(-1), places[:-1], places[1:], size, alone=True)
 
 
 def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
@@ -147,25 +152,23 @@ def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
         chosen, order, owners, starts, ends, chosen.numel(), experts, count,
         PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=min(64, triton.next_power_of_2(count)),
         AT_ONCE=launches.SORTED_AT_ONCE, TOKENS=size, num_warps=16 if width >= 128 else 8,
+        **launches.early(),
     )  # fmt: skip
     return Tiles(order, owners, starts, ends, size)
 
 
 def _many(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
-    """The same with the library's sort; in 32 bits, and without asking the device for a number."""
-    flat = chosen.view(-1)
-    order = flat.argsort(stable=True).int()
-    owner = torch.arange(experts, device=flat.device)
-    counts = (flat.unsqueeze(1) == owner).sum(0)
-    ends, tiles = counts.cumsum(0), (counts + size - 1) // size
-    last_tiles = tiles.cumsum(0)
-    tile = torch.arange(count, device=flat.device)
-    owners = torch.searchsorted(last_tiles, tile, right=True)
-    used = owners < experts
-    owners = owners.clamp(max=experts - 1)
-    starts = ends[owners] - counts[owners] + (tile - last_tiles[owners] + tiles[owners]) * size
-    stops = torch.minimum(starts + size, ends[owners])
-    zero = torch.zeros_like(starts)
-    return Tiles(
-        order, owners, torch.where(used, starts, zero).int(), torch.where(used, stops, zero).int(), size
+    """The same in two launches."""
+    order, owners, starts, ends, counts = (
+        torch.empty(length, dtype=torch.int32, device=chosen.device)
+        for length in (chosen.numel(), count, count, count, experts)
     )
+    pairs.count[(experts,)](
+        chosen, counts, chosen.numel(), PAIRS=COUNTED_AT_ONCE, num_warps=8, **launches.early()
+    )
+    pairs.place[(experts + 1,)](
+        chosen, counts, order, owners, starts, ends, chosen.numel(), experts, count,
+        PAIRS=COUNTED_AT_ONCE, EXPERTS=triton.next_power_of_2(experts), TILES=64, TOKENS=size, num_warps=8,
+        **launches.early(),
+    )  # fmt: skip
+    return Tiles(order, owners, starts, ends, size)

@@ -5,8 +5,12 @@ A result does not depend on them but for the order of its sums. Kernels' own fil
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from dataclasses import dataclass
+
+import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,15 @@ ROUTE_FEW = Routed(part=2, columns=4096, warps=8)
 ROUTE = Routed(part=8, columns=1024, warps=8)
 _FEW = 16  # rows: at 8 the first takes half the time of the second, at 64 a quarter more
 SORTED_AT_ONCE = 32  # pairs that are compared with all pairs at once
+
+
+@functools.cache
+def early() -> dict[str, bool]:
+    """For launches that may begin before the one ahead has ended (`kernels.early`): on cards that can."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return {"EARLY": False}
+    able = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
+    return {"EARLY": able, "launch_pdl": able}
 
 
 def of_routes(tokens: int) -> Routed:

@@ -56,9 +56,8 @@ class Pages:
 
     tables: Tensor  # B × M, int32: each sequence's blocks in order
     lengths: Tensor  # B, int32: keys of each sequence, those of this step included; 0 fills up a batch
-    starts: (
-        Tensor  # B + 1, int32: rows starts[b] to starts[b + 1] are sequence b's queries, its newest tokens
-    )
+    # B + 1, int32: rows starts[b] to starts[b + 1] are sequence b's queries, its newest tokens; none fills up
+    starts: Tensor
     slots: Tensor  # T, int64: where each row's own key and value go: block · size + offset
     window: int | None  # how many keys a query sees, its own included; None: all
     block_size: int

@@ -120,6 +120,7 @@ def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, 
     parts += [
         _attend_span(query[span.start : span.end], keys, values, sinks, pages, span)
         for span in pages.spans[first:]
+        if span.queries
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 

@@ -16,6 +16,8 @@ import torch
 
 from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
 from inference.local import engine as engines
+from inference.local.cuda_graphs import Graphs, shapes_for
+from inference.local.cuda_inputs import StepShape
 from inference.local.cuda_runner import CudaRunner
 from inference.local.engine import LocalEngine, LocalOptions
 from inference.local.step import Part
@@ -36,15 +38,19 @@ def plain(model: GptOss, **options: object) -> LocalEngine:
     return engines.engine_of(model, INFO, LocalOptions(**options), may_shorten=True)  # type: ignore[arg-type]
 
 
-def ahead(model: GptOss, monkeypatch: pytest.MonkeyPatch, **options: object) -> LocalEngine:
-    """The engine as it is on a GPU, but for the records."""
+def ahead(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, *, filled_up: bool = False, **options: object
+) -> LocalEngine:
+    """The engine as it is on a GPU, but for the records; `filled_up`: steps as large as recorded ones."""
+    if filled_up:
+        monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
     limits = engines.Limits
     monkeypatch.setattr(engines, "Limits", lambda **given: limits(**given, ahead=1))
     monkeypatch.setattr(
         engines,
         "_runner",
         lambda model, plan, limits, progress: CudaRunner(
-            model, plan.blocks, limits.max_concurrent, plan.block_size
+            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=filled_up
         ),
     )
     monkeypatch.setattr(engines, "_block_size", lambda on_gpu: 16)
@@ -121,15 +127,16 @@ SAMPLINGS = [
 ]
 
 
+@pytest.mark.parametrize("filled_up", [False, True])
 @pytest.mark.parametrize("speculation", [False, True])
 async def test_all_samplings_beside_each_other_give_the_plain_runners_tokens(
-    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool, filled_up: bool
 ) -> None:
     asked = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
     one = plain(model, max_concurrent=1)
     wanted = [await told(one, *each) for each in asked]
     await one.close()
-    many = ahead(model, monkeypatch, max_concurrent=6, speculation=speculation)
+    many = ahead(model, monkeypatch, filled_up=filled_up, max_concurrent=6, speculation=speculation)
     found = await asyncio.gather(*(told(many, *each) for each in asked))
     await many.close()
     for (_, sampling), mine, theirs in zip(asked, found, wanted, strict=True):
@@ -218,3 +225,20 @@ def test_only_what_is_new_of_a_table_is_sent(model: GptOss) -> None:
     again = [step(prompt, 0, [[9, 2, 3]] * 2), step(first, 37, [[9, 2, 3]] * 2)]
     assert again == [first, second]
     assert [len(each.tokens) for each in [Part(0, [1], 0, [[1]], 1, picker)]] == [1]
+
+
+def test_a_step_is_filled_up_to_the_smallest_recorded_one_that_holds_it() -> None:
+    graphs = Graphs(lambda numbers, shape: numbers, 2, 64, 1024, CPU)
+
+    def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
+        found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
+        return None if found is None else (found.decodes, found.rows - found.decodes)
+
+    assert held(3, 3, 3) == (4, 0)
+    assert held(300, 1, 0) == (0, 384)
+    assert held(300, 9, 0) is None
+    assert held(1025, 1, 0) is None  # none is longer than the context
+    assert held(5 + 100, 7, 5) == (16, 128)
+    assert held(64 + 512, 65, 64) == (64, 512)
+    assert held(64 + 513, 65, 64) is None
+    assert all(len(shapes_for(most, 1024)) == len(set(shapes_for(most, 1024))) for most in (1, 4, 64, 300))

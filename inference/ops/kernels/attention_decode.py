@@ -7,6 +7,8 @@ one part it ends the softmax itself; with several, `combine` does. The sink join
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, wait_for_previous
+
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
@@ -22,10 +24,12 @@ def decode(
     query_ptr, keys_ptr, values_ptr, sinks_ptr, tables_ptr, lengths_ptr, out_ptr, sums_ptr, peaks_ptr,
     weights_ptr, table_width, heads, slot_stride, head_stride, scale,
     WINDOW: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
-    KEYS: tl.constexpr, SPLITS: tl.constexpr, PLAIN: tl.constexpr,
+    KEYS: tl.constexpr, SPLITS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """WINDOW 0: all keys. SPLITS 1 writes out; else sums, peaks and weights of sequence × head × split."""
+    begin_next(EARLY)
     sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64), tl.program_id(2)
+    wait_for_previous(EARLY)
     length = tl.load(lengths_ptr + sequence)
     first = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else 0
     share = tl.cdiv(tl.cdiv(length - first, SPLITS), KEYS) * KEYS
@@ -71,14 +75,16 @@ def decode(
 @triton.jit
 def combine(
     sums_ptr, peaks_ptr, weights_ptr, sinks_ptr, out_ptr, heads,
-    SIZE: tl.constexpr, SPLITS: tl.constexpr,
+    SIZE: tl.constexpr, SPLITS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """One head of one sequence a program."""
+    begin_next(EARLY)
     head = tl.program_id(1)
     at = tl.program_id(0).to(tl.int64) * heads + head
     split, dim = tl.arange(0, SPLITS), tl.arange(0, SIZE)
-    peaks = tl.load(peaks_ptr + at * SPLITS + split)
     sink = tl.load(sinks_ptr + head).to(tl.float32) * LOG2_E
+    wait_for_previous(EARLY)
+    peaks = tl.load(peaks_ptr + at * SPLITS + split)
     highest = tl.maximum(tl.max(peaks, 0), sink)
     factors = tl.exp2(peaks - highest)
     total = tl.sum(tl.load(weights_ptr + at * SPLITS + split) * factors, 0) + tl.exp2(sink - highest)

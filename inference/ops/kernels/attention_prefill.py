@@ -7,6 +7,8 @@ the tile may see are not read; those that every query sees are not masked.
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, wait_for_previous
+
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
@@ -65,9 +67,11 @@ def prefill(
     query_ptr, keys_ptr, values_ptr, sinks_ptr, tables_ptr, lengths_ptr, starts_ptr, out_ptr,
     table_width, heads, kv_heads, slot_stride, head_stride, decodes, sequences, scale,
     WINDOW: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    SEQUENCES: tl.constexpr, PLAIN: tl.constexpr,
+    SEQUENCES: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """The sequences from `decodes` on; programs: at least one for each tile, by heads. WINDOW 0: all keys."""
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
     number, head = tl.program_id(0), tl.program_id(1)
     kv_head = (head // (heads // kv_heads)).to(tl.int64)
     keys_ptr += kv_head * head_stride

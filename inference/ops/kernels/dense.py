@@ -8,6 +8,11 @@ it, or bias and residual. Many rows are multiplied by the library instead, and `
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, prefetch, wait_for_previous
+
+LINE: tl.constexpr = tl.constexpr(64)  # weights of 128 bytes
+PREFETCHED: tl.constexpr = tl.constexpr(1024)  # lines of a program's weights, at most
+
 
 @triton.jit
 def _dot(x, weight, total, PLAIN: tl.constexpr):
@@ -20,12 +25,17 @@ def _dot(x, weight, total, PLAIN: tl.constexpr):
 def project(
     x_ptr, weight_ptr, bias_ptr, residual_ptr, out_ptr, tokens, columns, rows,
     HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, PLAIN: tl.constexpr,
+    COLUMNS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out = residual + x·Wᵀ + b: x tokens × columns, W rows × columns."""
+    begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     here, inside = token < tokens, row < rows
+    ahead = weight_ptr + tl.program_id(0).to(tl.int64) * ROWS * columns
+    there = tl.minimum(rows - tl.program_id(0) * ROWS, ROWS)
+    prefetch(ahead, there * columns // LINE, PREFETCHED, EARLY)
+    wait_for_previous(EARLY)
     total = tl.zeros((TOKENS, ROWS), tl.float32)
     for first in range(0, columns, COLUMNS):
         column = first + tl.arange(0, COLUMNS)
@@ -85,9 +95,10 @@ def qkv(
     x_ptr, norm_ptr, weight_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
     tokens, hidden, heads, kv_heads, slot_stride, head_stride, eps,
     HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
+    COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Queries out, keys and values to their slots. A program has HALF pairs of one head's SIZE / 2."""
+    begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     here = token < tokens
     parts: tl.constexpr = SIZE // (2 * HALF)
@@ -95,6 +106,10 @@ def qkv(
     pair = (tl.program_id(0) % parts) * HALF + tl.arange(0, HALF)
     tile = tl.arange(0, 2 * HALF)
     row = head * SIZE + (tile // HALF) * (SIZE // 2) + (tl.program_id(0) % parts) * HALF + tile % HALF
+    ahead = weight_ptr + (head * SIZE + (tl.program_id(0) % parts) * HALF).to(tl.int64) * hidden
+    prefetch(ahead, HALF * hidden // LINE, PREFETCHED, EARLY)
+    prefetch(ahead + SIZE // 2 * hidden, HALF * hidden // LINE, PREFETCHED, EARLY)
+    wait_for_previous(EARLY)
     total = _normed_product(
         x_ptr, norm_ptr, weight_ptr, row.to(tl.int64), token, here, hidden, eps,
         TOKENS, 2 * HALF, COLUMNS, SHARERS, PLAIN,
@@ -139,9 +154,11 @@ def _rotate_and_write(
 @triton.jit
 def rotate_and_write(
     projected_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr, tokens, heads, kv_heads,
-    slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr,
+    slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """The same for rows that are multiplied already, tokens × (N + 2K)·D: TOKENS rows of a head a program."""
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     here = token < tokens
     head = tl.program_id(1)

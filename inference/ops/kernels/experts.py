@@ -8,7 +8,10 @@ The second writes each pair's result, a part of the columns each, for `norm.gath
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, prefetch, wait_for_previous
 from inference.ops.kernels.mxfp4 import UNSCALE, product
+
+PREFETCHED: tl.constexpr = tl.constexpr(512)  # lines of 128 bytes of the second product's weights, at most
 
 
 @triton.jit
@@ -16,16 +19,23 @@ def gate_up(
     x_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
     columns, tiles, intermediate, fragments_per_expert, limit, alpha,
     CHOSEN: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
-    UNROLL: tl.constexpr, PLAIN: tl.constexpr,
+    UNROLL: tl.constexpr, ALONE: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I."""
-    start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
-    if start >= end:
-        return
+    """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I. ALONE: of one token's experts."""
+    wait_for_previous(EARLY)
+    begin_next(EARLY)  # not before: the launches behind it read what was written ahead of it
     expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
-    place = start + tl.arange(0, TOKENS)
-    present = place < end
-    token = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64) // CHOSEN
+    if ALONE:
+        place = tl.program_id(1) + tl.arange(0, TOKENS)
+        present = tl.arange(0, TOKENS) < 1
+        token = tl.zeros((TOKENS,), tl.int64)
+    else:
+        start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
+        if start >= end:
+            return
+        place = start + tl.arange(0, TOKENS)
+        present = place < end
+        token = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64) // CHOSEN
     first = expert * fragments_per_expert + tl.program_id(0) * FRAGMENTS
     total = product(
         x_ptr, token * columns, present, columns,
@@ -55,18 +65,32 @@ def down(
     inner_ptr, out_ptr, words_ptr, scales_ptr, bias_ptr, order_ptr, expert_ptr, start_ptr, end_ptr,
     intermediate, tiles, hidden, pairs, fragments_per_expert,
     SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
-    UNROLL: tl.constexpr, PLAIN: tl.constexpr,
+    UNROLL: tl.constexpr, ALONE: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out[split, order[place]] = a split's columns of W2·inner[place], + b2 in the first."""
-    start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
-    if start >= end:
-        return
+    """out[split, order[place]] = a split's columns of W2·inner[place], + b2 in the first.
+
+    The first product lets it begin when the experts' list is written, which is thus read before the wait.
+    """
+    begin_next(EARLY)
     split = tl.program_id(2)
-    expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
-    place = start + tl.arange(0, TOKENS)
-    present = place < end
-    first = expert * fragments_per_expert + tl.program_id(0) * FRAGMENTS
     per_split = tiles // SPLITS
+    expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
+    first = expert * fragments_per_expert + tl.program_id(0) * FRAGMENTS
+    if ALONE:
+        place = tl.program_id(1) + tl.arange(0, TOKENS)
+        present = tl.arange(0, TOKENS) < 1
+        pair = place.to(tl.int64)
+    else:
+        start, end = tl.load(start_ptr + tl.program_id(1)), tl.load(end_ptr + tl.program_id(1))
+        if start >= end:
+            return
+        place = start + tl.arange(0, TOKENS)
+        present = place < end
+        pair = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64)
+    ahead = words_ptr + (first * tiles + split * per_split) * 128
+    there = tl.minimum(fragments_per_expert - tl.program_id(0) * FRAGMENTS, FRAGMENTS)
+    prefetch(ahead, (per_split if SPLITS > 1 else there * tiles) * 4, PREFETCHED, EARLY)
+    wait_for_previous(EARLY)
     total = product(
         inner_ptr, place.to(tl.int64) * intermediate, present, intermediate,
         words_ptr + first * tiles * 128, scales_ptr + first * tiles * 8,
@@ -77,6 +101,5 @@ def down(
     inside = row < hidden
     bias = tl.load(bias_ptr + expert * hidden + row, mask=inside & (split == 0), other=0.0)
     result = total * UNSCALE + bias.to(tl.float32)[:, None]
-    pair = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64)
     at = (split.to(tl.int64) * pairs + pair)[None, :] * hidden + row[:, None]
     tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=present[None, :] & inside[:, None])

@@ -3,29 +3,38 @@
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, wait_for_previous
+
 
 @triton.jit
-def rms_norm(x_ptr, norm_ptr, out_ptr, hidden, eps, WIDTH: tl.constexpr):
+def rms_norm(x_ptr, norm_ptr, out_ptr, hidden, eps, WIDTH: tl.constexpr, EARLY: tl.constexpr):
     """One row a program; WIDTH is the power of two that holds it."""
+    begin_next(EARLY)
     column = tl.arange(0, WIDTH)
     inside = column < hidden
     at = tl.program_id(0).to(tl.int64) * hidden + column
+    weight = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
     x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
     scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
-    weight = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_ptr + at, (x * scale * weight).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def gather(
     x_ptr, results_ptr, shares_ptr, out_ptr, hidden, pairs,
-    CHOSEN: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+    CHOSEN: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split."""
+    """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split.
+
+    The experts' first product begins no launch before x and the shares are written: they are read at once.
+    """
+    begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = column < hidden
     total = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
     for choice in tl.static_range(CHOSEN):
         pair = token * CHOSEN + choice
         result = tl.zeros((WIDTH,), tl.float32)

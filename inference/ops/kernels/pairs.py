@@ -1,14 +1,20 @@
-"""Pairs of token and chosen expert, sorted by expert and cut into tiles by one program."""
+"""Pairs of token and chosen expert, sorted by expert and cut into tiles.
+
+Few pairs by one program, which compares each with each. Many in two launches: one counts, by a program for
+each expert; in the other each of these programs places its own pairs, and one more cuts the tiles.
+"""
 
 import triton
 import triton.language as tl
+
+from inference.ops.kernels.early import begin_next, wait_for_previous
 
 
 @triton.jit
 def sort(
     chosen_ptr, order_ptr, expert_ptr, start_ptr, end_ptr, pairs, experts, tiles,
     PAIRS: tl.constexpr, EXPERTS: tl.constexpr, TILES: tl.constexpr, AT_ONCE: tl.constexpr,
-    TOKENS: tl.constexpr,
+    TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """order: the pairs by expert, then by token; a tile is up to TOKENS of one expert, from start to end.
 
@@ -16,6 +22,8 @@ def sort(
     """
     pair = tl.arange(0, PAIRS)
     expert = tl.arange(0, EXPERTS)
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
     # A pair that is not there has an expert past the last.
     key = tl.load(chosen_ptr + pair, mask=pair < pairs, other=EXPERTS).to(tl.int32) * PAIRS + pair
     rank = tl.zeros((PAIRS,), tl.int32)
@@ -26,6 +34,49 @@ def sort(
         rank += tl.sum(((owner * PAIRS + some)[None, :] < key[:, None]).to(tl.int32), 1)
         counts += tl.sum((owner[:, None] == expert[None, :]).to(tl.int32), 0)
     tl.store(order_ptr + rank, pair, mask=pair < pairs)
+    _cut(counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES, TOKENS)
+
+
+@triton.jit
+def count(chosen_ptr, counts_ptr, pairs, PAIRS: tl.constexpr, EARLY: tl.constexpr):
+    """How many pairs each expert has: one expert a program."""
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
+    found = tl.zeros((PAIRS,), tl.int32)
+    for first in range(0, pairs, PAIRS):
+        pair = first + tl.arange(0, PAIRS)
+        found += (tl.load(chosen_ptr + pair, mask=pair < pairs, other=-1) == tl.program_id(0)).to(tl.int32)
+    tl.store(counts_ptr + tl.program_id(0), tl.sum(found, 0))
+
+
+@triton.jit
+def place(
+    chosen_ptr, counts_ptr, order_ptr, expert_ptr, start_ptr, end_ptr, pairs, experts, tiles,
+    PAIRS: tl.constexpr, EXPERTS: tl.constexpr, TILES: tl.constexpr, TOKENS: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """As `sort`, from the counts; the last program, one more than there are experts, cuts the tiles."""
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
+    expert = tl.arange(0, EXPERTS)
+    counts = tl.load(counts_ptr + expert, mask=expert < experts, other=0)
+    own = tl.program_id(0)
+    if own == experts:
+        _cut(counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES, TOKENS)
+    else:
+        end = tl.sum(tl.where(expert < own, counts, 0), 0)
+        for first in range(0, pairs, PAIRS):
+            pair = first + tl.arange(0, PAIRS)
+            mine = (tl.load(chosen_ptr + pair, mask=pair < pairs, other=-1) == own).to(tl.int32)
+            tl.store(order_ptr + end + tl.cumsum(mine, 0) - 1, pair, mask=mine == 1)
+            end += tl.sum(mine, 0)
+
+
+@triton.jit
+def _cut(
+    counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES: tl.constexpr, TOKENS: tl.constexpr
+):  # fmt: skip
+    """Tiles of each expert's pairs, which lie one after the other."""
     ends = tl.cumsum(counts, 0)
     tiles_of = (counts + TOKENS - 1) // TOKENS
     last_tiles = tl.cumsum(tiles_of, 0)

@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from inference.ops.kernels.early import begin_next, wait_for_previous
+
 
 @triton.jit
 def _choose(logits, expert, chosen_ptr, shares_ptr, token, CHOSEN: tl.constexpr, SHARES: tl.constexpr):
@@ -22,9 +24,11 @@ def _choose(logits, expert, chosen_ptr, shares_ptr, token, CHOSEN: tl.constexpr,
 @triton.jit
 def choose(
     logits_ptr, chosen_ptr, shares_ptr, experts,
-    CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr,
+    CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """From finished logits: one token a program."""
+    begin_next(EARLY)
+    wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64)
     expert = tl.arange(0, EXPERTS)
     logits = tl.load(logits_ptr + token * experts + expert, mask=expert < experts, other=float("-inf"))
@@ -36,12 +40,13 @@ def norm_and_route(
     x_ptr, norm_ptr, weight_ptr, bias_ptr, normed_ptr, logits_ptr, counters_ptr, chosen_ptr, shares_ptr,
     hidden, experts, eps,
     CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr, PART: tl.constexpr,
-    WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Normalises a row, and routes it. A program does PART experts; the last of a row to finish chooses.
 
     `counters` are 0 before and after: one for each row.
     """
+    begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     inside = column < hidden
@@ -50,9 +55,10 @@ def norm_and_route(
     rows = weight_ptr + mine.to(tl.int64)[:, None] * hidden
     if COLUMNS == WIDTH:  # all is asked for before the first sum is waited for
         whole = tl.load(rows + column[None, :], mask=there[:, None] & inside[None, :], other=0.0)
-    x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
     factor = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + mine, mask=there, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
+    x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
     scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
     normed = (x * scale * factor).to(normed_ptr.dtype.element_ty)
     if tl.program_id(1) == 0:

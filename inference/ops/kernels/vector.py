@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from inference.ops.kernels.dense import _rotate_and_write
+from inference.ops.kernels.early import as_loaded, begin_next, wait_for_previous
 
 
 @triton.jit
@@ -26,9 +27,10 @@ def _row(x_ptr, norm_ptr, token, columns, eps, HAS_NORM: tl.constexpr, WIDTH: tl
 def project(
     x_ptr, norm_ptr, weight_ptr, bias_ptr, residual_ptr, out_ptr, columns, rows, eps,
     HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TOKENS: tl.constexpr,
-    ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out = residual + norm(x)·Wᵀ + b, for TOKENS rows of x; WIDTH is the power of two that holds a row."""
+    begin_next(EARLY)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     inside = row < rows
@@ -37,11 +39,14 @@ def project(
         mask=inside[:, None] & (column < columns)[None, :],
         other=0.0,
     )
+    if HAS_BIAS:
+        bias = tl.load(bias_ptr + row, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
     for token in tl.static_range(TOKENS):
         x = _row(x_ptr, norm_ptr, token, columns, eps, HAS_NORM, WIDTH)
-        total = tl.sum(weight.to(tl.float32) * x[None, :], 1)
+        total = tl.sum(as_loaded(weight, EARLY).to(tl.float32) * x[None, :], 1)
         if HAS_BIAS:
-            total += tl.load(bias_ptr + row, mask=inside, other=0.0).to(tl.float32)
+            total += bias
         if HAS_RESIDUAL:
             total += tl.load(residual_ptr + token * rows + row, mask=inside, other=0.0).to(tl.float32)
         tl.store(out_ptr + token * rows + row, total.to(out_ptr.dtype.element_ty), mask=inside)
@@ -52,8 +57,10 @@ def qkv(
     x_ptr, norm_ptr, weight_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
     hidden, heads, kv_heads, slot_stride, head_stride, eps,
     HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Queries out, keys and values to their slots. A program has HALF pairs of one head's SIZE / 2."""
+    begin_next(EARLY)
     parts: tl.constexpr = SIZE // (2 * HALF)
     head, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     pair = part * HALF + tl.arange(0, HALF)
@@ -65,11 +72,14 @@ def qkv(
         mask=(column < hidden)[None, :],
         other=0.0,
     )
+    if HAS_BIAS:
+        bias = tl.load(bias_ptr + row).to(tl.float32)
+    wait_for_previous(EARLY)
     for token in tl.static_range(TOKENS):
         x = _row(x_ptr, norm_ptr, token, hidden, eps, True, WIDTH)
-        total = tl.sum(weight.to(tl.float32) * x[None, :], 1)
+        total = tl.sum(as_loaded(weight, EARLY).to(tl.float32) * x[None, :], 1)
         if HAS_BIAS:
-            total += tl.load(bias_ptr + row).to(tl.float32)
+            total += bias
         low, high = tl.split(tl.permute(tl.reshape(total, (1, 2, HALF)), (0, 2, 1)))
         only = tl.full((1,), token, tl.int64)
         _rotate_and_write(

@@ -77,20 +77,26 @@ def error_of(draw: Draw, tokens: int, experts: int, per_token: int, hidden: int,
 
 
 @pytest.mark.parametrize(
-    ("tokens", "experts", "per_token"), [(2, 5, 3), (8, 128, 4), (40, 3, 2), (64, 128, 4), (130, 32, 4)]
+    ("tokens", "experts", "per_token"),
+    [(2, 5, 3), (8, 128, 4), (40, 3, 2), (64, 128, 4), (130, 32, 4), (300, 32, 4), (700, 5, 3)],
 )
+@pytest.mark.parametrize("how", ["_sorted", "_many"])
 def test_pairs_are_sorted_and_cut_as_by_the_library(
-    device: torch.device, tokens: int, experts: int, per_token: int
+    device: torch.device, tokens: int, experts: int, per_token: int, how: str
 ) -> None:
-    """Also into more tiles than the kernel takes at a time."""
-    from inference.ops.expert_kernels import _many, tiles_of
+    """Also into more tiles than a kernel takes at a time."""
+    from inference.ops import expert_kernels, launches
 
     chosen, _ = Draw(tokens, device).choices(tokens, experts, per_token)
-    found = tiles_of(chosen, experts)
-    wanted = _many(chosen, experts, found.tokens, len(found.experts))
-    assert torch.equal(found.order, wanted.order)
-    assert torch.equal(found.starts, wanted.starts)
-    assert torch.equal(found.ends, wanted.ends)
-    used = found.ends > found.starts
-    assert int((found.ends - found.starts).sum()) == tokens * per_token
-    assert torch.equal(found.experts[used], wanted.experts[used])
+    size = launches.of_experts(tokens, chosen.numel(), experts).tokens
+    most = min(chosen.numel(), experts) + chosen.numel() // size
+    found = getattr(expert_kernels, how)(chosen, experts, size, most)
+    assert torch.equal(found.order.long(), chosen.view(-1).argsort(stable=True))
+    wanted: list[tuple[int, int, int]] = []
+    end = 0
+    for expert, count in enumerate(torch.bincount(chosen.view(-1), minlength=experts).tolist()):
+        wanted += [(expert, at, min(at + size, end + count)) for at in range(end, end + count, size)]
+        end += count
+    tiles = list(zip(found.experts.tolist(), found.starts.tolist(), found.ends.tolist(), strict=True))
+    assert tiles[: len(wanted)] == wanted
+    assert all(start == end for _, start, end in tiles[len(wanted) :])
