@@ -41,7 +41,8 @@ class Settings:
         "tiny",
         text("MODEL"),
         "Model",
-        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, or `scripted:FILE`.",
+        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `scripted:FILE`, or `random:20b` "
+        "(random weights, for measuring).",
     )
     device: str = setting(
         "auto",

@@ -1,6 +1,6 @@
 """Token ids in, sampled token ids out: the gpt-oss models, and what else can stand in for them.
 
-    engine = inference.load("tiny")                       # or a folder, a Hugging Face repo, scripted:FILE
+    engine = inference.load("tiny")                       # or a folder, a Hugging Face repo, scripted:FILE, …
     async for step in engine.generate(tokens, Sampling()): …
 
     inference.infer_next_token(tokens, temperature=0.0, new_request=True)

@@ -16,7 +16,10 @@ from inference.engine import Engine, ModelNotFound
 from inference.local.options import LocalOptions
 from inference.paths import path_of
 
-KINDS = "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), or scripted:FILE"
+KINDS = (
+    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), scripted:FILE, or "
+    "random:SHAPE (random weights, for measuring)"
+)
 DEMONSTRATOR = "A demonstrator that knows next to nothing: "
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -87,6 +90,18 @@ def _scripted(request: Request) -> Engine:
     return load_scripted(request.rest, context=request.context)
 
 
+def _random(request: Request) -> Engine:
+    from inference.local.random_model import load_random
+
+    return load_random(
+        request.rest,
+        device=request.device,
+        context=request.context,
+        progress=request.progress,
+        options=request.options,
+    )
+
+
 def _local(request: Request) -> Engine:
     folder = checkpoint_folder(request.model)
     from inference.local.engine import load_local
@@ -113,4 +128,5 @@ def _served_name(model: str) -> str:
 # A prefix ends in a colon, which neither a repo id nor a usual folder has.
 PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
+    "random:": _random,
 }

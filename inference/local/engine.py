@@ -133,16 +133,9 @@ def load_local(
 ) -> LocalEngine:
     """`about`: what users should know of it. `any_vocabulary`: for tests, whose models speak no Harmony."""
     _let_idle_threads_sleep()
-    import torch
-
     from inference.models.gpt_oss import load_model
 
-    on = None if device is None else torch.device(device)
-    if on is not None and on.type == "cuda" and not torch.cuda.is_available():
-        raise CheckpointError(
-            f"The device {device!r} was asked for, and torch finds no usable GPU here. Leave it out to run "
-            "on the CPU, or install a torch that is built for the machine's CUDA."
-        )
+    on = None if device is None else device_of(device)
     model = load_model(folder, device=on, context=context, progress=progress, any_vocabulary=any_vocabulary)
     defaults = read_generation_defaults(folder)
     info = EngineInfo(
@@ -156,6 +149,20 @@ def load_local(
         scores_prompts=True,
     )
     return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
+
+
+def device_of(device: str | None) -> torch.device:
+    """The device of that name; None: a GPU where there is one. Raises `CheckpointError` for a missing GPU."""
+    _let_idle_threads_sleep()
+    import torch
+
+    on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device is not None and on.type == "cuda" and not torch.cuda.is_available():
+        raise CheckpointError(
+            f"The device {device!r} was asked for, and torch finds no usable GPU here. Leave it out to run "
+            "on the CPU, or install a torch that is built for the machine's CUDA."
+        )
+    return on
 
 
 def engine_of(

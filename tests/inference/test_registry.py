@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import inference
 from inference import next_token, tiny
-from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
+from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
 from inference.models.config import ModelConfig, RopeConfig
 from inference.registry import _served_name
 from inference.tiny.make_random import write_random_checkpoint
@@ -46,7 +46,7 @@ def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["tinny", "./not/here", "/not/here", "a/b/c", ""])
 def test_an_unknown_name_says_which_there_are(name: str) -> None:
-    with pytest.raises(ModelNotFound, match=r"tiny .*a folder.*scripted:FILE"):
+    with pytest.raises(ModelNotFound, match=r"tiny .*a folder.*scripted:FILE.*random:SHAPE"):
         inference.load(name)
 
 
@@ -54,6 +54,36 @@ def test_a_file_is_told_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
         inference.load(str(tmp_path / "x.json"))
+
+
+# Random weights -------------------------------------------------------------------------------------------
+
+
+async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
+    engine = inference.load("random:tiny", device="cpu", context=300)
+    try:
+        assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == (
+            "random-tiny",
+            300,
+            201_088,
+        )
+        assert engine.info.description.startswith("Random weights, for measuring only")
+        sampling = Sampling(max_tokens=5, stop_token_ids=frozenset(), seed=1)
+        sampled = [token async for step in engine.generate([1, 2, 3], sampling) for token in step.tokens]
+        assert len(sampled) == 5
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize("name", ["random:", "random:7b", "random:20B"])
+def test_an_unknown_shape_says_which_there_are(name: str) -> None:
+    with pytest.raises(ModelNotFound, match="random:120b, random:20b, random:tiny"):
+        inference.load(name)
+
+
+def test_random_weights_have_the_context_of_their_shape_at_most() -> None:
+    with pytest.raises(CheckpointError, match="9000 tokens; the shape tiny has 8192"):
+        inference.load("random:tiny", device="cpu", context=9_000)
 
 
 # The embedded model ---------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""Models with random weights, for measuring the whole server without a checkpoint.
+
+In goes a shape's name, out comes the local engine of a model of that shape. Its weights are made on the
+device. Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inference.bench.arguments import SHAPE_NAMES
+from inference.engine import CheckpointError, EngineInfo, ModelNotFound
+from inference.local.engine import LocalEngine, device_of, engine_of
+from inference.local.options import LocalOptions
+
+ABOUT = "Random weights, for measuring only, its text means nothing: "
+
+
+def load_random(
+    shape: str,
+    *,
+    device: str | None = None,
+    context: int | None = None,
+    progress: bool | None = None,
+    options: LocalOptions | None = None,
+) -> LocalEngine:
+    """Raises `ModelNotFound` for an unknown shape, `CheckpointError` where the model cannot be made."""
+    if shape not in SHAPE_NAMES:
+        known = ", ".join(f"random:{name}" for name in SHAPE_NAMES)
+        raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
+    on = device_of(device)
+    from inference.bench.shapes import SHAPES, random_model
+    from inference.models.config import VOCABULARY
+
+    config = replace(SHAPES[shape], vocab_size=VOCABULARY)
+    if context is not None:
+        if context > config.context_length:
+            raise CheckpointError(
+                f"The context asked for is {context} tokens; the shape {shape} has {config.context_length}."
+            )
+        config = replace(config, context_length=context)
+    model = random_model(config, on, progress=progress)
+    info = EngineInfo(
+        name=f"random-{shape}",
+        context_length=config.context_length,
+        vocab_size=config.vocab_size,
+        description=f"{ABOUT}gpt-oss of {config.layers} layers on {model.device}.",
+        enforces_grammar=True,
+        scores_prompts=True,
+    )
+    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)

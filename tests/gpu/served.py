@@ -1,0 +1,149 @@
+"""The server over HTTP with random weights, measured: `python tests/gpu/served.py served.json`.
+
+It starts `gpt-oss-server serve --model random:20b`, loads it with client processes of its own, and ends it.
+The JSON file is written anew after each part, so that a run that is cut off leaves figures; the server's log
+is beside it. `--bare` names figures of the engine alone, to compare with, as they are written by
+`python -m inference.bench --shape 20b --random --batch 1,8,64 --contexts 1024 --json FILE`. The server's
+dependencies must be there; the project need not be installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [
+    str(ROOT),
+    *(entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent),
+]
+
+from tests.gpu.http_parts import FULL, SMALL, Parts, Sizes  # noqa: E402
+from tests.gpu.http_report import table  # noqa: E402
+from tests.gpu.http_server import serving, tail  # noqa: E402
+
+TO_END = 8.0  # seconds of the budget that are kept for the end
+LEAST_FOR_A_PART = 3.0
+MOST_FOR_A_PART = 30.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--model", default="random:20b")
+    parser.add_argument("--budget", type=float, default=110.0, metavar="SECONDS", help="for all of it (110)")
+    parser.add_argument("--bare", type=Path, metavar="FILE", help="the bench's figures, to compare with")
+    parser.add_argument("--sizes", choices=("full", "small"), help="small for a tiny model, else full")
+    parser.add_argument("--only", metavar="WORD", help="only the parts whose names have this word in them")
+    parser.add_argument(
+        "--flag", action="append", default=[], metavar="FLAG", help="a further flag for serve"
+    )
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop)
+    report = measure(given)
+    sys.stdout.write(table(report))
+    return int(bool(report["failed"]))
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    began = time.monotonic()
+    out: Path = given.out.resolve()
+    log = out.with_name(out.name + ".log")
+    small = given.sizes == "small" or (given.sizes is None and given.model.endswith("tiny"))
+    sizes = SMALL if small else FULL
+    report: dict[str, Any] = {
+        "model": given.model,
+        "date": time.strftime("%Y-%m-%d"),
+        "failed": {},
+        "parts": {},
+    }
+    report["bare"] = _bare(given.bare, report)
+    try:
+        with serving(given.model, log, tuple(given.flag)) as server:
+            report["start_s"] = round(server.wait(given.budget - TO_END), 2)
+            report["model_card"] = server.ask("GET", "/v1/models")["data"][0]
+            _write(out, report)
+            parts = Parts(server, sizes)
+            for name, part in planned(parts, sizes):
+                if given.only and given.only not in name:
+                    continue
+                left = given.budget - TO_END - (time.monotonic() - began)
+                if left < LEAST_FOR_A_PART:
+                    report["failed"][name] = "No time was left."
+                    continue
+                parts.deadline = time.monotonic() + min(left, MOST_FOR_A_PART)
+                _run_part(name, part, report)
+                _write(out, report)
+            report["engine"] = server.engine()
+    except BaseException as error:
+        report["failed"]["server"] = f"{error!r}\n{traceback.format_exc(limit=-4)}"
+        if not isinstance(error, Exception):
+            raise
+    finally:
+        report["seconds"] = round(time.monotonic() - began, 1)
+        _write(out, report)
+        if report["failed"]:
+            sys.stdout.write(f"The server's log ends so:\n{tail(log)}\n")
+    return report
+
+
+def planned(parts: Parts, sizes: Sizes) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
+    """What matters most comes first: the end may be cut off."""
+    return [
+        ("cold", parts.cold),
+        *((f"completions {n}", lambda n=n: parts.completions(n)) for n in sizes.streams),
+        *((f"responses {n}", lambda n=n: parts.responses(n)) for n in sizes.streams),
+        ("leaving", parts.leaving),
+        ("second turn", parts.second_turn),
+        ("mixed", parts.mixed),
+        *((f"structured {n}", lambda n=n: parts.structured(n)) for n in sizes.streams[:2]),
+    ]
+
+
+def _run_part(name: str, part: Callable[[], dict[str, Any]], report: dict[str, Any]) -> None:
+    began = time.monotonic()
+    try:
+        report["parts"][name] = part()
+    except Exception as error:  # whatever it is, the next part may still work
+        report["failed"][name] = f"{error!r}\n{traceback.format_exc(limit=-3)}"
+        report["parts"][name] = {}
+    took = time.monotonic() - began
+    report["parts"][name]["took_s"] = round(took, 2)
+    sys.stderr.write(f"{name}: {took:.1f} s{' FAILED' if name in report['failed'] else ''}\n")
+
+
+def _bare(path: Path | None, report: dict[str, Any]) -> dict[str, float]:
+    """The bench's decode rates by batch."""
+    if path is None:
+        return {}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        return {str(row["batch"]): round(row["tokens_per_s"], 1) for row in rows if row["what"] == "decode"}
+    except (OSError, ValueError, KeyError) as error:
+        report["failed"]["bare"] = repr(error)
+        return {}
+
+
+def _write(out: Path, report: dict[str, Any]) -> None:
+    """Whole or not at all: a run may be cut off while it writes."""
+    beside = out.with_name(out.name + ".part")
+    beside.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(beside, out)
+
+
+def _stop(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
