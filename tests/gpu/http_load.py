@@ -101,7 +101,7 @@ def unchunked(raw: bytes) -> bytes:
 def last_words(text: str) -> dict[str, Any]:
     """Usage, id, ending and error, as the last events have them."""
     told: dict[str, Any] = {"usage": None, "id": None, "ending": None, "error": None}
-    for line in reversed(text.rstrip().splitlines()[-12:]):
+    for line in reversed(text.rstrip().split("\n")[-12:]):
         if not line.startswith("data: {"):
             continue
         try:

@@ -75,7 +75,7 @@ def verdict(result: Result) -> str:
     if result["error"] or result["ending"] != "completed":
         return f"ended as {result['ending']}: {result['error']}"
     lines = [
-        line for line in result["text"].splitlines() if line.startswith('data: {"type":"response.completed"')
+        line for line in result["text"].split("\n") if line.startswith('data: {"type":"response.completed"')
     ]
     output = json.loads(lines[-1][6:])["response"]["output"]
     texts = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
