@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from inference.models.config import ModelConfig, RopeConfig
+from inference.config import ModelConfig, RopeConfig
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import weights_of
 

@@ -6,7 +6,7 @@ strict functions, and answers for a schema, fit theirs.
 
 from __future__ import annotations
 
-from gpt_oss_server.binding import ClientCall, Schema, Wanted, bind
+from gpt_oss_server.constraints.binding import ClientCall, Schema, Wanted, bind
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.render import builtin_namespace
 from inference.grammar import Grammar

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.models.config import ModelConfig, RopeConfig
-from inference.tiny.make_random import write_random_checkpoint
+from inference.config import ModelConfig, RopeConfig
+from inference.models.random_checkpoint import write_random_checkpoint
 
 
 @pytest.fixture(autouse=True, scope="session")

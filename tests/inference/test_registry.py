@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 import inference
 from inference import next_token, tiny
+from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
-from inference.models.config import ModelConfig, RopeConfig
+from inference.models.random_checkpoint import write_random_checkpoint
 from inference.registry import _served_name
-from inference.tiny.make_random import write_random_checkpoint
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Written from the flags that there are: as long as they need.
 GENERATED = {ROOT / "docs" / "cli.md", ROOT / "docs" / "settings.md"}
 PACKAGES = ("gpt_oss_server", "inference", "tools")
+MOST_FILES_IN_A_FOLDER = 20
+LONGEST_FUNCTION = 50
 MAY_IMPORT = {
     "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
     "inference": {"inference"},
@@ -54,6 +59,46 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+def room(path: Path) -> str:
+    """The folder of a file; a file at the top of a package is a room of its own."""
+    inside = path.relative_to(ROOT)
+    return str(inside if len(inside.parts) == 2 else inside.parent)
+
+
+def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict[str, Path]]:
+    """Which node imports which others of the same package, and one file of it that does so.
+
+    Imports within functions and those for type checkers count too, and so do strings that name a module.
+    """
+    files = {module_name(path).removesuffix(".__init__"): path for path in paths}
+    found: dict[str, dict[str, Path]] = {}
+    for path in files.values():
+        for name in (*imported(path), *quoted(path)):
+            steps = name.split(".")
+            prefixes = (".".join(steps[:end]) for end in range(len(steps), 0, -1))
+            target = next((files[prefix] for prefix in prefixes if prefix in files), None)
+            if target is not None and node(target) != node(path):
+                found.setdefault(node(path), {}).setdefault(node(target), path)
+    return found
+
+
+def quoted(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
+            yield node.value
+
+
+def circle(found: dict[str, dict[str, Path]]) -> list[str]:
+    """The imports of one circle, each with a file that makes it."""
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        nodes = error.args[1][::-1]
+        files = [found[a][b].relative_to(ROOT) for a, b in itertools.pairwise(nodes)]
+        return [f"{a} → {b} ({file})" for (a, b), file in zip(itertools.pairwise(nodes), files, strict=True)]
+    return []
+
+
 def recipe() -> set[Path]:
     """What makes the embedded model: it renders with the server's code, so it stands outside the rule.
 
@@ -79,6 +124,12 @@ def test_imports_go_one_way(package: str) -> None:
         assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("node", [room, module_name], ids=["rooms", "modules"])
+def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> None:
+    assert not circle(arrows(set(sources(package)) - recipe(), node))
+
+
 @pytest.mark.parametrize("api", ["chat", "completions", "tooling"])
 def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> None:
     for path in sources(f"gpt_oss_server/{api}"):
@@ -100,7 +151,9 @@ def test_nobody_imports_tests_or_examples(package: str) -> None:
         assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
 
 
-@pytest.mark.parametrize("module", ["gpt_oss_server.app", "gpt_oss_server.cli", "gpt_oss_server.settings"])
+@pytest.mark.parametrize(
+    "module", ["gpt_oss_server.app", "gpt_oss_server.cli.main", "gpt_oss_server.settings"]
+)
 def test_importing_it_loads_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
@@ -133,6 +186,27 @@ def test_no_file_is_longer_than_400_lines() -> None:
         if (path.suffix in (".py", ".md") or path.name == "Makefile") and path not in GENERATED
     }
     assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 400}
+
+
+def test_no_folder_holds_more_than_20_files_of_its_own() -> None:
+    held = Counter(path.parent for path in tracked_files() if path.suffix == ".py")
+    for folder in (ROOT / "inference" / "tiny", ROOT / "tests" / "inference" / "tiny"):
+        del held[folder]  # the recipe
+    assert not {str(folder.relative_to(ROOT)): n for folder, n in held.items() if n > MOST_FILES_IN_A_FOLDER}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_function_is_longer_than_50_lines(package: str) -> None:
+    device_code = ROOT / "inference" / "ops" / "kernels"  # a kernel is one function
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in set(sources(package)) - recipe()
+        if path.parent != device_code
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+    assert not long
 
 
 def test_no_line_names_the_machine_that_it_was_written_on() -> None:
