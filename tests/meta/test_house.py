@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
     "inference": {"inference"},
     "tools": {"tools"},
+    "recipe": {"recipe", "gpt_oss_server", "inference", "tools"},
 }
+SOURCES = tuple(MAY_IMPORT)  # with what makes the embedded model, which is no part of the wheel
 
 
 def tracked_files() -> list[Path]:
@@ -99,35 +101,18 @@ def circle(found: dict[str, dict[str, Path]]) -> list[str]:
     return []
 
 
-def recipe() -> set[Path]:
-    """What makes the embedded model: it renders with the server's code, so it stands outside the rule.
-
-    The files of inference/tiny that import the server, and those there that import these.
-    """
-    tiny = set(sources("inference/tiny"))
-    found = {path for path in tiny if any(name.startswith("gpt_oss_server") for name in imported(path))}
-    while more := {path for path in tiny - found if imports_any(path, found)}:
-        found |= more
-    return found
-
-
-def imports_any(path: Path, modules: set[Path]) -> bool:
-    names = [f"{name}." for name in imported(path)]
-    return any(name.startswith(f"{module_name(module)}.") for module in modules for name in names)
-
-
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_imports_go_one_way(package: str) -> None:
-    for path in set(sources(package)) - recipe():
-        of_ours = {name.partition(".")[0] for name in imported(path)} & set(PACKAGES)
+    for path in sources(package):
+        of_ours = {name.partition(".")[0] for name in imported(path)} & set(SOURCES)
         allowed = MAY_IMPORT[package]
         assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 @pytest.mark.parametrize("node", [room, module_name], ids=["rooms", "modules"])
 def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> None:
-    assert not circle(arrows(set(sources(package)) - recipe(), node))
+    assert not circle(arrows(sources(package), node))
 
 
 @pytest.mark.parametrize("api", ["chat", "completions", "tooling"])
@@ -137,15 +122,7 @@ def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> No
         assert not of_responses, f"{path.relative_to(ROOT)} imports {of_responses}"
 
 
-def test_nobody_imports_the_recipe_of_the_embedded_model() -> None:
-    made_of = recipe()
-    assert ROOT / "inference" / "tiny" / "__init__.py" not in made_of
-    for package in PACKAGES:
-        for path in set(sources(package)) - made_of:
-            assert not imports_any(path, made_of), f"{path.relative_to(ROOT)} imports the recipe"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_nobody_imports_tests_or_examples(package: str) -> None:
     for path in sources(package):
         assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
@@ -172,7 +149,7 @@ def test_the_packages_with_common_names_are_ours(name: str) -> None:
     assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_each_module_opens_with_what_it_is(package: str) -> None:
     for path in sources(package):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -190,17 +167,15 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 def test_no_folder_holds_more_than_20_files_of_its_own() -> None:
     held = Counter(path.parent for path in tracked_files() if path.suffix == ".py")
-    for folder in (ROOT / "inference" / "tiny", ROOT / "tests" / "inference" / "tiny"):
-        del held[folder]  # the recipe
     assert not {str(folder.relative_to(ROOT)): n for folder, n in held.items() if n > MOST_FILES_IN_A_FOLDER}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_no_function_is_longer_than_50_lines(package: str) -> None:
     device_code = ROOT / "inference" / "ops" / "kernels"  # a kernel is one function
     long = [
         f"{path.relative_to(ROOT)}: {node.name}"
-        for path in set(sources(package)) - recipe()
+        for path in sources(package)
         if path.parent != device_code
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
