@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 PACKAGES := gpt_oss_server inference tools
-SOURCES := $(PACKAGES) tests examples docs
+SOURCES := $(PACKAGES) recipe tests examples docs
 
 # One order of sets in every test process: pytest-xdist compares what its workers have collected.
 export PYTHONHASHSEED ?= 0
@@ -91,7 +91,7 @@ wheel-test: wheel
 # openai-harmony shares its import name with oss-harmony: put first on the path it takes its place. Its
 # vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256. One module
 # of the server imports the library: tested are the format and both APIs, and left out is what lies around them.
-AROUND := inference tools meta cli clients gpu published test_runs.py
+AROUND := inference recipe tools meta cli clients gpu published turns/test_background_runs.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from gpt_oss_server.cli import COMMANDS, build_parser
+from gpt_oss_server.cli.main import COMMANDS, build_parser
 from gpt_oss_server.settings import OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent

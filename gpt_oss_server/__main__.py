@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpt_oss_server.cli import main
+from gpt_oss_server.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,21 +20,21 @@ from gpt_oss_server import __version__
 from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
-from gpt_oss_server.containers_api import containers_router
-from gpt_oss_server.conversations_api import conversations_router
-from gpt_oss_server.edge import Edge
+from gpt_oss_server.containers.api import containers_router
 from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.http.edge import Edge
+from gpt_oss_server.http.not_found import meant, methods_of
+from gpt_oss_server.http.openapi_document import describe
+from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.models_api import models_router
-from gpt_oss_server.openapi_document import describe
-from gpt_oss_server.origins import OriginGuard, Origins
-from gpt_oss_server.paths import meant, methods_of
 from gpt_oss_server.responses.api import responses_router
+from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.responses.socket_api import socket_router
+from gpt_oss_server.responses.socket.api import socket_router
+from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.toolset import ToolsetMaker
+from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from inference.callable_worker import Worker
 from inference.engine import (
     ContextOverflow,
     EngineFailed,
@@ -21,8 +22,7 @@ from inference.engine import (
     Sampling,
     Step,
 )
-from inference.local.outbox import Outbox
-from inference.local.worker import Worker
+from inference.outbox import Outbox
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3

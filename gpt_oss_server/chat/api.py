@@ -10,14 +10,14 @@ from fastapi.responses import JSONResponse
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from gpt_oss_server.body import read_json
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.chat.service import ChatService
-from gpt_oss_server.counters import Counters, counted
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.fields import documented
-from gpt_oss_server.served import Served
-from gpt_oss_server.sse import Event, EventStream, unless_gone
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.sse import Event, EventStream, unless_gone
+from gpt_oss_server.serving.counters import Counters, counted
+from gpt_oss_server.serving.served import Served
 
 _DONE: Event = {}
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpt_oss_server.beams import beam_search
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.prompting import Thinking
 from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.turns.beams import beam_search
+from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
+from gpt_oss_server.turns.prompting import Thinking
 from inference.beams import BeamSearch
 from inference.engine import Engine, EngineInfo
 

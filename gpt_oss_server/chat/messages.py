@@ -14,12 +14,12 @@ from typing import Any
 
 from gpt_oss_server.chat.consents import Consents, PastCall
 from gpt_oss_server.chat.executed import ran_here, segments_of
+from gpt_oss_server.content.pairing import in_order_of_calls
+from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.pairing import in_order_of_calls
-from gpt_oss_server.parts import text_of
-from gpt_oss_server.validation import json_type
+from gpt_oss_server.http.validation import json_type
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpt_oss_server.binding import Binding, Wanted
 from gpt_oss_server.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.constraints.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import AnswerFormat
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.turns.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from inference.engine import Sampling
 
 
@@ -57,7 +57,6 @@ def prepare(
     renderer: Renderer,
     date: str,
 ) -> PreparedChat:
-    functions = tools.functions
     answer, wanted = form
     conversation = read_messages(
         request.messages,
@@ -70,48 +69,22 @@ def prepare(
     agreed = tuple(conversation.consents.agreed)
     if agreed:
         _check_made_once(request, begun=bool(prefill))
-    template = request.template
-    thinking = thinking_of(
-        request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
+    thinking = _thinking(request, hosted, engines, settings)
+    system = _system(request, thinking, tools, hosted, settings=settings, renderer=renderer, date=date)
+    context = engines.info.context_length - len(prefill)
+    prompt = _prompt(
+        request, system, tuple(conversation.segments), answer, tools, hosted, renderer, context=context
     )
-    if engines.beams is not None:
-        check_beams_alone(hosted, thinking)
-    info = engines.info
-    system = renderer.system(
-        effort=thinking.effort,
-        date=template.date or template.current_date or date,
-        identity=template.identity or template.model_identity or settings.identity,
-        builtin_tools=hosted.in_system_message,
-        function_tools=bool(functions),
-    )
-    most = request.truncate_prompt_tokens
-    prompt, _ = fitted_prompt(
-        renderer,
-        system,
-        tuple(conversation.segments),
-        instructions=with_verbosity(None, request.verbosity),
-        tools=functions,
-        namespaces=(*tools.namespaces, *hosted.in_developer_message),
-        response_formats=answer.told,
-        context=info.context_length - len(prefill),
-        most=None if most in (None, -1) else most,
-        truncates=most is not None,
-        answer=request.limit,
-        param="messages",
+    length = len(prompt) + len(prefill)
+    sampling = sampling_of(
+        request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
     )
     return PreparedChat(
         request=request,
         engines=engines,
         prompt=prompt,
         prefill=prefill,
-        sampling=sampling_of(
-            request,
-            info,
-            settings,
-            prompt=len(prompt) + len(prefill),
-            limit=request.limit,
-            logprobs=request.scores,
-        ),
+        sampling=sampling,
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
@@ -119,6 +92,66 @@ def prepare(
         wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
         thinking=thinking,
     )
+
+
+def _thinking(
+    request: CreateChatCompletion, hosted: HostedTools, engines: Engines, settings: Settings
+) -> Thinking:
+    effort = request.effort or settings.default_reasoning_effort
+    thinking = thinking_of(effort, request.reasoning_budget, settings)
+    if engines.beams is not None:
+        check_beams_alone(hosted, thinking)
+    return thinking
+
+
+def _system(
+    request: CreateChatCompletion,
+    thinking: Thinking,
+    tools: RequestTools,
+    hosted: HostedTools,
+    *,
+    settings: Settings,
+    renderer: Renderer,
+    date: str,
+) -> Segment:
+    template = request.template
+    return renderer.system(
+        effort=thinking.effort,
+        date=template.date or template.current_date or date,
+        identity=template.identity or template.model_identity or settings.identity,
+        builtin_tools=hosted.in_system_message,
+        function_tools=bool(tools.functions),
+    )
+
+
+def _prompt(
+    request: CreateChatCompletion,
+    system: Segment,
+    messages: tuple[Segment, ...],
+    answer: AnswerFormat,
+    tools: RequestTools,
+    hosted: HostedTools,
+    renderer: Renderer,
+    *,
+    context: int,
+) -> tuple[int, ...]:
+    """The prompt, cut to the context where the request allows it."""
+    most = request.truncate_prompt_tokens
+    prompt, _ = fitted_prompt(
+        renderer,
+        system,
+        messages,
+        instructions=with_verbosity(None, request.verbosity),
+        tools=tools.functions,
+        namespaces=(*tools.namespaces, *hosted.in_developer_message),
+        response_formats=answer.told,
+        context=context,
+        most=None if most in (None, -1) else most,
+        truncates=most is not None,
+        answer=request.limit,
+        param="messages",
+    )
+    return prompt
 
 
 def _check_made_once(request: CreateChatCompletion, *, begun: bool) -> None:

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpt_oss_server.beams import check_best_of
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.fields import (
+from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
     Body,
@@ -33,6 +32,7 @@ from gpt_oss_server.fields import (
     check_metadata,
     read_body,
 )
+from gpt_oss_server.turns.beams import check_best_of
 
 MAX_CHOICES = 128  # as OpenAI has it
 MAX_STOPS = 64  # OpenAI takes four

@@ -21,13 +21,13 @@ from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import Part
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.events import MessageFinished
-from gpt_oss_server.logprobs import Speller
-from gpt_oss_server.merging import merged
-from gpt_oss_server.served import Served
-from gpt_oss_server.telling import debug_metadata, log_turn
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import Turn, TurnFinished
+from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.merging import merged
+from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.turn import Turn, TurnFinished
 from inference.engine import Finish, InferenceError
 
 Chunk = dict[str, Any]

@@ -14,7 +14,7 @@ from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
-from gpt_oss_server.served import Served, beside_others
+from gpt_oss_server.serving.served import Served, beside_others
 
 
 class ChatService:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.chat.writers import (
     CallWriter,
     ContentWriter,
@@ -34,8 +33,9 @@ from gpt_oss_server.chat.writers import (
 )
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
-from gpt_oss_server.logprobs import Scores, Speller
-from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
+from gpt_oss_server.turns.logprobs import Scores, Speller
+from gpt_oss_server.turns.stops import StopFilter
+from gpt_oss_server.turns.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import Finish
 
 if TYPE_CHECKING:

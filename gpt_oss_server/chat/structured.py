@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from gpt_oss_server.binding import Schema, TextGrammar, Wanted
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.chat.tools import as_written
+from gpt_oss_server.constraints.binding import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import ApiError, InvalidRequest
 from gpt_oss_server.tooling.form import AnswerFormat, answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools

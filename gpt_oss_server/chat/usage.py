@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.turns.transcript import Transcript
 
 
 def usage_of(transcripts: Sequence[Transcript]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpt_oss_server.chat.stops import StopFilter
-from gpt_oss_server.logprobs import Scores
+from gpt_oss_server.turns.logprobs import Scores
+from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import TokenLogprob
 
 if TYPE_CHECKING:

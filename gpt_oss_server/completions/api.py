@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.body import read_json
 from gpt_oss_server.chat.api import answer
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
 from gpt_oss_server.completions.run import CompletionRun
 from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions, detokenize, tokenize
-from gpt_oss_server.fields import documented
-from gpt_oss_server.served import Served, beside_others
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.serving.served import Served, beside_others
 
 
 def completions_router(served: Served, chat: ChatService) -> APIRouter:

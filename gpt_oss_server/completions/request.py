@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gpt_oss_server.beams import check_best_of
 from gpt_oss_server.chat.request import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.fields import (
+from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
+from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
     Body,
@@ -29,8 +29,8 @@ from gpt_oss_server.fields import (
     Temperature,
     read_body,
 )
-from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
-from gpt_oss_server.validation import json_type
+from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.turns.beams import check_best_of
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
 DEFAULT_MAX_TOKENS = 16  # what this API has always had

@@ -13,16 +13,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.beams import beam_search
-from gpt_oss_server.chat.stops import StopFilter
 from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, GenerationFailed, from_inference
-from gpt_oss_server.logprobs import Speller
-from gpt_oss_server.merging import merged
-from gpt_oss_server.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.prompting import sampling_of
-from gpt_oss_server.served import Served
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.beams import beam_search
+from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.merging import merged
+from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
+from gpt_oss_server.turns.prompting import sampling_of
+from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import ContextOverflow, Engine, Finish, InferenceError, Sampling, Step
 
 Chunk = dict[str, Any]

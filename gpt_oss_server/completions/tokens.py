@@ -8,8 +8,8 @@ from typing import Any
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.request import check_ids, encode_prompt
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.fields import Body, Boolean, read_body
-from gpt_oss_server.validation import json_type
+from gpt_oss_server.http.fields import Body, Boolean, read_body
+from gpt_oss_server.http.validation import json_type
 
 
 class TokenizeOptions(Body):

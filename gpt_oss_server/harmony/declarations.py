@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpt_oss_server.harmony.schema import to_typescript
+from gpt_oss_server.harmony.typescript import to_typescript
 
 Effort = Literal["low", "medium", "high"]
 

@@ -3,7 +3,7 @@
 In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them.
 Rendering is the library's (`Encoding.render_message`) but for two things: past calls and their results,
 whose form differs between the library's releases, and the texts of system and developer messages, where the
-library's schema renderer is lossy (schema.py). It must not know of requests, items or engines.
+library's schema renderer is lossy (typescript.py). It must not know of requests, items or engines.
 """
 
 from __future__ import annotations

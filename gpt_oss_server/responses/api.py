@@ -9,21 +9,28 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.body import read_json
-from gpt_oss_server.counters import counted
 from gpt_oss_server.errors import EventsForgotten, InvalidOutput, InvalidRequest
-from gpt_oss_server.fields import documented
-from gpt_oss_server.paging import page
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.sse import EventStream, encode, unless_gone
+from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.runs import EventLog
-from gpt_oss_server.sse import EventStream, encode, unless_gone
-from gpt_oss_server.validation import whole_number
+from gpt_oss_server.serving.counters import counted
+from gpt_oss_server.turns.background import EventLog
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
     router = APIRouter()
+    _add_responses(router, service)
+    _add_the_rest(router, service)
+    return router
+
+
+def _add_responses(router: APIRouter, service: ResponsesService) -> None:
+    """Responses: made, read and deleted."""
     keep_alive = service.settings.keep_alive
 
     def logged(log: EventLog, after: int = -1) -> Response:
@@ -60,6 +67,10 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def delete(response_id: str) -> Response:
         return JSONResponse(await service.delete(response_id))
 
+
+def _add_the_rest(router: APIRouter, service: ResponsesService) -> None:
+    """What surrounds a response: its input, its end, and what a request would come to."""
+
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
     async def input_tokens(request: Request) -> Response:
         found = await service.count(await read_json(request, service.settings.max_body_bytes))
@@ -85,8 +96,6 @@ def responses_router(service: ResponsesService) -> APIRouter:
     async def render(request: Request) -> Response:
         rendered = await service.render(await read_json(request, service.settings.max_body_bytes))
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
-
-    return router
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:

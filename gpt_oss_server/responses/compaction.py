@@ -9,29 +9,22 @@ very words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
-from gpt_oss_server.binding import Binding
+from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.ids import Ids
-from gpt_oss_server.sealing import Sealer
-from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import Turn
+from gpt_oss_server.responses.input.compacted import Compacted
+from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.turn import Turn
 from inference.engine import Engine, Sampling
 
-if TYPE_CHECKING:
-    from gpt_oss_server.responses.prepare import Prepared
-
-_PURPOSE = "compaction"
 _ASK = """\
 This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
 from the summary alone, with your instructions and the user's latest messages beside it. Write down:
@@ -40,49 +33,9 @@ from the summary alone, with your instructions and the user's latest messages be
 - what was done and found: names of files, commands, results, numbers and errors that are still needed;
 - what remains to be done, and the very next step.
 Do not call tools and do not answer the user. Write the summary, and nothing else."""
-_TOLD = """\
-What came before this was left out, as the conversation had grown too long. This is your own summary of it; \
-go on from here.
-
-"""
 _CUT = " […]"  # where the rest of a long message was left out
 SHARE = 8  # the summary, and the user's messages beside it, each take an eighth of the room at most
 _MOST_SAID, _MOST_SUMMARY = 16_384, 8_192  # tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What is left of a conversation."""
-
-    instructions: tuple[str, ...]  # developer messages
-    said: tuple[str, ...]  # the user's newest messages
-    summary: str
-
-    def segments(self, renderer: Renderer) -> tuple[Segment, ...]:
-        """What stands for all that came before."""
-        told = [
-            *map(renderer.developer_message, self.instructions),
-            *map(renderer.user, self.said),
-            renderer.user(_TOLD + self.summary),
-        ]
-        return (*told[:-1], replace(told[-1], stands_for=len(told)))
-
-    def sealed(self, sealer: Sealer) -> str:
-        content = {"instructions": self.instructions, "said": self.said, "summary": self.summary}
-        return sealer.seal(_PURPOSE, json.dumps(content, ensure_ascii=False).encode())
-
-
-def unsealed(sealer: Sealer, sealed: str) -> Compacted | None:
-    """None where it was not sealed by us, as a compaction."""
-    content = sealer.open(_PURPOSE, sealed)
-    if content is None:
-        return None
-    read = json.loads(content)  # ours: nobody else could have sealed it
-    return Compacted(tuple(read["instructions"]), tuple(read["said"]), read["summary"])
-
-
-def compaction_item(ids: Ids, compacted: Compacted, sealer: Sealer) -> dict[str, str]:
-    return {"id": ids("cmp"), "type": "compaction", "encrypted_content": compacted.sealed(sealer)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +47,6 @@ class Compaction:
     instructions: tuple[str, ...]
     said: tuple[str, ...]
     alone: bool  # nothing is generated after it
-    go_on: Callable[[tuple[Segment, ...]], Prepared]  # from the segments that stand for what came before
     binding: Binding = field(default_factory=Binding)
 
     async def make(

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
-from gpt_oss_server.fields import Body, check_metadata, read_body
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.http.fields import Body, check_metadata, read_body
+from gpt_oss_server.http.paging import page
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.paging import page
-from gpt_oss_server.responses.input import read_input, with_own_ids
+from gpt_oss_server.responses.input.reader import read_input, with_own_ids
+from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import find_conversation, no_conversation
-from gpt_oss_server.responses.reading import Conversation
-from gpt_oss_server.sealing import Sealer
-from gpt_oss_server.served import LARGE_INPUT
+from gpt_oss_server.serving.served import LARGE_INPUT
 from gpt_oss_server.stores.base import Item, Part, Store, StoredConversation
+from gpt_oss_server.stores.sealing import Sealer
 
 _NOT_ON_THEIR_OWN = {
     "compaction_trigger": "It asks for a response: send it as a response's input.",

@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
@@ -28,15 +27,16 @@ from gpt_oss_server.responses.compaction import (
     room_for_summary,
     said_in,
 )
-from gpt_oss_server.responses.input import read_input
+from gpt_oss_server.responses.input.reader import read_input
+from gpt_oss_server.responses.input.reading import Approved, Conversation
 from gpt_oss_server.responses.past import Past
-from gpt_oss_server.responses.reading import Approved, Conversation
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.turns.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
 from inference.engine import EngineInfo, Sampling
 
 
@@ -59,6 +59,8 @@ class Prepared:
     wanted: Wanted  # of the form of the turn
     binding: Binding = field(default_factory=Binding)  # what that comes to
     compaction: Compaction | None = None  # to be made first: then `prompt` is the one that asks for it
+    # After the compaction: from the segments that stand for what came before.
+    go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,8 @@ class _Preparing:
             instructions=instructions_in(history),
             said=said_in(history, around.encoding, min(self._context, self._threshold or self._context)),
             alone=alone,
-            go_on=go_on,
         )
-        return replace(prepared, compaction=compaction)
+        return replace(prepared, compaction=compaction, go_on=go_on)
 
     def _prepared(
         self,

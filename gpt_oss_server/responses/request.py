@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.fields import (
+from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
     Body,
@@ -31,7 +31,7 @@ from gpt_oss_server.fields import (
     check_metadata,
     read_body,
 )
-from gpt_oss_server.responses.summary import SummaryKind
+from gpt_oss_server.responses.items.summary import SummaryKind
 
 
 class ReasoningOptions(Body):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.turns.transcript import Transcript
 
 
 def new_response(

@@ -14,8 +14,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.containers import container_id
-from gpt_oss_server.counters import Counters
 from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import MessageFinished
@@ -23,19 +21,22 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.logprobs import Speller
-from gpt_oss_server.responses.compaction import Compaction, compaction_item
+from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
+from gpt_oss_server.responses.input.compacted import compaction_item
+from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
+from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.prepare import Prepared
-from gpt_oss_server.responses.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.resource import usage_of
-from gpt_oss_server.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
-from gpt_oss_server.sealing import Sealer
+from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.stores.base import Part, Store, StoredResponse
-from gpt_oss_server.telling import debug_metadata, log_turn
-from gpt_oss_server.transcript import Transcript
-from gpt_oss_server.turn import Turn, TurnEvent, TurnFinished
+from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.tooling.container_names import container_id
+from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.turn import Turn, TurnEvent, TurnFinished
 from inference.engine import Engine, Finish, InferenceError
 
 # Others are tried again, with the same input; but no call that was approved is made again.
@@ -185,9 +186,9 @@ class Run:
         asking = Transcript(compaction.prompt)
         self._used.append(asking)
         compacted = await compaction.make(asking, self._engine, self._encoding, self._renderer)
-        self._begin(
-            replace(compaction.go_on(compacted.segments(self._renderer)), binding=self._prepared.binding)
-        )
+        go_on, binding = self._prepared.go_on, self._prepared.binding
+        assert go_on is not None
+        self._begin(replace(go_on(compacted.segments(self._renderer)), binding=binding))
         return compaction_item(self._ids, compacted, self._sealer())
 
     async def stopped(self) -> list[Event]:

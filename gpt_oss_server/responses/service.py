@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.binding import Wanted
+from gpt_oss_server.constraints.binding import Wanted
 from gpt_oss_server.errors import (
     ApiError,
     ContextLengthExceeded,
@@ -21,10 +21,11 @@ from gpt_oss_server.errors import (
     from_inference,
 )
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.sse import encode
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.responses.compaction import compaction_item
 from gpt_oss_server.responses.conversations import Conversations
-from gpt_oss_server.responses.loaded import tools_of
+from gpt_oss_server.responses.input.compacted import compaction_item
+from gpt_oss_server.responses.input.loaded import tools_of
 from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
 from gpt_oss_server.responses.prepare import Prepared, Surroundings, prepare
 from gpt_oss_server.responses.refused import RefusedRun
@@ -36,15 +37,14 @@ from gpt_oss_server.responses.request import (
 )
 from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.runs import BackgroundRuns, EventLog
-from gpt_oss_server.served import Served, beside_others
+from gpt_oss_server.serving.served import Served, beside_others
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.sse import encode
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.tooling.requested import parse_tools
-from gpt_oss_server.toolset import ToolsetMaker
-from gpt_oss_server.transcript import Transcript
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.turns.background import BackgroundRuns, EventLog
+from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Engine, EngineInfo, InferenceError
 
 _ANY_LENGTH = 2**40  # a context that everything fits into, for counting

@@ -12,12 +12,12 @@ from typing import Any, Literal, assert_never, cast
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
-from gpt_oss_server.responses.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
-from gpt_oss_server.responses.client_builders import ApplyPatchBuilder, ClientCall, HostedSearchBuilder
-from gpt_oss_server.responses.reasoning import ReasoningBuilder
-from gpt_oss_server.responses.routes import ItemRoute
-from gpt_oss_server.responses.tool_builders import McpApprovalBuilder
-from gpt_oss_server.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
+from gpt_oss_server.responses.items.builders import ItemBuilder, MessageBuilder, ToolItemBuilder
+from gpt_oss_server.responses.items.client_builders import ApplyPatchBuilder, ClientCall, HostedSearchBuilder
+from gpt_oss_server.responses.items.reasoning import ReasoningBuilder
+from gpt_oss_server.responses.items.routes import ItemRoute
+from gpt_oss_server.responses.items.tool_builders import McpApprovalBuilder
+from gpt_oss_server.turns.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from inference.engine import TokenLogprob
 
 Event = dict[str, Any]

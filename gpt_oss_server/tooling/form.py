@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.binding import Schema, Wanted
+from gpt_oss_server.constraints.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool, namespace_word

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.binding import ClientCall
-from gpt_oss_server.containers import container_of
+from gpt_oss_server.constraints.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.tooling.client_tools import (
@@ -28,6 +27,7 @@ from gpt_oss_server.tooling.client_tools import (
     search_tool,
     without_nulls,
 )
+from gpt_oss_server.tooling.container_names import container_of
 from gpt_oss_server.tooling.search import ToolSearch, told_of
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.toolset import Toolset
+from gpt_oss_server.tooling.toolset import Toolset
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import McpSettingsError
 from tools.mcp.failures import McpFailure

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-SHAPE_NAMES = ("120b", "20b", "tiny")
+from inference.shapes import SHAPES
 
 
 def add_step_arguments(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--shape", choices=SHAPE_NAMES, metavar="NAME", help=f"with --random: {', '.join(SHAPE_NAMES)}"
-    )
+    parser.add_argument("--shape", choices=SHAPES, metavar="NAME", help=f"with --random: {', '.join(SHAPES)}")
     parser.add_argument("--random", action="store_true", help="random weights, made on the device")
     parser.add_argument("--batch", metavar="N[,…]", help="batch sizes of decode (1,8,32,64; CPU: 1,8)")
     parser.add_argument("--contexts", metavar="N[,…]", help="contexts of decode (1024,8192; CPU: 64)")

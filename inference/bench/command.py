@@ -22,12 +22,13 @@ from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Row, Workload, fits
 from inference.bench.profile import kernels_of
 from inference.bench.report import Report
-from inference.bench.shapes import SHAPES, RandomTensors, random_model
 from inference.engine import InferenceError
 from inference.models.gpt_oss import GptOss, load_model
+from inference.models.random_weights import RandomTensors, random_model
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import find_checkpoint
 from inference.registry import checkpoint_folder
+from inference.shapes import SHAPES
 
 BATCHES = {"cuda": "1,8,32,64", "cpu": "1,8"}
 CONTEXTS = {"cuda": "1024,8192", "cpu": "64"}

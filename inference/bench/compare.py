@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from inference.bench.machine import seconds
-from inference.models.config import ModelConfig
+from inference.config import ModelConfig
 from inference.models.tensor_files import TensorSource
 from inference.ops.reference import dequantise_mxfp4
 
@@ -43,7 +43,7 @@ def _transformers_model(config: ModelConfig, source: TensorSource, device: torch
     logging.getLogger("transformers").setLevel(logging.ERROR)
     from transformers import GptOssConfig, GptOssForCausalLM
 
-    from inference.tiny.make_random import hugging_face_json
+    from inference.models.random_checkpoint import hugging_face_json
 
     raw = {key: value for key, value in hugging_face_json(config, "bf16").items() if key != "architectures"}
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32

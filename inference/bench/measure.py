@@ -21,7 +21,7 @@ from inference.bench.roofline import decode_bytes, prefill_flops
 from inference.engine import Sampling
 from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
 from inference.local.cuda_runner import CudaRunner
-from inference.local.step import PENDING, Flight, Part, Runner
+from inference.local.scheduling.step import PENDING, Flight, Part, Runner
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
 from inference.ops.pages import BLOCK_SIZE

@@ -6,7 +6,7 @@ roofline is these over what the same run measured of the machine. Pure arithmeti
 
 from __future__ import annotations
 
-from inference.models.config import ModelConfig
+from inference.config import ModelConfig
 
 MXFP4_BYTES = 17 / 32  # of one weight, its scale included
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
 from inference.local.cuda_picker import CudaPicker
-from inference.local.step import Outcome, Part, Sampled, failure_of
+from inference.local.scheduling.step import Outcome, Part, Sampled, failure_of
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -62,7 +62,7 @@ class Pending:
 
 
 class CudaFlight:
-    """Implements `inference.local.step.Flight`."""
+    """Implements `inference.local.scheduling.step.Flight`."""
 
     def __init__(self, pending: Sequence[Pending], tokens: Tensor) -> None:
         """`pending` in the order in which the parts were launched, `tokens` already on their way."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from inference.local.cuda_picker import to_device
-from inference.local.step import Part
+from inference.local.scheduling.step import Part
 from inference.ops.pages import Pages
 
 IntArray = numpy.typing.NDArray[numpy.int64]

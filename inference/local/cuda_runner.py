@@ -17,7 +17,7 @@ from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores,
 from inference.local.cuda_graphs import Graphs
 from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
 from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
-from inference.local.step import Part, failure_of
+from inference.local.scheduling.step import Part, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.sampling import log_probabilities
@@ -26,7 +26,7 @@ BLOCK_SIZE = 64
 
 
 class CudaRunner:
-    """Implements `inference.local.step.Runner`."""
+    """Implements `inference.local.scheduling.step.Runner`."""
 
     ahead = 1
 

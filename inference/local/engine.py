@@ -1,7 +1,7 @@
 """The engine that runs gpt-oss here, in this process, on a thread of its own.
 
 In go prompts from the event loop, out come steps. Beside each other generations share every step of the model
-(loop.py, scheduler.py). It knows nothing of layers (the model's) or of distributions (the sampler's).
+(loop.py, scheduling/). It knows nothing of layers (the model's) or of distributions (the sampler's).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from inference.engine import (
     Sampling,
     Step,
 )
-from inference.local import sequence as sequences
-from inference.local.drafts import Drafter
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory
 from inference.local.memory import LayerKind, MemoryPlan, plan_memory
 from inference.local.options import LocalOptions
-from inference.local.outbox import Outbox
-from inference.local.prefix_cache import PrefixCache
-from inference.local.scheduler import Limits, Scheduler
-from inference.local.step import Runner
+from inference.local.scheduling import sequence as sequences
+from inference.local.scheduling.drafts import Drafter
+from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.scheduler import Limits, Scheduler
+from inference.local.scheduling.step import Runner
+from inference.outbox import Outbox
 
 if TYPE_CHECKING:
     import torch

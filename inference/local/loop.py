@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Sequence as Listed
 
 from inference.engine import EngineBusy, EngineClosed, Finish, InferenceError
-from inference.local.blocks import IntegrityError
-from inference.local.scheduler import Scheduler, Share
-from inference.local.sequence import Sequence
-from inference.local.step import Flight, Outcome, Runner, failure_of
+from inference.local.scheduling.blocks import IntegrityError
+from inference.local.scheduling.scheduler import Scheduler, Share
+from inference.local.scheduling.sequence import Sequence
+from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of
 
 # Told to clients that are turned away: about the time in which one of a full queue's generations ends.
 RETRY_AFTER = 2.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.engine import CheckpointError
-from inference.local.scheduler import Limits
+from inference.local.scheduling.scheduler import Limits
 
 # Of what is left once the least that works is given out: for windows of prompts that ended.
 SHARE_OF_KEPT_WINDOWS = 0.25

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inference.bench.arguments import SHAPE_NAMES
 from inference.engine import CheckpointError, EngineInfo, ModelNotFound
 from inference.local.engine import LocalEngine, device_of, engine_of
 from inference.local.options import LocalOptions
+from inference.shapes import SHAPES
 
 ABOUT = "Random weights, for measuring only, its text means nothing: "
 
@@ -25,12 +25,12 @@ def load_random(
     options: LocalOptions | None = None,
 ) -> LocalEngine:
     """Raises `ModelNotFound` for an unknown shape, `CheckpointError` where the model cannot be made."""
-    if shape not in SHAPE_NAMES:
-        known = ", ".join(f"random:{name}" for name in SHAPE_NAMES)
+    if shape not in SHAPES:
+        known = ", ".join(f"random:{name}" for name in SHAPES)
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
     on = device_of(device)
-    from inference.bench.shapes import SHAPES, random_model
-    from inference.models.config import VOCABULARY
+    from inference.config import VOCABULARY
+    from inference.models.random_weights import random_model
 
     config = replace(SHAPES[shape], vocab_size=VOCABULARY)
     if context is not None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
 from inference.local.masks import Masks
-from inference.local.step import Sampled
+from inference.local.scheduling.step import Sampled
 from inference.ops.sampling import largest, pick
 
 

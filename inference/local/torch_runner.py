@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import InferenceError, Sampling, TokenLogprob
 from inference.local.sampler import Sampler, score_of
-from inference.local.step import Outcome, Part, Sampled, failure_of
+from inference.local.scheduling.step import Outcome, Part, Sampled, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.pages import BLOCK_SIZE, Pages, span
@@ -34,7 +34,7 @@ class Landed:
 
 
 class TorchRunner:
-    """Implements `inference.local.step.Runner`."""
+    """Implements `inference.local.scheduling.step.Runner`."""
 
     ahead = 0
 

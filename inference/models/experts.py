@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.models.config import ModelConfig
 from inference.ops import reference as ops
 
 # All experts of a model as floats may take this much before none are kept: keeping some of a larger model's

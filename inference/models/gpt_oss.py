@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
-from inference.models.config import ModelConfig, read_config
 from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
 from inference.models.weights import Weights, find_checkpoint, load_weights

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from inference.models.config import ModelConfig
+from inference.config import ModelConfig
 from inference.ops.pages import BLOCK_SIZE, Pages, alone
 
 FIRST_BLOCKS = 17

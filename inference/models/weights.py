@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.models.config import ModelConfig
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
 from inference.models.head import PackedHead, pack_head
 from inference.models.tensor_files import TensorFiles, TensorSource

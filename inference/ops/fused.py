@@ -61,17 +61,9 @@ def qkv(
         projected = functional.linear(rms_norm(x, norm_weight, eps), weight, bias)
         grid = (triton.cdiv(tokens, 16), heads + 2 * kv_heads)
         dense.rotate_and_write[grid](
-            projected,
-            *after,
-            tokens,
-            heads,
-            kv_heads,
-            *strides_of(keys, values),
-            SIZE=size,
-            TOKENS=16,
-            num_warps=1,
-            **launches.early(),
-        )
+            projected, *after, tokens, heads, kv_heads, *strides_of(keys, values),
+            SIZE=size, TOKENS=16, num_warps=1, **launches.early(),
+        )  # fmt: skip
         return query
     whole = (x, norm_weight, weight, weight if bias is None else bias, *after)
     if tokens <= VECTOR_TOKENS:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inference.models.config import RopeConfig
+from inference.config import RopeConfig
 from inference.ops.pages import Pages, Span, Together
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by their code.

@@ -2,8 +2,8 @@
 
 `checkpoint()` is all that others call: out comes a folder in the Hugging Face layout that any loader
 reads. What is in it comes from the compact file of the package (expand.py). The folder's name holds that
-file's hash: when the model changes, older folders are left alone and a new one is made. How the model was
-trained, and what it can do, is in the model card beside this file (README.md).
+file's hash: when the model changes, older folders are left alone and a new one is made. What it can
+do and how to retrain it is in the model card beside this file (README.md); `recipe/` is how it was trained.
 """
 
 from __future__ import annotations

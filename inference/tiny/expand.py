@@ -210,14 +210,7 @@ def _config(shape: Shape) -> dict[str, Any]:
         "swiglu_limit": shape.swiglu_limit,
         "rms_norm_eps": shape.rms_norm_eps,
         "rope_theta": shape.rope_theta,
-        "rope_scaling": {
-            "rope_type": "yarn",
-            "factor": shape.rope_factor,
-            "beta_fast": shape.beta_fast,
-            "beta_slow": shape.beta_slow,
-            "original_max_position_embeddings": shape.original_context,
-            "truncate": False,
-        },
+        "rope_scaling": _rope_scaling(shape),
         "initial_context_length": shape.original_context,
         "max_position_embeddings": shape.context,
         "output_router_logits": False,
@@ -234,4 +227,15 @@ def _config(shape: Shape) -> dict[str, Any]:
                 "lm_head",
             ],
         },
+    }
+
+
+def _rope_scaling(shape: Shape) -> dict[str, Any]:
+    return {
+        "rope_type": "yarn",
+        "factor": shape.rope_factor,
+        "beta_fast": shape.beta_fast,
+        "beta_slow": shape.beta_slow,
+        "original_max_position_embeddings": shape.original_context,
+        "truncate": False,
     }

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
-from tests.benchmarks.peer import PEER, fetch_peer, peer_serving
-from tests.server_process import serving
+from tests.doubles.peer import PEER, fetch_peer, peer_serving
+from tests.doubles.server_process import serving
 
 pytestmark = pytest.mark.benchmark
 

@@ -11,10 +11,10 @@ import pytest
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset import ToolsetMaker
-from tests.chat.asking import check_chunks, service_of
-from tests.serving import scripted
-from tests.tools.mcp.echo_server import Seen, serving
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.apis.chat_asking import check_chunks, service_of
+from tests.doubles.serving import scripted
+from tests.doubles.tools.echo_server import Seen, serving
 
 CALL = '<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{"text":"hi"}<|call|>'
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"

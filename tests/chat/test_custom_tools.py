@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.errors import ApiError
-from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
-from tests.chat.test_streams import HELLO, compare
+from tests.doubles.apis.chat_asking import (
+    TOOL,
+    check_chunks,
+    chunks_of,
+    completion_of,
+    replaying,
+    said,
+    service_of,
+)
+from tests.doubles.apis.chat_texts import HELLO
+from tests.doubles.apis.custom_calls import SAY
+from tests.doubles.snapshots import compare
 
-GRAMMAR = {"syntax": "regex", "definition": "[a-z ]+"}
-SAY: dict[str, Any] = {
-    "type": "custom",
-    "custom": {"name": "say", "description": "Says it.", "format": {"type": "grammar", "grammar": GRAMMAR}},
-}
+SNAPSHOTS = Path(__file__).parent / "snapshots"
 CALL = "<|channel|>commentary to=functions.say code<|message|>{}<|call|>"
 CHOICE = {"type": "custom", "custom": {"name": "say"}}
 
@@ -23,7 +30,7 @@ async def test_the_stream_of_a_custom_call() -> None:
     chunks = await chunks_of(replaying(CALL.format("good morning")), tools=[SAY])
     # The SDK's type of a chunk knows calls of functions alone; that of a completion knows both.
     message = check_chunks(chunks, sdk_types=False)["choices"][0]
-    compare("custom_call", chunks)
+    compare(SNAPSHOTS / "custom_call.jsonl", chunks)
     (call,) = message["message"]["tool_calls"]
     assert call["custom"] == {"name": "say", "input": "good morning"}
     assert message["finish_reason"] == "tool_calls"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpt_oss_server.harmony.encoding import load_encoding
-from tests.chat.asking import replaying, service_of
+from tests.doubles.apis.chat_asking import replaying, service_of
 
 USER: dict[str, Any] = {"role": "user", "content": "Weather?"}
 

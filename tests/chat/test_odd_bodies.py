@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.completions.api import start
 from gpt_oss_server.completions.tokens import detokenize, tokenize
-from gpt_oss_server.errors import ApiError
-from tests.chat.asking import TOOL, replaying, service_of
+from tests.doubles.apis.chat_asking import TOOL, replaying, service_of
+from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-EMPTY: tuple[Any, ...] = (None, 0, "", [], {})
-ODD: tuple[Any, ...] = (*EMPTY, True, -1, 1.5, "x", [None], [{}], {"a": 1}, "\ud800", {"type": []})
 CALLS = [
     {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
     {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}},
@@ -44,32 +40,6 @@ MORE = frozenset(
     | {"audio", "seed", "n", "echo", "truncate_prompt_tokens", "top_logprobs", "logprobs", "response_prefix"}
     | {"continue_final_message", "verbosity", "store"}
 )
-
-
-def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield place
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield from places(value[key], (*place, key))
-
-
-def with_odd(body: Any, place: tuple[Any, ...], odd: Any) -> Any:
-    if not place:
-        return odd
-    copy = inner = json.loads(json.dumps(body))
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = odd
-    return copy
-
-
-async def answer_or_sentence(asked: Awaitable[Any]) -> ApiError | None:
-    """None where there was an answer; a defect is raised."""
-    try:
-        answer = await asked
-    except ApiError as error:
-        return error
-    return None if answer else ApiError("an empty answer")
 
 
 @pytest.mark.parametrize("odd", ODD, ids=str)

@@ -10,11 +10,11 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.chat.asking import TOOL, check_chunks
-from tests.e2e.test_official_sdk import client_of
-from tests.replay import ReplayEngine
-from tests.serving import cancelled_at, leave_in_the_middle, scripted, serving
-from tests.waiting import until_found
+from tests.doubles.apis.chat_asking import TOOL, check_chunks
+from tests.doubles.apis.sdk import client_of
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import cancelled_at, leave_in_the_middle, scripted, serving
+from tests.doubles.waiting import until_found
 
 NEXT = "<|start|>assistant"
 THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT

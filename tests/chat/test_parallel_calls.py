@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.chat.asking import HI, TOOL, check_chunks, chunks_of, completion_of, said
-from tests.chat.test_custom_tools import SAY
-from tests.chat.test_hosted_tools import CALL as SUM
-from tests.chat.test_hosted_tools import serving_tools
-from tests.chat.test_streams import CALL, HELLO, NEXT
-from tests.serving import scripted
+from tests.doubles.apis.chat_asking import HI, TOOL, check_chunks, chunks_of, completion_of, said
+from tests.doubles.apis.chat_texts import CALL, HELLO, NEXT
+from tests.doubles.apis.chat_tools import CALL as SUM
+from tests.doubles.apis.chat_tools import serving_tools
+from tests.doubles.apis.custom_calls import SAY
+from tests.doubles.serving import scripted
 
 TWO = CALL + NEXT + CALL.replace("Oslo", "Paris")
 CUSTOM = "<|channel|>commentary to=functions.say code<|message|>good day<|call|>"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
-from tests.chat.asking import HI, TOOL, completion_of, replaying, said, service_of
+from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, replaying, said, service_of
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
@@ -280,7 +280,7 @@ async def test_reasoning_can_be_left_out() -> None:
 
 
 async def test_token_ids_in_place_of_tokens() -> None:
-    from tests.serving import scripted
+    from tests.doubles.serving import scripted
 
     completion = await completion_of(
         scripted(HELLO), logprobs=True, top_logprobs=1, return_tokens_as_token_ids=True

@@ -10,10 +10,18 @@ from gpt_oss_server.completions.api import start
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
-from tests.forking import ForkingEngine
-from tests.serving import scripted
-from tests.turns import TurnsEngine
+from tests.doubles.apis.chat_asking import (
+    TOOL,
+    check_chunks,
+    chunks_of,
+    completion_of,
+    replaying,
+    said,
+    service_of,
+)
+from tests.doubles.engines.forking import ForkingEngine
+from tests.doubles.serving import scripted
+from tests.doubles.turns import TurnsEngine
 
 NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"

@@ -5,23 +5,21 @@ A snapshot that is missing is written and fails; look at it, then run again.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.chat.asking import TOOL, check_chunks, chunks_of, completion_of, replaying
-from tests.replay import ReplayEngine
-from tests.serving import scripted
+from tests.doubles.apis.chat_asking import TOOL, check_chunks, chunks_of, completion_of, replaying
+from tests.doubles.apis.chat_texts import CALL, HELLO, NEXT
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import scripted
+from tests.doubles.snapshots import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-NEXT = "<|start|>assistant"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
-HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
 PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|>" + NEXT
-CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
 CITY = '<|channel|>final <|constrain|>json<|message|>{"city":"Oslo"}<|return|>'
 SCHEMA: dict[str, Any] = {
     "type": "json_schema",
@@ -68,22 +66,12 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def compare(name: str, chunks: list[dict[str, Any]]) -> None:
-    lines = "".join(json.dumps(chunk, ensure_ascii=False) + "\n" for chunk in chunks)
-    path = SNAPSHOTS / f"{name}.jsonl"
-    if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(lines, encoding="utf-8")
-        pytest.fail(f"{path.name} was written: read it")
-    assert lines == path.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", STREAMS)
 async def test_stream(name: str, encoding: Encoding) -> None:
     text, body = STREAMS[name]
     chunks = await chunks_of(replaying(text, per_step=3), **body)
     check_chunks(chunks)
-    compare(name, chunks)
+    compare(SNAPSHOTS / f"{name}.jsonl", chunks)
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -97,14 +85,14 @@ async def test_what_is_not_streamed_says_the_same(name: str) -> None:
 async def test_three_choices_of_one_request() -> None:
     chunks = await chunks_of(scripted(HELLO, THINKS + HELLO, CALL), n=3, tools=[TOOL])
     completion = check_chunks(chunks)
-    compare("three_choices", chunks)
+    compare(SNAPSHOTS / "three_choices.jsonl", chunks)
     assert [choice["index"] for choice in completion["choices"]] == [0, 1, 2]
 
 
 async def test_log_probabilities() -> None:
     chunks = await chunks_of(scripted(THINKS + HELLO), logprobs=True, top_logprobs=1)
     completion = check_chunks(chunks)
-    compare("logprobs", chunks)
+    compare(SNAPSHOTS / "logprobs.jsonl", chunks)
     told = completion["choices"][0]["logprobs"]["content"]
     assert bytes(byte for entry in told for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
 

@@ -9,8 +9,17 @@ import pytest
 
 from gpt_oss_server.errors import InvalidOutput
 from gpt_oss_server.harmony.encoding import load_encoding
-from tests.chat.asking import HI, TOOL, check_chunks, chunks_of, completion_of, replaying, said, service_of
-from tests.harmony.sampling import allowed
+from tests.doubles.apis.chat_asking import (
+    HI,
+    TOOL,
+    check_chunks,
+    chunks_of,
+    completion_of,
+    replaying,
+    said,
+    service_of,
+)
+from tests.doubles.harmony.sampling import allowed
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORMAT: dict[str, Any] = {

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import select
-import subprocess
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.chat_terminal import Terminal
-from tests.cli.running import ANSWER, COMMAND, run, script
-
-
-def shown(*events: dict[str, object], colour: bool = False, reasoning: bool = True) -> str:
-    written: list[str] = []
-    terminal = Terminal(written.append, colour=colour, reasoning=reasoning)
-    for event in events:
-        terminal.show(event)
-    return "".join(written)
+from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.terminals import await_text, done, press_until_heeded, shown, terminal
 
 
 def reasoned(text: str) -> dict[str, object]:
@@ -33,10 +21,6 @@ def reasoned(text: str) -> dict[str, object]:
 
 def said(text: str) -> dict[str, object]:
     return {"type": "response.output_text.delta", "delta": text}
-
-
-def done(kind: str, **fields: object) -> dict[str, object]:
-    return {"type": "response.output_item.done", "item": {"type": kind, **fields}}
 
 
 def test_reasoning_is_quoted_without_colour_and_dimmed_with_it() -> None:
@@ -92,64 +76,6 @@ def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
         "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[no such command: /effort huge"
     )
     assert "/quit, Ctrl-D" in told
-
-
-@contextmanager
-def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The chat on a terminal of its own, whose other end is ours."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "chat", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=_take_terminal,
-        env={**os.environ, "TERM": "xterm"},
-    )
-    os.close(theirs)
-    try:
-        yield ours, process
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def _take_terminal() -> None:
-    """Makes the terminal the controlling one, so that Ctrl-C there is a signal, and has it heeded.
-
-    What a shell starts in the background ignores it, and so does all that starts from there.
-    """
-    import fcntl
-    import signal
-    import termios
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def await_text(ours: int, pattern: str, seconds: float = 60) -> str:
-    seen, end = "", time.monotonic() + seconds
-    while not re.search(pattern, seen):
-        ready, _, _ = select.select([ours], [], [], max(0, end - time.monotonic()))
-        assert ready, f"no {pattern!r} in {seen!r}"
-        try:
-            seen += os.read(ours, 4096).decode(errors="replace")
-        except OSError:  # the other end is closed
-            raise AssertionError(f"the chat ended without {pattern!r}: {seen!r}") from None
-    return seen
-
-
-def press_until_heeded(ours: int, key: bytes, pattern: str) -> None:
-    """A Ctrl-C that comes just before readline begins to wait is heeded with the next key only."""
-    seen, end = "", time.monotonic() + 60
-    while not re.search(pattern, seen):
-        assert time.monotonic() < end, seen
-        os.write(ours, key)
-        while select.select([ours], [], [], 1)[0]:
-            seen += os.read(ours, 4096).decode(errors="replace")
 
 
 def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import COMMAND, run, script
-from tests.cli.test_chat import await_text, done, press_until_heeded, shown, terminal
+from tests.doubles.commands import COMMAND, run, script
+from tests.doubles.terminals import await_text, done, press_until_heeded, shown, terminal
 
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
 CALL = "<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>{}<|call|>"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.cli import COMMANDS
-from tests.cli.running import ANSWER, run, script
+from gpt_oss_server.cli.main import COMMANDS
+from tests.doubles.commands import ANSWER, run, script
 
 
 def test_version_tells_the_versions_and_which_harmony_library() -> None:

@@ -19,9 +19,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent
 
-from gpt_oss_server.cli_errors import CommandLineError
-from gpt_oss_server.http_server import listen
-from tests.cli.running import COMMAND, run
+from gpt_oss_server.cli.commands.http_server import listen
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from tests.doubles.commands import COMMAND, run
 from tests.tools.python.conftest import bubblewrap
 
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"

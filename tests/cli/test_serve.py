@@ -15,12 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server import http_server
-from gpt_oss_server.cli import main
-from gpt_oss_server.commands import serve
-from gpt_oss_server.http_server import listen
-from tests.cli.running import ANSWER, COMMAND, script
-from tests.server_process import serving
+from gpt_oss_server.cli.commands import http_server, serve
+from gpt_oss_server.cli.commands.http_server import listen
+from gpt_oss_server.cli.main import main
+from tests.doubles.commands import ANSWER, COMMAND, script
+from tests.doubles.server_process import serving
 
 
 def test_it_says_what_is_served_and_where(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.clients.recording import Recorder, recorded
-from tests.clients.running import HELLO, ROOT, THINK, call, command, run
-from tests.serving import scripted, serving
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import HELLO, ROOT, THINK, call, command, run
+from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.clients
 
@@ -125,7 +125,7 @@ def test_a_patch_through_the_shell(tmp_path: Path) -> None:
 
 
 def test_an_mcp_tool(tmp_path: Path) -> None:
-    server = str(ROOT / "tests" / "tools" / "mcp" / "echo_server.py")
+    server = str(ROOT / "tests" / "doubles" / "tools" / "echo_server.py")
     more = (
         f"[mcp_servers.echo]\ncommand = {json.dumps(sys.executable)}\n"
         f'args = [{json.dumps(server)}, "stdio"]\nrequired = true\n'

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.recording import recorded
-from tests.clients.running import HELLO, PLACE, call, command, run
-from tests.serving import scripted
+from tests.doubles.clients.recording import recorded
+from tests.doubles.clients.running import HELLO, PLACE, call, command, run
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.recording import Recorder, recorded
-from tests.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_script
-from tests.serving import scripted
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_script
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 

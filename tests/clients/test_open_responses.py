@@ -20,8 +20,8 @@ import pytest
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, Finish, Sampling, Step
-from tests.clients.running import SECONDS, THINK, call
-from tests.serving import serving
+from tests.doubles.clients.running import SECONDS, THINK, call
+from tests.doubles.serving import serving
 
 pytestmark = pytest.mark.clients
 

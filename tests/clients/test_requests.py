@@ -15,9 +15,9 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from tests.clients.recording import Recorder, recorded
-from tests.clients.running import HELLO
-from tests.serving import scripted
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import HELLO
+from tests.doubles.serving import scripted
 
 RECORDED = sorted((Path(__file__).resolve().parent / "requests").glob("*.json"))
 REQUESTS = [

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.responses.asking import FINAL, NEXT, call
-from tests.responses.test_client_tools import COMMANDS, CRM, CUSTOM, EDIT, LOCAL, PATCH, SHELL, UPDATE
-from tests.responses.test_parallel_calls import OSLO, PARIS, TOOL
-from tests.responses.test_tool_search import CALLS as ORDERS
-from tests.responses.test_tool_search import FINDS, TOOLS
-from tests.serving import scripted, serving
+from tests.doubles.apis.asking import FINAL, NEXT, call
+from tests.doubles.apis.client_tools import COMMANDS, CRM, CUSTOM, EDIT, LOCAL, PATCH, SHELL, UPDATE
+from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.apis.searched_tools import CALLS as ORDERS
+from tests.doubles.apis.searched_tools import FINDS, TOOLS
+from tests.doubles.serving import scripted, serving
 
 TURNS = [
     {"when": "say patch", "text": call("functions.apply_patch", PATCH, kind=" code")},

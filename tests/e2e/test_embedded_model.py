@@ -16,8 +16,8 @@ from openai import OpenAI
 
 import inference
 from gpt_oss_server.settings import Settings
-from tests.lints import check_stream
-from tests.serving import serving
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import serving
 from tests.tools.python.conftest import bubblewrap
 
 WEATHER: dict[str, Any] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server_process import Served, serving
+from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import bubblewrap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

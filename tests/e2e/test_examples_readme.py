@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.server_process import Served, serving
+from tests.doubles.server_process import Served, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import inference
-from gpt_oss_server.http_server import greeting
+from gpt_oss_server.cli.commands.http_server import greeting
 from gpt_oss_server.settings import Settings
 from inference.local.options import LocalOptions
-from tests.inference.smallest import write_smallest
-from tests.serving import serving
+from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.serving import serving
 
 LONG = "The same long beginning, word for word, in each of these. " * 12
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
-from tests.lints import check_stream
-from tests.serving import scripted, serving
+from tests.doubles.apis.sdk import client_of
+from tests.doubles.lints import check_stream
 
 HELLO = (
     "<|channel|>analysis<|message|>A greeting.<|end|>"
@@ -32,15 +29,6 @@ TOOL: dict[str, Any] = {
     "description": "The weather in a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-
-
-@contextmanager
-def client_of(*turns: object, settings: Settings | None = None, **options: object) -> Iterator[OpenAI]:
-    with (
-        serving(scripted(*turns, **options), settings) as url,
-        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
-    ):
-        yield client
 
 
 def test_create_gives_reasoning_and_an_answer() -> None:

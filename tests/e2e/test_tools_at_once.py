@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server_process import serving
-from tests.tools.mcp import echo_server
+from tests.doubles.server_process import serving
+from tests.doubles.tools import echo_server
 from tests.tools.python.conftest import bubblewrap
 
 CONVERSATIONS = 20

@@ -14,10 +14,10 @@ import pytest
 from openai import BadRequestError, OpenAI
 
 from gpt_oss_server.settings import Settings
-from tests.lints import check_stream
-from tests.serving import scripted, serving
-from tests.tools.mcp.echo_server import Seen
-from tests.tools.mcp.echo_server import serving as serving_mcp
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted, serving
+from tests.doubles.tools.echo_server import Seen
+from tests.doubles.tools.echo_server import serving as serving_mcp
 from tests.tools.python.conftest import bubblewrap
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour depth"}<|call|>'

@@ -7,12 +7,13 @@ import random
 import pytest
 import torch
 
-from inference.bench.shapes import SHAPES, random_model
 from inference.engine import Sampling
 from inference.local.cuda_runner import CudaRunner
-from inference.local.step import PENDING, Part
+from inference.local.scheduling.step import PENDING, Part
 from inference.models.gpt_oss import GptOss
+from inference.models.random_weights import random_model
 from inference.ops import reference
+from inference.shapes import SHAPES
 
 pytestmark = pytest.mark.gpu
 
@@ -88,7 +89,7 @@ def test_logits_are_those_of_the_plain_ops(model: GptOss, card: torch.device) ->
 
 def random_model_on_cpu(card: torch.device) -> GptOss:
     """A generator's numbers depend on its device, so they are made on the card."""
-    from inference.bench.shapes import RandomTensors
+    from inference.models.random_weights import RandomTensors
     from inference.models.weights import weights_of
 
     class Moved(RandomTensors):
@@ -108,7 +109,7 @@ def test_experts_of_full_size_are_those_of_the_reference(
     # Here, since whether kernels are interpreted is decided when they are imported, by tests/inference/ops.
     from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
-    from tests.inference.ops.drawn import Draw, relative_error
+    from tests.doubles.inference.drawn import Draw, relative_error
 
     draw, hidden = Draw(tokens, card), 2880
     generator = torch.Generator(card).manual_seed(tokens)
@@ -140,7 +141,7 @@ def test_experts_of_full_size_are_those_of_the_reference(
 def test_attention_of_full_size_is_that_of_the_reference(
     card: torch.device, queries: list[int], window: int | None
 ) -> None:
-    from tests.inference.ops.drawn import Draw, random_pages, relative_error
+    from tests.doubles.inference.drawn import Draw, random_pages, relative_error
     from tests.inference.ops.test_attention import attended
 
     draw = Draw(len(queries), card)

@@ -20,10 +20,9 @@ from gpt_oss_server.harmony.encoding import (
     load_encoding,
 )
 from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, SlipKind, TextDelta
-
-from .decoding import check_invariants, decode, messages_of, slips_of
-from .shapes import DECLARED, LEGAL, Message, Shape
-from .slips import SHAPES
+from tests.doubles.harmony.decoding import check_invariants, decode, messages_of, slips_of
+from tests.doubles.harmony.shapes import DECLARED, LEGAL, Message, Shape
+from tests.doubles.harmony.slips import SHAPES
 
 ENCODING = load_encoding()
 

@@ -18,10 +18,9 @@ from gpt_oss_server.harmony.encoding import (
     START,
     load_encoding,
 )
-
-from .decoding import check_invariants, decode
-from .shapes import DECLARED, LEGAL
-from .slips import SHAPES
+from tests.doubles.harmony.decoding import check_invariants, decode
+from tests.doubles.harmony.shapes import DECLARED, LEGAL
+from tests.doubles.harmony.slips import SHAPES
 
 ENCODING = load_encoding()
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)

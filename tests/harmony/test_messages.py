@@ -12,9 +12,9 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
-from tests.lints import check_stream
-from tests.replay import ReplayEngine
-from tests.turns import TurnsEngine
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import check_stream
+from tests.doubles.turns import TurnsEngine
 
 START = "<|start|>"
 WHOLE = [

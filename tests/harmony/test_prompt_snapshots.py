@@ -22,9 +22,8 @@ from gpt_oss_server.harmony.render import (
     ToolNamespace,
     builtin_namespace,
 )
-
-from .decoding import decode, messages_of
-from .shapes import DECLARED
+from tests.doubles.harmony.decoding import decode, messages_of
+from tests.doubles.harmony.shapes import DECLARED
 
 ENCODING = load_encoding()
 SNAPSHOTS = Path(__file__).parent / "snapshots"

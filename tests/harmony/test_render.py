@@ -22,10 +22,9 @@ from gpt_oss_server.harmony.render import (
     ToolNamespace,
     builtin_namespace,
 )
-
-from .decoding import decode, messages_of
-from .shapes import DECLARED, LEGAL, Shape
-from .slips import SHAPES
+from tests.doubles.harmony.decoding import decode, messages_of
+from tests.doubles.harmony.shapes import DECLARED, LEGAL, Shape
+from tests.doubles.harmony.slips import SHAPES
 
 ENCODING = load_encoding()
 RENDERER = Renderer(ENCODING)

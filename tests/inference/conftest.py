@@ -7,19 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from inference.models.config import ModelConfig, RopeConfig
-from inference.tiny.make_random import write_random_checkpoint
+from inference.config import ModelConfig, RopeConfig
+from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.threads import one_thread
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
     """Two OpenMP threads beside a busy neighbour are slower than one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

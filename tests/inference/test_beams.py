@@ -10,7 +10,7 @@ import pytest
 from inference.beams import Beam, BeamSearch, search
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
-from tests.inference.table_engine import TableEngine
+from tests.doubles.engines.table import TableEngine
 
 pytestmark = pytest.mark.anyio
 STOP = 9

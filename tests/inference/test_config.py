@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from inference.config import ModelConfig, parse_config, read_config
 from inference.engine import CheckpointError
-from inference.models.config import ModelConfig, parse_config, read_config
 from inference.ops.reference import rope_frequencies
 
 ORIGINAL: dict[str, Any] = {

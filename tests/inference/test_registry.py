@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 import inference
 from inference import next_token, tiny
+from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
-from inference.models.config import ModelConfig, RopeConfig
+from inference.models.random_checkpoint import write_random_checkpoint
 from inference.registry import _served_name
-from inference.tiny.make_random import write_random_checkpoint
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
@@ -77,7 +77,7 @@ async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
 
 @pytest.mark.parametrize("name", ["random:", "random:7b", "random:20B"])
 def test_an_unknown_shape_says_which_there_are(name: str) -> None:
-    with pytest.raises(ModelNotFound, match="random:120b, random:20b, random:tiny"):
+    with pytest.raises(ModelNotFound, match="random:20b, random:120b, random:tiny"):
         inference.load(name)
 
 

@@ -61,6 +61,7 @@ def test_the_readme_shows_the_quick_start_that_is_tested() -> None:
 
 
 def test_links_between_the_docs_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]:
+    pages = ("README.md", "CHANGELOG.md", "inference/tiny/README.md", "recipe/HISTORY.md")
+    for page in [*(ROOT / name for name in pages), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

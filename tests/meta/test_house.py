@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,11 +19,15 @@ ROOT = Path(__file__).resolve().parents[2]
 # Written from the flags that there are: as long as they need.
 GENERATED = {ROOT / "docs" / "cli.md", ROOT / "docs" / "settings.md"}
 PACKAGES = ("gpt_oss_server", "inference", "tools")
+MOST_FILES_IN_A_FOLDER = 20
+LONGEST_FUNCTION = 50
 MAY_IMPORT = {
     "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
     "inference": {"inference"},
     "tools": {"tools"},
+    "recipe": {"recipe", "gpt_oss_server", "inference", "tools"},
 }
+SOURCES = tuple(MAY_IMPORT)  # with what makes the embedded model, which is no part of the wheel
 
 
 def tracked_files() -> list[Path]:
@@ -54,29 +61,58 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def recipe() -> set[Path]:
-    """What makes the embedded model: it renders with the server's code, so it stands outside the rule.
+def room(path: Path) -> str:
+    """The folder of a file; a file at the top of a package is a room of its own."""
+    inside = path.relative_to(ROOT)
+    return str(inside if len(inside.parts) == 2 else inside.parent)
 
-    The files of inference/tiny that import the server, and those there that import these.
+
+def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict[str, Path]]:
+    """Which node imports which others of the same package, and one file of it that does so.
+
+    Imports within functions and those for type checkers count too, and so do strings that name a module.
     """
-    tiny = set(sources("inference/tiny"))
-    found = {path for path in tiny if any(name.startswith("gpt_oss_server") for name in imported(path))}
-    while more := {path for path in tiny - found if imports_any(path, found)}:
-        found |= more
+    files = {module_name(path).removesuffix(".__init__"): path for path in paths}
+    found: dict[str, dict[str, Path]] = {}
+    for path in files.values():
+        for name in (*imported(path), *quoted(path)):
+            steps = name.split(".")
+            prefixes = (".".join(steps[:end]) for end in range(len(steps), 0, -1))
+            target = next((files[prefix] for prefix in prefixes if prefix in files), None)
+            if target is not None and node(target) != node(path):
+                found.setdefault(node(path), {}).setdefault(node(target), path)
     return found
 
 
-def imports_any(path: Path, modules: set[Path]) -> bool:
-    names = [f"{name}." for name in imported(path)]
-    return any(name.startswith(f"{module_name(module)}.") for module in modules for name in names)
+def quoted(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
+            yield node.value
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+def circle(found: dict[str, dict[str, Path]]) -> list[str]:
+    """The imports of one circle, each with a file that makes it."""
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        nodes = error.args[1][::-1]
+        files = [found[a][b].relative_to(ROOT) for a, b in itertools.pairwise(nodes)]
+        return [f"{a} → {b} ({file})" for (a, b), file in zip(itertools.pairwise(nodes), files, strict=True)]
+    return []
+
+
+@pytest.mark.parametrize("package", SOURCES)
 def test_imports_go_one_way(package: str) -> None:
-    for path in set(sources(package)) - recipe():
-        of_ours = {name.partition(".")[0] for name in imported(path)} & set(PACKAGES)
+    for path in sources(package):
+        of_ours = {name.partition(".")[0] for name in imported(path)} & set(SOURCES)
         allowed = MAY_IMPORT[package]
         assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
+
+
+@pytest.mark.parametrize("package", SOURCES)
+@pytest.mark.parametrize("node", [room, module_name], ids=["rooms", "modules"])
+def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> None:
+    assert not circle(arrows(sources(package), node))
 
 
 @pytest.mark.parametrize("api", ["chat", "completions", "tooling"])
@@ -86,21 +122,15 @@ def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> No
         assert not of_responses, f"{path.relative_to(ROOT)} imports {of_responses}"
 
 
-def test_nobody_imports_the_recipe_of_the_embedded_model() -> None:
-    made_of = recipe()
-    assert ROOT / "inference" / "tiny" / "__init__.py" not in made_of
-    for package in PACKAGES:
-        for path in set(sources(package)) - made_of:
-            assert not imports_any(path, made_of), f"{path.relative_to(ROOT)} imports the recipe"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_nobody_imports_tests_or_examples(package: str) -> None:
     for path in sources(package):
         assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
 
 
-@pytest.mark.parametrize("module", ["gpt_oss_server.app", "gpt_oss_server.cli", "gpt_oss_server.settings"])
+@pytest.mark.parametrize(
+    "module", ["gpt_oss_server.app", "gpt_oss_server.cli.main", "gpt_oss_server.settings"]
+)
 def test_importing_it_loads_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
@@ -119,7 +149,7 @@ def test_the_packages_with_common_names_are_ours(name: str) -> None:
     assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SOURCES)
 def test_each_module_opens_with_what_it_is(package: str) -> None:
     for path in sources(package):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -133,6 +163,25 @@ def test_no_file_is_longer_than_400_lines() -> None:
         if (path.suffix in (".py", ".md") or path.name == "Makefile") and path not in GENERATED
     }
     assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 400}
+
+
+def test_no_folder_holds_more_than_20_files_of_its_own() -> None:
+    held = Counter(path.parent for path in tracked_files() if path.suffix == ".py")
+    assert not {str(folder.relative_to(ROOT)): n for folder, n in held.items() if n > MOST_FILES_IN_A_FOLDER}
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_no_function_is_longer_than_50_lines(package: str) -> None:
+    device_code = ROOT / "inference" / "ops" / "kernels"  # a kernel is one function
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in sources(package)
+        if path.parent != device_code
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+    assert not long
 
 
 def test_no_line_names_the_machine_that_it_was_written_on() -> None:

@@ -12,11 +12,11 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.runs import EventLog
-from tests.lints import StreamLint
-from tests.properties.conversations import encoded, mutated
-from tests.properties.test_stream_properties import BODY
-from tests.replay import ReplayEngine
+from gpt_oss_server.turns.background import EventLog
+from tests.doubles.apis.bodies import BODY
+from tests.doubles.conversations import encoded, mutated
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import StreamLint
 
 
 def service_of(tokens: list[int], encoding: Encoding) -> ResponsesService:

@@ -11,9 +11,9 @@ from gpt_oss_server.chat.writers import BETWEEN_MESSAGES
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
-from tests.chat.asking import CLOCK, TOOL, check_chunks, chunks_of
-from tests.properties.conversations import encoded, mutated
-from tests.replay import ReplayEngine
+from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
+from tests.doubles.conversations import encoded, mutated
+from tests.doubles.engines.replay import ReplayEngine
 
 TOOLS: dict[str, Any] = {"type": "function", **TOOL["function"]}
 

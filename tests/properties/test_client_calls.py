@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.properties.conversations import mutated
-from tests.replay import ReplayEngine
-from tests.responses.asking import NEXT, Asking
-from tests.responses.test_client_tools import STREAMS
+from tests.doubles.apis.asking import NEXT, Asking
+from tests.doubles.apis.client_tools import STREAMS
+from tests.doubles.conversations import mutated
+from tests.doubles.engines.replay import ReplayEngine
 
 TOOLS: dict[str, list[dict[str, Any]]] = {name: tools for name, (_, tools) in STREAMS.items()}
 TURNS = {name: turn for name, (turn, _) in STREAMS.items()}

@@ -9,14 +9,10 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
-from tests.lints import StreamLint, check_stream
-from tests.properties.conversations import encoded, mutated
-from tests.replay import ReplayEngine
-
-BODY = {
-    "input": "hi",
-    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}],
-}
+from tests.doubles.apis.bodies import BODY
+from tests.doubles.conversations import encoded, mutated
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import StreamLint, check_stream
 
 
 async def events_of(engine: ReplayEngine, encoding: Encoding, **fields: object) -> list[dict[str, object]]:

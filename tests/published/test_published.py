@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.published.check import check_event, check_object, check_response
-from tests.serving import scripted, serving
+from tests.doubles.published.check import check_event, check_object, check_response
+from tests.doubles.serving import scripted, serving
 
 HELLO = (
     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"

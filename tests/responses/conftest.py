@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.responses.api_client import Api
-from tests.tools.mcp.echo_server import Seen, watched
+from tests.doubles.apis.api_client import Api
+from tests.doubles.tools.echo_server import Seen, watched
 
 
 @pytest.fixture

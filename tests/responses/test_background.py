@@ -11,10 +11,10 @@ from starlette.types import Message
 
 from gpt_oss_server.errors import EngineUnavailable
 from inference.engine import EngineFailed
-from tests.lints import check_stream
-from tests.replay import ReplayEngine
-from tests.responses.api_client import Api, events_in
-from tests.serving import scripted
+from tests.doubles.apis.api_client import Api, events_in
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
 
 ANSWER = (
     "<|channel|>analysis<|message|>Short.<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>"

@@ -11,11 +11,11 @@ import pytest
 from openai.types.responses import CompactedResponse
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.sealing import Sealer
+from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step
-from tests.lints import check_stream
-from tests.replay import ReplayEngine
-from tests.responses.api_client import Api
+from tests.doubles.apis.api_client import Api
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import check_stream
 
 Make = Callable[..., Api]
 SUMMARY = (

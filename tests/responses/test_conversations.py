@@ -14,12 +14,12 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.responses.conversations import Conversations
-from gpt_oss_server.sealing import Sealer
 from gpt_oss_server.stores.base import Part
 from gpt_oss_server.stores.memory import MemoryStore
-from tests.replay import ReplayEngine
-from tests.responses.api_client import Api
-from tests.serving import scripted
+from gpt_oss_server.stores.sealing import Sealer
+from tests.doubles.apis.api_client import Api
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import scripted
 
 ANSWER = "<|channel|>final<|message|>{}<|return|>"
 CALL = (

@@ -9,12 +9,12 @@ import pytest
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from tests.lints import check_stream
-from tests.responses.api_client import Api
-from tests.responses.asking import Asking
-from tests.responses.mcp_asking import ANSWER, call, tool
-from tests.responses.mcp_asking import Asking as McpAsking
-from tests.turns import TurnsEngine
+from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.mcp_asking import ANSWER, call, tool
+from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.lints import check_stream
+from tests.doubles.turns import TurnsEngine
 
 MCP: dict[str, Any] = {"allow_private_hosts": True}
 

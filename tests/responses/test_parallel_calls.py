@@ -7,22 +7,21 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from gpt_oss_server.harmony.matcher import Grammars
-from gpt_oss_server.toolset import Toolset
-from tests.properties.conversations import encoded, mutated
-from tests.replay import ReplayEngine
-from tests.responses.asking import FINAL, NEXT, Asking, call
-from tests.responses.test_client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
-from tests.responses.test_structured_output import RandomEngine
-from tests.responses.test_tool_loop import Calculator, Ready
-from tests.serving import scripted
+from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.apis.asking import FINAL, NEXT, Asking
+from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
+from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.conversations import encoded, mutated
+from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import Calculator, Ready
 from tools.toolbox import Offer, Toolbox
 
-TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 THINKS = "<|channel|>analysis<|message|>Both.<|end|>" + NEXT
-OSLO, PARIS = call("functions.f", '{"c":"Oslo"}'), call("functions.f", '{"c":"Paris"}')
 IMAGINED = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t":7}<|end|>' + NEXT
 SUM = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 TWO, THREE = SUM.format("1+1"), SUM.format("1+2")

@@ -14,14 +14,14 @@ from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset import Toolset
+from gpt_oss_server.tooling.toolset import Toolset
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
-from tests.chat.asking import completion_of
-from tests.harmony.sampling import RandomModel, closing_tokens
-from tests.lints import check_stream
-from tests.responses.test_tool_loop import Calculator, Ready
-from tests.serving import scripted
-from tests.turns import TurnsEngine
+from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.harmony.sampling import RandomModel, closing_tokens
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import Calculator, Ready
+from tests.doubles.turns import TurnsEngine
 from tools.toolbox import Offer, Toolbox
 
 REASONING = "First 東京, then 🧠👩‍🚀; and so on, for a while."

@@ -12,9 +12,9 @@ from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
-from tests.lints import StreamLint
-from tests.replay import ReplayEngine
-from tests.serving import VOCABULARY, serving
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import StreamLint
+from tests.doubles.serving import VOCABULARY, serving
 
 SAID = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>One two three"
 BROKEN: list[tuple[Exception, str, str]] = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,23 +10,24 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
-from gpt_oss_server import binding
-from gpt_oss_server.binding import Wanted, bind
+from gpt_oss_server.constraints import binding
+from gpt_oss_server.constraints.binding import Wanted, bind
+from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
-from gpt_oss_server.harmony.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import parse_tools
-from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
+from inference.engine import Engine
 from inference.local.engine import load_local
-from tests.harmony.sampling import RandomModel, allowed, closing_tokens
-from tests.inference.smallest import write_smallest
-from tests.lints import check_stream
-from tests.serving import scripted, serving
+from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.harmony.sampling import allowed, closing_tokens
+from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted, serving
 from tools.tool import Declaration, Function
 from tools.toolbox import Toolbox
 
@@ -43,23 +43,6 @@ LOOSE = {"type": "function", "name": "see", "parameters": CITY}
 FINAL = "<|channel|>final<|message|>{}<|return|>"
 FITS = FINAL.format('{"name":"東京","size":14}')
 CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
-
-
-class RandomEngine:
-    """Samples at random from what the grammar allows, as fast as masks can be made."""
-
-    def __init__(self, encoding: Encoding, seed: int = 1, likely: Sequence[int] = ()) -> None:
-        self.info = EngineInfo(name="random", context_length=8_192, enforces_grammar=True)
-        self._model = RandomModel(seed, [*closing_tokens(encoding), *likely])
-
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        assert sampling.grammar is not None
-        assert sampling.max_tokens is not None
-        said, stopped = self._model.answer(sampling.grammar, sampling.max_tokens, sampling.stop_token_ids)
-        yield Step(tuple(said), Finish.STOP if stopped else Finish.LENGTH)
-
-    async def close(self) -> None:
-        pass
 
 
 @pytest.fixture

@@ -10,63 +10,14 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset import Toolset, ToolsetMaker
-from tests.lints import check_stream
-from tests.serving import scripted
-from tools.tool import Declaration, Session, ToolCall, ToolOutput
+from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import ANSWER, Calculator, Ready
 from tools.toolbox import Offer, Toolbox
 
 ANALYSIS_CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
-ANSWER = "<|channel|>final<|message|>It is 4.<|return|>"
 PYTHON: dict[str, Any] = {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
-
-
-class Calculator:
-    """A tool in place of python: it evaluates sums, and counts what each session has been asked."""
-
-    def __init__(self) -> None:
-        self.closed_sessions = 0
-
-    @property
-    def declaration(self) -> Declaration:
-        return Declaration("python", "Evaluates sums.")
-
-    def open(self) -> Session:
-        return CalculatorSession(self)
-
-    async def close(self) -> None:
-        pass
-
-
-class CalculatorSession:
-    def __init__(self, tool: Calculator) -> None:
-        self._tool = tool
-        self._calls = 0
-
-    async def run(self, call: ToolCall) -> ToolOutput:
-        self._calls += 1
-        if call.arguments == "sleep":
-            await asyncio.sleep(60)
-        if call.arguments == "crash":
-            raise RuntimeError("a defect of the tool")
-        total = str(sum(int(part) for part in call.arguments.split("+")))
-        text = f"{total} (call {self._calls})"
-        return ToolOutput(text, details={"outputs": [{"type": "logs", "logs": text}]})
-
-    async def close(self) -> None:
-        self._tool.closed_sessions += 1
-
-
-class Ready(ToolsetMaker):
-    """A toolset that a test has made."""
-
-    def __init__(self, toolset: Toolset) -> None:
-        super().__init__(Settings(python="off", browser="off"))
-        self._toolset = toolset
-
-    async def _make(self) -> Toolset:
-        return self._toolset
 
 
 def service_with(encoding: Encoding, *turns: str, timeout: float = 5, loop: bool = False) -> ResponsesService:

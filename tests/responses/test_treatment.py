@@ -9,8 +9,8 @@ import pytest
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.service import ResponsesService
-from tests.chat.asking import completion_of, replaying
-from tests.replay import ReplayEngine
+from tests.doubles.apis.chat_asking import completion_of, replaying
+from tests.doubles.engines.replay import ReplayEngine
 
 TREATMENT: dict[str, Any] = {"cache_salt": "tenant 1", "priority": -3}
 ANSWER = "<|channel|>final<|message|>Hi<|return|>"

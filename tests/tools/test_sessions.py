@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tests.tools.scripted_tool import (
+from tests.doubles.tools.scripted_tool import (
     Clock,
     Scripted,
     ScriptedSession,

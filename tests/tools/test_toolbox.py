@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tests.tools.scripted_tool import (
+from tests.doubles.tools.scripted_tool import (
     Clock,
     Scripted,
     ScriptedSession,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tools.browser.errors import UsageError
+from tools.browser.pages.errors import UsageError
 
 MAX_ARGUMENT_CHARS: Final = 65_536
 MAX_QUERY_CHARS: Final = 2_000

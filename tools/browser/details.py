@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tools.browser.backends.base import SearchHit
-from tools.browser.text import clean
+from tools.browser.pages.text import clean
 
 Details = Mapping[str, Any]
 

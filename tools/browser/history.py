@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tools.browser.errors import UsageError
 from tools.browser.page import Page
+from tools.browser.pages.errors import UsageError
 
 MAX_CHARS: Final = 16_000_000
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from tools.browser.backends.base import Document, SearchHit
-from tools.browser.text import find_lines, one_line, without_markers, wrap
+from tools.browser.backends.base import SearchHit
+from tools.browser.pages.document import Document
+from tools.browser.pages.text import find_lines, one_line, without_markers, wrap
 
 MAX_MATCHES: Final = 50
 _LINES_OF_A_MATCH: Final = 4

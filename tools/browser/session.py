@@ -17,11 +17,11 @@ from typing import assert_never
 from tools.browser.arguments import Find, Open, Search, read_call
 from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
 from tools.browser.details import Details, find_details, open_details, search_details, unread_details
-from tools.browser.errors import BrowserError, PageError, UsageError
-from tools.browser.fetch import Fetcher
 from tools.browser.history import History
+from tools.browser.network.fetch import Fetcher
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
+from tools.browser.pages.errors import BrowserError, PageError, UsageError
 from tools.browser.view import CountTokens, reaches, show
 from tools.tool import ToolCall, ToolOutput
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tools.browser.backends.base import Backend
 from tools.browser.declaration import BROWSER
-from tools.browser.fetch import Fetcher
+from tools.browser.network.fetch import Fetcher
 from tools.browser.session import BrowserSession, Settings
 from tools.browser.view import CountTokens, estimate_tokens
 from tools.tool import Declaration

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from tools.browser.errors import UsageError
 from tools.browser.page import Page
-from tools.browser.text import one_line
+from tools.browser.pages.errors import UsageError
+from tools.browser.pages.text import one_line
 
 CountTokens = Callable[[str], int]
 

@@ -3,10 +3,10 @@
 `sandbox = await choose_sandbox("auto", limits=Limits(memory=…))`, then `PythonTool(sandbox)`.
 """
 
-from tools.python.choose import CHOICES, choose_sandbox
-from tools.python.folder import FileInfo, FileRefused
 from tools.python.outputs import OutputLimits
-from tools.python.sandbox import Limits, Sandbox
+from tools.python.sandboxes.choose import CHOICES, choose_sandbox
+from tools.python.sandboxes.folder import FileInfo, FileRefused
+from tools.python.sandboxes.sandbox import Limits, Sandbox
 from tools.python.session import PythonSession
 from tools.python.tool import PythonTool
 

@@ -20,7 +20,7 @@ import zmq
 import zmq.asyncio
 
 from tools.python.outputs import OutputLimits, Outputs
-from tools.python.sandbox import Box, Connection
+from tools.python.sandboxes.sandbox import Box, Connection
 from tools.python.wire import Received, received, request
 
 MAX_MESSAGE = 8 * 1024 * 1024  # bytes of one frame; `inside.py` keeps honest messages below it

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 
 import zmq.asyncio
 
-from tools.python.folder import FileInfo, FileRefused, Folder
 from tools.python.kernel import Ended, Kernel
 from tools.python.outputs import OutputLimits, Outputs
-from tools.python.sandbox import Connection, Sandbox, SandboxError
+from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
+from tools.python.sandboxes.sandbox import Connection, Sandbox, SandboxError
 from tools.python.slots import Slots
 from tools.python.source import source_of
 from tools.tool import ToolCall, ToolOutput, ToolUnavailable

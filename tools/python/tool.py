@@ -12,7 +12,7 @@ import asyncio
 import zmq.asyncio
 
 from tools.python.outputs import OutputLimits
-from tools.python.sandbox import Sandbox
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession, Shared, Times
 from tools.python.slots import Slots
 from tools.tool import Declaration

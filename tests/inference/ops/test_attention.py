@@ -10,7 +10,7 @@ from torch import Tensor
 
 from inference.ops import reference
 from inference.ops.pages import Pages
-from tests.inference.ops.drawn import Draw, random_pages, relative_error
+from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 
 BATCHES = [
     [1],

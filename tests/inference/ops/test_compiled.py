@@ -27,7 +27,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.inference.ops.launches"],
+        [sys.executable, "-m", "tests.doubles.inference.launches"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inference.models.config import RopeConfig
+from inference.config import RopeConfig
 from inference.ops import reference
-from tests.inference.ops.drawn import Draw, random_pages, relative_error
+from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 
 EPS = 1e-5
 

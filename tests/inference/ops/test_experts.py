@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inference.ops import reference
-from tests.inference.ops.drawn import Draw, relative_error
+from tests.doubles.inference.drawn import Draw, relative_error
 
 SHAPES = [  # tokens, experts, per token, hidden, intermediate
     (1, 4, 2, 64, 64),

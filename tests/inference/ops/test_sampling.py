@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from inference.ops import sampling as plain
-from tests.inference.ops.drawn import Draw
+from tests.doubles.inference.drawn import Draw
 
 VOCABULARY = 301
 

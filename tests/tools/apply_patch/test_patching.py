@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.tools.patching import files, patch
 from tools.apply_patch import PatchError, apply, parse, patch_of, plan, unified_diff
-
-
-def patch(*lines: str) -> str:
-    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
 def put(root: Path, *lines: str) -> str:
     return apply(plan(parse(patch(*lines)), root), root)
-
-
-def files(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def updated(root: Path, before: bytes, *lines: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.apply_patch.test_patching import files, patch
+from tests.doubles.tools.patching import files, patch
 from tools.apply_patch import FileChange, PatchError, apply, parse, plan
 
 ESCAPES = [

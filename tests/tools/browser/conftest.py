@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.browser.shelf import Shelf
+from tests.doubles.tools.shelf import Shelf
 from tools.browser import BrowserTool
 from tools.browser.session import BrowserSession
 

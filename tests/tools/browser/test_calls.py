@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tools.browser.shelf import Shelf, call
+from tests.doubles.tools.shelf import Shelf, call
 from tools.browser import BrowserTool
 from tools.browser.session import BrowserSession
 from tools.tool import ToolCall

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.browser.servers import pdf
-from tools.browser import pdf as pdf_module
-from tools.browser.backends.base import Document
-from tools.browser.charset import decode
-from tools.browser.convert import Body, convert
-from tools.browser.errors import PageError
-from tools.browser.html_text import html_to_text
-from tools.browser.text import clean, find_lines, without_markers, wrap
+from tests.doubles.tools.web_servers import pdf
+from tools.browser.pages import pdf as pdf_module
+from tools.browser.pages.charset import decode
+from tools.browser.pages.convert import Body, convert
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import PageError
+from tools.browser.pages.html_text import html_to_text
+from tools.browser.pages.text import clean, find_lines, without_markers, wrap
 
 PAGE = """<!doctype html><html><head><title> The  title </title><style>p {}</style></head><body>
 <nav><a href="/home">Home</a> <a href="https://other.example/x">Other</a></nav>

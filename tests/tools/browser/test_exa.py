@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.browser.servers import Answer, Seen, Server, serve
-from tests.tools.browser.shelf import call
+from tests.doubles.tools.shelf import call
+from tests.doubles.tools.web_servers import Answer, Seen, Server, serve
 from tools.browser import BrowserTool
 from tools.browser.backends.exa import ExaBackend
 from tools.browser.session import BrowserSession

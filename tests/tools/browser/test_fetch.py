@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.tools.browser.servers import Answer, Seen, serve
-from tools.browser.errors import PageError
-from tools.browser.fetch import Fetcher
+from tests.doubles.tools.web_servers import Answer, Seen, serve
+from tools.browser.network.fetch import Fetcher
+from tools.browser.pages.errors import PageError
 
 CERTIFICATE = Path(__file__).with_name("named_example.pem")  # for named.example, valid for a hundred years
 

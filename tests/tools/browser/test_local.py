@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.browser.servers import pdf
-from tests.tools.browser.shelf import call
+from tests.doubles.tools.shelf import call
+from tests.doubles.tools.web_servers import pdf
 from tools.browser import BrowserTool
 from tools.browser.backends.local import LocalBackend
 from tools.browser.session import BrowserSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tools.browser.errors import PageError
-from tools.browser.fetch import Fetcher
+from tools.browser.network.fetch import Fetcher
+from tools.browser.pages.errors import PageError
 
 PUBLIC = "93.184.216.34"
 NAMES = {

@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.tools.browser.servers import Answer, Seen, Server, pdf, serve
-from tests.tools.browser.shelf import call
+from tests.doubles.tools.shelf import call
+from tests.doubles.tools.web_servers import Answer, Seen, Server, pdf, serve
 from tools.browser import BrowserTool
 from tools.browser.backends.searxng import SearxngBackend
-from tools.browser.fetch import Fetcher
+from tools.browser.network.fetch import Fetcher
 from tools.browser.session import BrowserSession
 
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tests.tools.browser.shelf import Shelf, call
+from tests.doubles.tools.shelf import Shelf, call
 from tools.browser import BrowserTool
-from tools.browser.backends.base import Document
 from tools.browser.history import History
 from tools.browser.page import document_page
+from tools.browser.pages.document import Document
 from tools.browser.session import BrowserSession
 from tools.browser.view import UNTRUSTED, estimate_tokens
 from tools.tool import Session, Tool

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.tools.mcp.echo_server import Seen, watched
-from tests.tools.mcp.helpers import SECRETS, at
+from tests.doubles.tools.echo_server import Seen, watched
+from tests.doubles.tools.mcp_helpers import SECRETS, at
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Credentials
 

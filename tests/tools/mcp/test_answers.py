@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.mcp.helpers import at, call
-from tests.tools.mcp.plain_server import ONE_TOOL, PlainServer, Refusal, plain_server, text
+from tests.doubles.tools.mcp_helpers import at, call
+from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, Refusal, plain_server, text
 from tools.mcp.client import McpTool
 from tools.mcp.failures import McpFailure
 

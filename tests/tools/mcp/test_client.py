@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tests.tools.mcp.echo_server import Seen, serving
-from tests.tools.mcp.helpers import SECRETS, at, call, soon
+from tests.doubles.tools.echo_server import Seen, serving
+from tests.doubles.tools.mcp_helpers import SECRETS, at, call, soon
 from tools.mcp.client import McpTool
 from tools.mcp.permissions import parse_permissions
 from tools.tool import Tool, ToolCall, ToolOutput

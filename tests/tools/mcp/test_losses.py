@@ -6,18 +6,18 @@ import asyncio
 import gzip
 import json
 import sys
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from tests.tools.mcp.echo_server import Seen, ServerThread, app_of, make_server
-from tests.tools.mcp.helpers import SECRETS, answer, at, call, lifespan, soon
+from tests.doubles.tools import echo_server
+from tests.doubles.tools.echo_server import Seen, ServerThread, app_of, make_server
+from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, lifespan, soon
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Credentials, StdioEndpoint
 from tools.mcp.failures import McpFailure
 
-PIPE = StdioEndpoint(sys.executable, (str(Path(__file__).with_name("echo_server.py")), "stdio"))
+PIPE = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
 Kind = Literal["http", "sse"]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.mcp.echo_server import Seen, ServerThread, make_server, serving
-from tests.tools.mcp.helpers import answer, call, lifespan
+from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving
+from tests.doubles.tools.mcp_helpers import answer, call, lifespan
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import McpSettingsError, http_endpoint
 from tools.mcp.transports import Reach

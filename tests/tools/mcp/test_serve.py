@@ -20,8 +20,9 @@ from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
 from tests.contracts.tool_contract import ToolContract
-from tests.tools.mcp.echo_server import PIXEL, ServerThread, app_of, make_server
-from tests.tools.mcp.small_tools import Notes, Sums
+from tests.doubles.tools import small_tools
+from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
+from tests.doubles.tools.small_tools import Notes, Sums
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Endpoint, McpSettingsError, StdioEndpoint, http_endpoint
 from tools.mcp.external import ExternalTool, external_tools, server_at, tool_server
@@ -30,7 +31,7 @@ from tools.mcp.serve import ServedTool
 from tools.tool import Tool, ToolCall
 from tools.toolbox import Offer, Toolbox
 
-SMALL_TOOLS = Path(__file__).with_name("small_tools.py")
+SMALL_TOOLS = Path(small_tools.__file__)
 
 
 @contextmanager

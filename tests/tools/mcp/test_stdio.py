@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.tools import echo_server
 from tools.mcp import client as client_module
 from tools.mcp import connection as connection_module
 from tools.mcp.client import McpTool
@@ -20,7 +21,7 @@ from tools.mcp.stdio import stdio_streams
 from tools.tool import ToolCall
 
 pytestmark = pytest.mark.anyio
-ECHO = StdioEndpoint(sys.executable, (str(Path(__file__).with_name("echo_server.py")), "stdio"))
+ECHO = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
 
 
 def python(source: str) -> StdioEndpoint:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tools.python import Limits, PythonSession, PythonTool, Sandbox, choose_sandbox
-from tools.python.bubblewrap import Bubblewrap
-from tools.python.docker import Docker
-from tools.python.sandbox import MIB
-from tools.python.seccomp import DENIED, MACHINES
+from tools.python.sandboxes.bubblewrap import Bubblewrap
+from tools.python.sandboxes.docker import Docker
+from tools.python.sandboxes.sandbox import MIB
+from tools.python.sandboxes.seccomp import DENIED, MACHINES
 from tools.tool import ToolUnavailable
 
 SMALL = Limits(

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.tools.python.calling import call, descriptors, processes, said, what_gets_through
+from tests.doubles.tools.calling import call, descriptors, processes, said, what_gets_through
 from tests.tools.python.conftest import MakeTool, docker
 from tools.python import PythonSession, Sandbox
-from tools.python.owner import mark
+from tools.python.sandboxes.owner import mark
 
 # What an engine shows in every container, by its design; the names are those of attempts.py.
 SHOWN = {
@@ -119,7 +119,7 @@ async def test_after_close_no_container_process_or_descriptor_is_left(make_tool:
 SERVER = """
 import asyncio, os, signal, sys
 from tools.python import PythonTool, choose_sandbox
-from tools.python.owner import mark
+from tools.python.sandboxes.owner import mark
 from tools.tool import ToolCall
 
 async def main():

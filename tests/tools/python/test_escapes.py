@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.tools.python.attempts import attempts
-from tests.tools.python.calling import call, processes, said, what_gets_through
+from tests.doubles.tools.attempts import attempts
+from tests.doubles.tools.calling import call, processes, said, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
-from tools.python.cgroups import Groups
+from tools.python.sandboxes.cgroups import Groups
 
 
 def test_there_are_at_least_two_hundred_attempts() -> None:
@@ -62,7 +62,7 @@ KILLED_FOR = {
 def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What holds the limits of a whole box; control groups cannot be had everywhere."""
     if request.param == "the watchdog alone":
-        monkeypatch.setattr("tools.python.bubblewrap.make_groups", lambda limits: Groups(()))
+        monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
     return str(request.param)
 
 

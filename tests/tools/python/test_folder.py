@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.python.folder import FileRefused, Folder
+from tools.python.sandboxes.folder import FileRefused, Folder
 
 
 @pytest.fixture

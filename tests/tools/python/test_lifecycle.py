@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.tools.python.calling import call, descriptors, processes, said
+from tests.doubles.tools.calling import call, descriptors, processes, said
 from tests.tools.python.conftest import MakeTool, bubblewrap
 from tools.python import PythonSession, PythonTool, Sandbox
-from tools.python.sandbox import SandboxError
-from tools.python.spawn import spawn
+from tools.python.sandboxes.sandbox import SandboxError
+from tools.python.sandboxes.spawn import spawn
 
 FORKS = """
 import os, time
@@ -141,7 +141,7 @@ async def test_a_program_that_cannot_be_started_is_told() -> None:
 BURST = """
 import asyncio, json, os, signal
 from tools.python import PythonTool, choose_sandbox
-from tools.python.watchdog import measure
+from tools.python.sandboxes.watchdog import measure
 from tools.tool import ToolCall
 
 async def main():

@@ -21,10 +21,10 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
 import asyncio, json, os, socket, sys
-from tests.tools.python.attempts import groups
+from tests.doubles.tools.attempts import groups
 from tests.tools.python.conftest import SMALL
 from tools.python import PythonTool, choose_sandbox
-from tools.python.watchdog import measure
+from tools.python.sandboxes.watchdog import measure
 from tools.tool import ToolCall
 
 FORKS = '''

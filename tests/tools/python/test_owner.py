@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from tools.python.owner import gone, mark
+from tools.python.sandboxes.owner import gone, mark
 
 
 def test_a_living_owner_is_not_gone() -> None:

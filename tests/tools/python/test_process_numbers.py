@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.python.calling import said
+from tests.doubles.tools.calling import said
 from tests.tools.python.conftest import SMALL, MakeTool
-from tools.python.cgroups import Groups
-from tools.python.process_numbers import can_bound, highest_number
+from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.process_numbers import can_bound, highest_number
 
 SETTING = Path("/proc/sys/kernel/pid_max")
 
@@ -35,7 +35,7 @@ def test_the_setting_of_a_whole_host_is_never_touched(release: str, monkeypatch:
 async def test_a_box_without_control_groups_has_few_numbers_and_never_runs_out_of_them(
     make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.python.bubblewrap.make_groups", lambda limits: Groups(()))
+    monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
     before = of_the_host()
     tool = make_tool(timeout=60.0)
     session = tool.open()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.python.calling import call, processes, said
+from tests.doubles.tools.calling import call, processes, said
 from tools.python import PythonTool, choose_sandbox
-from tools.python.docker import Docker
-from tools.python.interpreter import examine
-from tools.python.refusals import refusal
-from tools.python.sandbox import Limits
+from tools.python.sandboxes.docker import Docker
+from tools.python.sandboxes.interpreter import examine
+from tools.python.sandboxes.refusals import refusal
+from tools.python.sandboxes.sandbox import Limits
 from tools.tool import ToolUnavailable
 
 

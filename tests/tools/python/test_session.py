@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.tools.python.calling import call, launchers, processes, said
+from tests.doubles.tools.calling import call, launchers, processes, said
 from tests.tools.python.conftest import MakeTool, bubblewrap, docker
 from tools.python import FileRefused, PythonSession, PythonTool, Sandbox
 from tools.python.session import NO_OUTPUT

@@ -6,15 +6,14 @@ whatever else it raises is reported to the model as a fault. It must not know of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from tools.browser.fetch import Fetcher
+from tools.browser.pages.document import Document
 
-Permits = Callable[[str], bool]
-"""Whether the request's domain filter lets a URL through."""
+if TYPE_CHECKING:
+    from tools.browser.network.fetch import Fetcher, Permits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +39,6 @@ class ReadRequest:
     permits: Permits  # to be asked of every address on the way, redirects included
     fetcher: Fetcher  # the one way to the network that is safe for an address that the model chose
     view_source: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A page as text. `text` is clean (see `text.clean`) and holds 【i†…】 for `links[i]`."""
-
-    url: str  # where it was found in the end
-    title: str
-    text: str
-    links: tuple[str, ...] = ()
-    note: str = ""  # for the reader, e.g. that only a part was read
 
 
 class Backend(Protocol):

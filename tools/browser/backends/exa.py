@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import httpx
 
-from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
-from tools.browser.convert import MAX_CHARS, Body, convert
-from tools.browser.errors import BrowserError, PageError, SearchError
-from tools.browser.text import one_line
-from tools.browser.urls import is_web
+from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
+from tools.browser.network.urls import is_web
+from tools.browser.pages.convert import MAX_CHARS, Body, convert
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import BrowserError, PageError, SearchError
+from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
     from exa_py import AsyncExa

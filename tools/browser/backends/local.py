@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
+from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.backends.local_files import path_of, read_document, url_of
 from tools.browser.backends.local_index import FolderIndex, Found, query_words
-from tools.browser.errors import PageError, SearchError
-from tools.browser.text import one_line
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import PageError, SearchError
+from tools.browser.pages.text import one_line
 
 T = TypeVar("T")
 

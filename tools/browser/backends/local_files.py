@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
-from tools.browser.backends.base import Document
-from tools.browser.convert import Body, Kind, convert_text
-from tools.browser.errors import BrowserError, PageError
-from tools.browser.links import LOCAL
-from tools.browser.pdf import read_pdf_blocking
-from tools.browser.text import clean, without_markers
+from tools.browser.pages.convert import Body, Kind, convert_text
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import BrowserError, PageError
+from tools.browser.pages.links import LOCAL
+from tools.browser.pages.pdf import read_pdf_blocking
+from tools.browser.pages.text import clean, without_markers
 
 MAX_BYTES: Final = 32_000_000
 _KINDS: Final[dict[str, Kind]] = {

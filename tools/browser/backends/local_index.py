@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.browser.backends.local_files import Readable, read_file
-from tools.browser.text import clean
+from tools.browser.pages.text import clean
 
 FORMAT: Final = 2  # of the cache file; another one is made anew
 MAX_FILES: Final = 50_000

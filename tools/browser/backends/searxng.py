@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import httpx
 
-from tools.browser.backends.base import Document, ReadRequest, SearchHit, SearchRequest
-from tools.browser.errors import SearchError
-from tools.browser.reading import read_web
-from tools.browser.text import one_line
-from tools.browser.urls import is_web
+from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
+from tools.browser.backends.reading import read_web
+from tools.browser.network.urls import is_web
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import SearchError
+from tools.browser.pages.text import one_line
 
 _MAX_BYTES: Final = 8_000_000
 # More than a few `site:` terms are refused or ignored by engines; the results are filtered in any case.

@@ -1,0 +1,80 @@
+"""The tools of the terminal chat: what is asked for, whether it is there, what requests say of it.
+
+In: the chat's flags and settings. Out: a `ToolsetMaker` and the `tools` of each request, or a sentence on
+what is missing, before a model is loaded for nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from gpt_oss_server.tooling.toolset import ToolsetMaker
+
+SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
+INCLUDE = ["code_interpreter_call.outputs"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b", "--browser-tool", action="store_true", help="let the model search; see --browser for where"
+    )
+    parser.add_argument(
+        "-p",
+        "--python-tool",
+        action="store_true",
+        help="let the model run Python, in the sandbox of --python",
+    )
+    parser.add_argument(
+        "-a",
+        "--apply-patch",
+        action="store_true",
+        help="let the model change files under the current folder; each patch is shown and asked about",
+    )
+
+
+def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The `tools` of a request."""
+    tools: list[dict[str, Any]] = []
+    if args.browser_tool:
+        tools.append({"type": "web_search"})
+    if args.python_tool:
+        tools.append({"type": "code_interpreter", "container": {"type": "auto"}})
+    if args.apply_patch:
+        from tools.apply_patch import DECLARATION
+
+        tools.append(DECLARATION)
+    return tools
+
+
+def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker | None:
+    """What makes the tools that are asked for; None where none of them runs in the server's stead."""
+    if not (args.browser_tool or args.python_tool):
+        return None
+    from gpt_oss_server.tooling.toolset import ToolsetMaker
+
+    used = replace(
+        settings,
+        browser=settings.browser if args.browser_tool else "off",
+        python=settings.python if args.python_tool else "off",
+        mcp=(),  # the chat names none of them in its requests
+    )
+    try:
+        return ToolsetMaker(used)
+    except SettingsError as error:
+        raise CommandLineError(str(error)) from error
+
+
+async def check(maker: ToolsetMaker, args: argparse.Namespace) -> None:
+    refusals = (await maker.ready()).refusals
+    for flag, wanted, namespace in (
+        ("-b", args.browser_tool, "browser"),
+        ("-p", args.python_tool, "python"),
+    ):
+        if wanted and namespace in refusals:
+            raise CommandLineError(f"{flag} cannot be had: {refusals[namespace]}")

@@ -1,0 +1,173 @@
+"""The HTTP server around the app: the socket, the greeting, and two ways to stop.
+
+In: an app and the settings. It serves until a signal comes; the first lets running requests finish within the
+grace, a second Ctrl-C ends the process at once. What cannot be listened on is a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.http.http_protocol import HttpProtocol
+from gpt_oss_server.http.socket_protocol import SocketProtocol
+from gpt_oss_server.settings import Settings
+from inference.engine import Engine, EngineInfo
+
+_LAST_PORT = 65_535
+_IDLE = 75  # seconds that a connection stays open unused: proxies and clients use theirs again for up to 60
+_TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
+
+
+def serve_until_stopped(
+    app: Callable[..., Any], listener: socket.socket, settings: Settings, engine: Engine
+) -> None:
+    config = uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        loop="asyncio" if sys.platform == "win32" else "uvloop",
+        ws=SocketProtocol,
+        ws_max_size=settings.max_body_bytes,
+        timeout_keep_alive=_IDLE,
+        ws_per_message_deflate=False,  # costs more than it saves where clients are near
+        ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
+        lifespan="on",
+        log_config=None,
+        access_log=settings.access_log,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _TO_SAY_SO,
+    )
+    # uvicorn raises the Ctrl-C that it was stopped with again, once all is closed.
+    with suppress(KeyboardInterrupt):
+        Server(config, settings, engine).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which says where it is when it is there, and how long it takes to go."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings, engine: Engine) -> None:
+        super().__init__(config)
+        self._settings = settings
+        self._engine = engine
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end_late_responses())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_late_responses(self) -> None:
+        """After the grace no more is generated: what still runs ends as a failed response, not cut off."""
+        await asyncio.sleep(self._settings.shutdown_grace)
+        await self._engine.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # another process began to listen while the model was loading
+            raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
+        if self.started and sockets:
+            self._greet(sockets[0].getsockname()[1])
+
+    def _greet(self, port: int) -> None:
+        """Whether anybody listens does not matter: what is served is served."""
+        if sys.stdout is None:
+            return
+        try:
+            console.out(greeting(self._settings, self._engine.info, port))
+        except OSError:
+            console.give_up_output()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGINT and self.should_exit:
+            # At once: an ordered end would wait for the very streams that the user has lost patience with.
+            console.err("Stopped at once.")
+            os._exit(130)
+        running = len(self.server_state.tasks)
+        if running and not self.should_exit:
+            grace = f"{self._settings.shutdown_grace:g} s"
+            console.err(
+                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops at once."
+            )
+        super().handle_exit(sig, frame)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to the address, or a sentence that says why there is none."""
+    if not 0 <= port <= _LAST_PORT:  # which some systems would take the rest of
+        raise CommandLineError(f"Cannot listen on port {port}: it must be from 0 to {_LAST_PORT}.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CommandLineError(
+            f"There is no address {host!r} to listen on: {error}. Choose another --host."
+        ) from error
+    listener = socket.socket(family, kind, protocol)
+    if sys.platform != "win32":  # there it would let two servers share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise CommandLineError(_port_problem(host, port, error)) from error
+    return listener
+
+
+def _port_problem(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"Port {port} needs rights that this user lacks. Choose one above 1023 with --port."
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use. Choose another with --port, or --port 0 for a free one."
+    return (
+        f"Cannot listen on {host}, port {port}: {error.strerror or error}. Choose another --host or --port."
+    )
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
+    """What is served, where, and a command to try it with."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
+    url = url_of(host, port)
+    names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
+    described = f" · {model.description.rstrip('.')}" if model.description else ""
+    memory = f"\n  Memory   {model.plan}" if model.plan else ""
+    return f"""
+  Model    {names}{described}
+  Context  {model.context_length:,} tokens{memory}
+  API      {url}/v1   (Responses and Chat Completions; any API key)
+
+  Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
+             -d '{{"input": "Who are you?"}}'
+
+  Ctrl-C   lets running responses finish; a second one stops at once.
+"""
+
+
+def set_up_logging(settings: Settings) -> None:
+    level = settings.log_level.upper()
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # uvicorn tells of its own start and end at info; the greeting says it better.
+    logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
+    logging.getLogger("uvicorn.access").setLevel("INFO")

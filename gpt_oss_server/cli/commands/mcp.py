@@ -1,0 +1,87 @@
+"""Serve our browser or python to other programs, over MCP: on standard input and output, or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.settings import Settings, add_flags
+
+if TYPE_CHECKING:
+    from tools.tool import Tool
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server mcp python
+  gpt-oss-server mcp browser --browser local:./docs
+  gpt-oss-server mcp python --http --port 8001
+  gpt-oss-server serve --tool-server http://127.0.0.1:8001/mcp
+
+Without --http an MCP client starts this command and speaks with it; nobody else reads its output."""
+
+SETTINGS = ("browser", "python", "python_image", "python_timeout", "allow_private_hosts", "log_level")
+_PORT = 8001  # beside the API server's own
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tool", choices=("browser", "python"), help="the tool to serve")
+    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, and not on stdio")
+    # Not the settings `host` and `port`: those are the API server's, which may run beside this.
+    parser.add_argument("--host", dest="at", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
+    parser.add_argument(
+        "--port", dest="at_port", default=None, type=int, metavar="PORT", help=f"default: {_PORT}"
+    )
+    add_flags(parser, only=SETTINGS)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from gpt_oss_server.cli.commands.http_server import listen, set_up_logging, url_of
+    from tools.mcp.serve import serve
+
+    set_up_logging(settings)
+    port = _PORT if args.at_port is None else args.at_port
+    if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
+        raise CommandLineError("--host and --port are for --http; without it, standard input is served.")
+    tool = browser(settings) if args.tool == "browser" else asyncio.run(python(settings))
+    if not args.http:
+        console.err(f"Serving {args.tool} over MCP on standard input and output.")
+        serve(tool, "stdio")
+        return 0
+    listener = listen(args.at, port)
+    listener.listen()  # who connects before the server is there waits for it
+    port = listener.getsockname()[1]
+    console.err(f"Serving {args.tool} over MCP at {url_of(args.at, port)}/mcp. Ctrl-C stops it.")
+    serve(tool, "streamable-http", args.at, port, listener)
+    return 0
+
+
+def browser(settings: Settings) -> Tool:
+    from tools.browser import BrowserTool, default_backend, parse_backend
+    from tools.tool import ToolUnavailable
+
+    try:
+        backend = parse_backend(settings.browser or default_backend())
+    except (ToolUnavailable, ValueError) as error:
+        raise CommandLineError(str(error)) from error
+    if backend is None:
+        raise CommandLineError(
+            "The browser has nowhere to search. Give --browser local:DIR for a folder of documents, "
+            "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
+        )
+    return BrowserTool(backend, allow_private_hosts=settings.allow_private_hosts)
+
+
+async def python(settings: Settings) -> Tool:
+    from tools.python import PythonTool, choose_sandbox
+    from tools.tool import ToolUnavailable
+
+    try:
+        sandbox = await choose_sandbox(settings.python, image=settings.python_image)
+    except ToolUnavailable as error:
+        raise CommandLineError(str(error)) from error
+    if sandbox is None:
+        raise CommandLineError("Python is off by --python off. Leave it out, or give --python auto.")
+    return PythonTool(sandbox, timeout=settings.python_timeout)

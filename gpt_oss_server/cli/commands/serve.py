@@ -1,0 +1,58 @@
+"""Serve a model over HTTP, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from gpt_oss_server.cli.commands.loading import load_engine
+from gpt_oss_server.settings import Settings, add_flags
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server serve
+  gpt-oss-server serve --model openai/gpt-oss-20b --host 0.0.0.0 --port 9000
+  gpt-oss-server serve --model ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
+  gpt-oss-server serve --model scripted:examples/script.json
+
+The first Ctrl-C lets running responses finish, a second one stops at once."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    # Imported here, not above: torch is behind these, and `--help` should not wait for it.
+    from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped, set_up_logging
+
+    set_up_logging(settings)
+    # The port is taken before the model is loaded: loading can take minutes, a taken port is told at once.
+    with listen(settings.host, settings.port) as listener:
+        with _stopped_in_order():
+            from gpt_oss_server.app import create_app
+
+            engine = load_engine(settings)
+            app = create_app(engine, settings)
+        serve_until_stopped(app, listener, settings, engine)
+    return 0
+
+
+@contextmanager
+def _stopped_in_order() -> Iterator[None]:
+    """SIGTERM while the model loads: what was begun is removed.
+
+    The first process of a container, which has no default for it, would not hear it at all and be killed.
+    """
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)

@@ -1,0 +1,56 @@
+"""Tell the versions in use, as a bug report needs them: without loading torch."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.settings import Settings
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server version"""
+
+SHOWN = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    for name, version in versions().items():
+        console.out(f"{name:<16} {version}")
+    return 0
+
+
+def versions() -> dict[str, str]:
+    told = {"gpt-oss-server": _version("gpt-oss-server"), "python": platform.python_version()}
+    told["harmony library"] = harmony_library()
+    told |= {name: _version(name) for name in SHOWN}
+    told["platform"] = platform.platform()
+    return told
+
+
+def harmony_library() -> str:
+    """Which of the two that share the name `openai_harmony` is imported: oss-harmony or openai-harmony."""
+    spec = importlib.util.find_spec("openai_harmony")
+    if spec is None or spec.origin is None:
+        return "not installed"
+    imported = Path(spec.origin).resolve()
+    for name in ("oss-harmony", "openai-harmony"):
+        for found in metadata.distributions(name=name):
+            if Path(str(found.locate_file("openai_harmony/__init__.py"))).resolve() == imported:
+                return f"{name} {found.version}"
+    return f"unknown, at {imported}"
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

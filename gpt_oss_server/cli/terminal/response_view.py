@@ -1,0 +1,125 @@
+"""A response as it is read in a terminal: stream events in, text out.
+
+Reasoning is dimmed, or, where there is no colour, quoted with "| "; so are calls of tools that run here. It
+knows the events of the Responses API and nothing of how they come about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from gpt_oss_server.cli.terminal.console import BOLD, DIM, harmless, styled, visible
+
+Event = Mapping[str, Any]
+_MOST_LINES = 20  # of code, or of its output
+_MOST_WIDTH = 500
+
+
+class Terminal:
+    """Writes one answer after another. `write` gets text exactly as it should appear."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        *,
+        colour: bool,
+        reasoning: bool = True,
+        shown_otherwise: Collection[str] = (),
+        guarded: bool = False,
+    ) -> None:
+        """`shown_otherwise` are functions whose arguments somebody else shows.
+
+        `guarded`: what the model says must not steer what it is written to, with words from a page perhaps.
+        """
+        self._safe = harmless if guarded else str
+        self._write = write
+        self._shown_otherwise = shown_otherwise
+        self._colour = colour
+        self._reasoning = reasoning
+        self._at_line_start = True
+
+    def show(self, event: Event) -> None:
+        match event["type"]:
+            case "response.reasoning_text.delta" | "response.reasoning.delta" if self._reasoning:
+                self._reason(self._safe(event["delta"]))
+            case "response.output_text.delta":
+                self._put(self._safe(event["delta"]))
+            case "response.code_interpreter_call_code.done":
+                self._quote("runs", event["code"])
+            case "response.output_item.done":
+                self._end_item(event["item"])
+            case "response.incomplete":
+                reason = (event["response"].get("incomplete_details") or {}).get("reason", "unknown")
+                self.note(f"cut short: {reason}")
+            case "response.failed":
+                self.note(
+                    f"failed: {(event['response'].get('error') or {}).get('message', 'no reason given')}"
+                )
+            case _:
+                pass  # the other events repeat what the deltas have shown
+
+    def note(self, text: str) -> None:
+        """A line of ours between the model's."""
+        self._fresh_line()
+        self._put(styled(f"[{text}]", DIM, on=self._colour) + "\n")
+
+    def _end_item(self, item: Event) -> None:
+        match item["type"]:
+            case "function_call" if item["name"] in self._shown_otherwise:
+                self.note(f"calls {self._safe(item['name'])}")
+            case "function_call":
+                self._fresh_line()
+                called = self._safe(f"calls {item['name']}({item['arguments']})")
+                self._put(styled(called, BOLD, on=self._colour))
+            case "web_search_call":
+                failed = " (failed)" if item["status"] == "failed" else ""
+                self.note(visible(_searched(item["action"]) + failed))
+            case "code_interpreter_call":
+                self._quote("gives", "".join(_output(o) for o in item.get("outputs") or ()))
+        if item["type"] != "reasoning" or self._reasoning:
+            self._fresh_line()
+
+    def _quote(self, what: str, text: str) -> None:
+        """A tool's code or output: dimmed, under its heading, and no more than can be read in passing."""
+        lines = visible(text).strip("\n").splitlines()
+        if not any(lines):
+            return
+        self.note(what)
+        more = len(lines) - _MOST_LINES
+        shown = [
+            line if len(line) <= _MOST_WIDTH else line[:_MOST_WIDTH] + "…" for line in lines[:_MOST_LINES]
+        ]
+        if more > 0:
+            shown.append(f"… and {more} more line{'s' if more > 1 else ''}")
+        for line in shown:
+            self._put(styled(f"    {line}", DIM, on=self._colour) + "\n")
+
+    def _reason(self, delta: str) -> None:
+        if self._colour:
+            self._put(styled(delta, DIM, on=True), ends_line=delta.endswith("\n"))
+            return
+        for line in delta.splitlines(keepends=True):
+            self._put(("| " if self._at_line_start else "") + line)
+
+    def _fresh_line(self) -> None:
+        if not self._at_line_start:
+            self._put("\n")
+
+    def _put(self, text: str, *, ends_line: bool | None = None) -> None:
+        self._write(text)
+        self._at_line_start = text.endswith("\n") if ends_line is None else ends_line
+
+
+def _searched(action: Event) -> str:
+    match action["type"]:
+        case "open_page":
+            return f"opens {action.get('url') or 'a page'}"
+        case "find_in_page":
+            return f"looks for {action.get('pattern')!r} in {action.get('url') or 'the page'}"
+        case _:
+            return f"searches {action.get('query')!r}"
+
+
+def _output(output: Event) -> str:
+    return str(output["logs"]) if output["type"] == "logs" else f"({output['type']})\n"

@@ -1,0 +1,216 @@
+"""What binds a turn: the form that is asked for, as a grammar for the engine or a check of what was said.
+
+In: whom the model may call, what its answer must be, and whether it must call, in no API's words. Out: a
+`Binding`, or a 400 that names the schema's keyword and place. An engine that enforces grammars gets one for
+every turn, so that a header cannot go wrong; of the others what was asked for is checked when the turn ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
+from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
+from gpt_oss_server.constraints.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
+from gpt_oss_server.constraints.schema_support import SchemaRefused
+from gpt_oss_server.constraints.text_grammar import GrammarRefused, Syntax, text_grammar
+from gpt_oss_server.constraints.turn_check import TurnCheck
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.grammar import Grammar
+from tools.tool import Declaration
+
+_log = logging.getLogger(__name__)
+_KEPT_GRAMMARS = 64
+_REASONING, _PREAMBLES = ("analysis",), ("commentary",)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema as the client sent it, and the parameter it came in."""
+
+    given: Mapping[str, Any]
+    param: str
+    strict: bool = True  # or what cannot be enforced of it is only told
+
+
+@dataclass(frozen=True, slots=True)
+class TextGrammar:
+    """A grammar of free text as the client sent it, and the parameter it came in."""
+
+    syntax: Syntax
+    definition: str
+    param: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A tool that the client runs: how it is called, and what binds the call's body."""
+
+    recipient: str
+    form: Schema | TextGrammar | None = None
+    raw: bool = False  # the body is text rather than JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks of the form of a turn."""
+
+    calls: Sequence[ClientCall] = ()  # to the client's tools
+    declarations: Sequence[Declaration] = ()  # tools that run here
+    answer: Schema | None = None
+    must_call: bool = False
+    only: frozenset[str] | None = None  # recipients that may be called; None: all
+    parallel: bool = False  # several calls in one generation
+    choice_param: str = "tool_choice"
+    bounds_reasoning: bool = False  # to a number of tokens, after which there is no more of it
+
+    @property
+    def forms(self) -> dict[str, Schema | TextGrammar]:
+        """What binds the bodies of calls, by recipient."""
+        return {call.recipient: call.form for call in self.calls if call.form is not None}
+
+    @property
+    def binds(self) -> bool:
+        """Whether anything is asked for beyond legal headers."""
+        return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The grammars of a turn's generations, and the check of the whole."""
+
+    grammar: Grammar | None = None
+    later: Grammar | None = None  # after a call that ran here: what had to be called has been
+    check: TurnCheck | None = None
+    unreasoned: Grammar | None = None  # these two where the budget for reasoning is spent
+    unreasoned_later: Grammar | None = None
+
+    def at(self, *, called: bool, reasons: bool) -> Grammar | None:
+        if reasons:
+            return self.later if called else self.grammar
+        return self.unreasoned_later if called else self.unreasoned
+
+
+def make_ready(encoding: Encoding) -> threading.Thread:
+    """Makes ready what the first grammar would wait for, on a thread of its own."""
+    thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
+    thread.start()
+    return thread
+
+
+def _make_ready(encoding: Encoding) -> None:
+    try:
+        grammars_of(encoding)
+    except GrammarsMissing as error:
+        _log.warning("Headers are not held to their grammar, and schemas are refused. %s", error)
+
+
+def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
+    """Takes a while (the first time a second, else milliseconds): not for the event loop."""
+    if not wanted.binds and not enforces:
+        return Binding()
+    try:
+        grammars = grammars_of(encoding)
+    except GrammarsMissing as error:
+        if not wanted.binds:
+            return Binding()
+        raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
+    answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
+    bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
+    callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
+    if wanted.must_call and not callees:
+        raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
+    if not enforces:
+        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
+    body = None if answer is None else JsonBody(answer)
+    # What is told before a call has no place where all there is to say is of a form.
+    preambles = () if body is not None and not callees else _PREAMBLES
+    first = TurnShape(
+        callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
+    )
+    later = replace(first, may_answer=True)
+
+    def compiled(shape: TurnShape, *, reasons: bool = True) -> Grammar:
+        return _compiled(
+            grammars, turn_grammar(shape if reasons else replace(shape, asides=preambles)), wanted
+        )
+
+    bound = Binding(compiled(first), compiled(later))
+    if not wanted.bounds_reasoning:
+        return bound
+    unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
+    return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
+
+
+def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
+    try:
+        return (enforceable if schema.strict else as_far_as_enforceable)(grammars, schema.given)
+    except SchemaRefused as refused:
+        place = f" at `{refused.at}`" if refused.at else ""
+        raise UnsupportedSchema(
+            f"`{schema.param}`: the schema cannot be enforced{place}: {refused}.", param=schema.param
+        ) from None
+
+
+def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody:
+    if isinstance(form, Schema):
+        return JsonBody(_schema(grammars, form))
+    try:
+        return TextBody(text_grammar(grammars, form.syntax, form.definition))
+    except GrammarRefused as refused:
+        raise UnsupportedGrammar(
+            f"`{form.param}`: the grammar cannot be enforced: {refused}.", param=form.param
+        ) from None
+
+
+def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:
+    found = []
+    for call in wanted.calls:
+        body = bodies.get(call.recipient, None if call.raw else ANY_OBJECT)
+        found.append(Callee(call.recipient, body, types=_TYPES_OF_TEXT if call.raw else ("json",)))
+    for declaration in wanted.declarations:
+        found += _tool_callees(declaration)
+    return found
+
+
+_TYPES_OF_TEXT = ("code", "text")
+_BOTH = ("analysis", "commentary")  # the model calls tools of ours on either
+
+
+def _tool_callees(declaration: Declaration) -> list[Callee]:
+    if not declaration.functions:
+        return [Callee(declaration.namespace, None, _BOTH, ("code", "json"))]
+    return [
+        Callee(f"{declaration.namespace}.{function.name}", ANY_OBJECT, _BOTH, ("code", "json"))
+        for function in declaration.functions
+    ]
+
+
+def _compiled(grammars: Grammars, lark: str, wanted: Wanted) -> Grammar:
+    try:
+        return _compile(grammars, lark)
+    except GrammarError as error:
+        raise UnsupportedSchema(
+            f"The request's schemas and grammars are too large to be enforced together: {error}.",
+            param=_param_of(wanted),
+        ) from None
+
+
+@lru_cache(_KEPT_GRAMMARS)
+def _compile(grammars: Grammars, lark: str) -> Grammar:
+    """Agents send the same tools again and again."""
+    return grammars.compile(lark)
+
+
+def _param_of(wanted: Wanted) -> str:
+    if wanted.answer is not None:
+        return wanted.answer.param
+    if wanted.forms:
+        return next(iter(wanted.forms.values())).param
+    return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

@@ -1,0 +1,139 @@
+"""A client's JSON schema, made ready to bind an answer; or the 400's sentence, with the place.
+
+In goes a schema as it was sent, out comes one that llguidance enforces and that some finite answer fits. What
+`schema_support.py` cannot know (is this pattern regular? do these cases overlap?) llguidance says itself; its
+sentence comes without a place, which is found by asking it about the schema's parts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpt_oss_server.constraints.finite import has_finite_value
+from gpt_oss_server.constraints.grammar import schema_json
+from gpt_oss_server.constraints.matcher import Grammars
+from gpt_oss_server.constraints.schema_support import (
+    OF_THE_REST,
+    SchemaMalformed,
+    SchemaRefused,
+    read_schema,
+)
+
+_SEARCH_SECONDS = 0.5  # a sentence without a place is better than a server that searches
+_HOME = "x-whole"
+_LOOSENING_SECONDS = 2.0
+
+
+def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
+    """Raises `SchemaRefused`."""
+    clean = read_schema(given)
+    problem = _problem(grammars, clean)
+    if problem is not None:
+        raise SchemaRefused(*(_culprit(grammars, clean) or ("", problem)))
+    if not has_finite_value(clean, clean):
+        raise SchemaRefused("$ref", "it refers to itself without an end, so that no answer fits")
+    return clean
+
+
+def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
+    """The same without what cannot be enforced; raises `SchemaMalformed` for what is no schema."""
+    try:
+        clean = read_schema(given, lenient=True)
+        loose = clean if _problem(grammars, clean) is None else _loosened(grammars, clean)
+        if loose is not None and has_finite_value(loose, loose):
+            return loose
+    except SchemaRefused as refused:
+        if isinstance(refused, SchemaMalformed):
+            raise
+    return {"type": "object"} if "properties" in given or given.get("type") == "object" else {}
+
+
+def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | None:
+    """Without the keywords that llguidance refuses, from the inside out; None where that takes long."""
+    until = time.monotonic() + _LOOSENING_SECONDS
+    moved = _moved(clean)
+    for _, part in _parts(moved, ""):
+        while _problem(grammars, {**part, _HOME: moved}) is not None:
+            if time.monotonic() > until:
+                return None
+            keyword = _keyword(grammars, part, moved)
+            if keyword == "oneOf" and "anyOf" not in part:
+                part["anyOf"] = part.pop("oneOf")
+            elif keyword:
+                del part[keyword]
+                part.pop(OF_THE_REST.get(keyword, ""), None)
+            elif part:
+                part.clear()
+            else:
+                return None
+    loose: dict[str, Any] = _moved(moved, back=True)
+    return loose if _problem(grammars, loose) is None else None
+
+
+def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
+    found = grammars.problem(f"start: %json {schema_json(schema)}\n")
+    return None if found is None else _readable(found)
+
+
+def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | None:
+    """The deepest part that is refused by itself, and why."""
+    until = time.monotonic() + _SEARCH_SECONDS
+    moved = _moved(whole)
+    for at, part in _parts(moved, ""):
+        if time.monotonic() > until:
+            return None
+        if (problem := _problem(grammars, {**part, _HOME: moved})) is not None:
+            keyword = _keyword(grammars, part, moved)
+            return (f"{at}.{keyword}" if at and keyword else at or keyword), problem
+    return None
+
+
+def _keyword(grammars: Grammars, part: dict[str, Any], home: dict[str, Any]) -> str:
+    """The keyword without which the part would do; empty where no single one is to blame."""
+    for keyword in sorted(part, key="type".__eq__):  # a type is seldom what is wrong
+        rest = {name: value for name, value in part.items() if name != keyword}
+        if _problem(grammars, {**rest, _HOME: home}) is None:
+            return keyword
+    return ""
+
+
+def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema's parts and their places, each after those within it."""
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        inner = f"{at}.{keyword}" if at else keyword
+        if keyword in ("properties", "patternProperties", "$defs", "definitions"):
+            for name, each in value.items():
+                yield from _parts(each, f"{inner}.{name}")
+        elif keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            for index, each in enumerate(value):
+                yield from _parts(each, f"{inner}[{index}]")
+        elif keyword in ("items", "additionalProperties"):
+            yield from _parts(value, inner)
+    yield at, schema
+
+
+def _moved(value: Any, *, back: bool = False) -> Any:
+    """A copy whose references hold where it is put under `_HOME`, or `back` where it was."""
+    if isinstance(value, list):
+        return [_moved(each, back=back) for each in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {key: _moved(each, back=back) for key, each in value.items()}
+    if isinstance(moved.get("$ref"), str):
+        here, there = (f"#/{_HOME}", "#") if back else ("#", f"#/{_HOME}")
+        moved["$ref"] = moved["$ref"].replace(here, there, 1)
+    return moved
+
+
+def _readable(problem: str) -> str:
+    if "coerce_one_of" in problem:
+        return "the cases of 'oneOf' may overlap; tell them apart by a const, or use anyOf"
+    if "circular references with sibling keys" in problem:
+        return "a reference that leads back to itself must stand alone: put what is beside it where it leads"
+    lines = [line.strip() for line in problem.splitlines() if line.strip()]
+    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+    return cause.rpartition("failed to compile JSON schema: ")[2].removeprefix("Unsatisfiable schema: ")[:300]

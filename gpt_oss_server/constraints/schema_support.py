@@ -1,0 +1,285 @@
+"""Which JSON schemas can be enforced, and what is wrong with one that cannot.
+
+In goes a schema as a client sent it, out comes the same schema with nothing but what binds an answer
+(annotations, `$schema` and unknown keywords left out), or a `SchemaRefused` that names the keyword and its
+place. What is left is what llguidance enforces; the last word is its own (see `json_grammar.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gpt_oss_server.constraints.schema_keywords import (
+    FORMATS,
+    LARGEST,
+    MOST_COUNT,
+    MOST_DEPTH,
+    MOST_NODES,
+    MOST_PATTERNS,
+    MOST_STEP,
+    MOST_STRING,
+    MOST_TEXT,
+    NEUTRAL,
+    REFUSED,
+    REFUSED_FORMATS,
+    SIZES,
+    TYPES,
+)
+from gpt_oss_server.constraints.schema_spellings import pointer_part, resolve, respelt
+
+Schema = Mapping[str, Any]
+
+
+class SchemaRefused(Exception):
+    """The sentence for the client; `at` is the place in the schema, e.g. `properties.name.pattern`."""
+
+    def __init__(self, at: str, why: str) -> None:
+        super().__init__(why)
+        self.at = at
+
+
+class SchemaMalformed(SchemaRefused):
+    """It is no JSON schema, whoever enforces it."""
+
+
+class _Reader:
+    """Reads one schema; counts what it has seen, so that no schema costs more than its bounds."""
+
+    def __init__(self, root: Any, *, lenient: bool = False) -> None:
+        """`lenient`: what cannot be enforced is left out, rather than refused."""
+        self._root = root
+        self._lenient = lenient
+        self._nodes = 0
+        self._text = 0
+        self._read: dict[int, Any] = {}  # by the identity of each object that was read as a schema
+        self._referring: list[tuple[dict[str, Any], str]] = []
+
+    def read(self) -> Any:
+        clean = self.schema(self._root, "", 0)
+        for schema, at in self._referring:
+            reference = schema["$ref"]
+            target = resolve(self._root, reference)
+            if id(target) not in self._read and not isinstance(resolve(clean, reference), bool):
+                kind = SchemaRefused if self._lenient and target is not None else SchemaMalformed
+                raise kind(at, f"there is no schema {reference!r:.80}; put it under $defs")
+            read = self._read.get(id(target), target)
+            if resolve(clean, reference) is not read:  # it stands elsewhere in the spelling that is enforced
+                clean.setdefault("$defs", {})[reference] = read
+                schema["$ref"] = f"#/$defs/{pointer_part(reference)}"
+        return clean
+
+    def schema(self, given: Any, at: str, depth: int) -> Any:
+        if isinstance(given, bool):
+            return given
+        if not isinstance(given, dict):
+            raise SchemaMalformed(at, "a schema must be an object or a boolean")
+        if self._lenient and (depth > MOST_DEPTH or self._nodes >= MOST_NODES):
+            self._read[id(given)] = True
+            return True
+        if depth > MOST_DEPTH:
+            raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep; use $defs and $ref")
+        self._count(at)
+        clean: dict[str, Any] = {}
+        left_out: set[str] = set()
+        for keyword, value in respelt(given, self._root).items():
+            try:
+                self._keyword(clean, keyword, value, at, depth)
+            except SchemaRefused as refused:
+                if not self._lenient or isinstance(refused, SchemaMalformed):
+                    raise
+                left_out |= {keyword, OF_THE_REST.get(keyword, keyword)}
+        clean = {keyword: binding for keyword, binding in clean.items() if keyword not in left_out}
+        for low, high in SIZES:
+            if clean.get(low, 0) > clean.get(high, MOST_COUNT):
+                if not self._lenient:
+                    raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")
+                del clean[low], clean[high]
+        self._read[id(given)] = clean
+        if "$ref" in clean:
+            self._referring.append((clean, _join(at, "$ref")))
+        return clean
+
+    def _keyword(self, clean: dict[str, Any], keyword: str, value: Any, at: str, depth: int) -> None:
+        """Adds what the keyword binds to `clean`."""
+        place = _join(at, keyword)
+        if keyword in REFUSED:
+            if keyword in NEUTRAL and value == NEUTRAL[keyword]:
+                return
+            raise SchemaRefused(place, f"the keyword '{keyword}' is not enforced: {REFUSED[keyword]}")
+        if keyword in ("$id", "$anchor", "$dynamicAnchor", "id") and isinstance(value, str):
+            if at and keyword == "$id":
+                raise SchemaRefused(place, "the keyword '$id' is served at the top only: use $defs")
+            return
+        reader = _READERS.get(keyword)
+        binding = None if reader is None else reader(self, value, place, depth)
+        if binding is not None or keyword == "const":
+            clean[keyword] = binding
+
+    def schemas(self, given: Any, at: str, depth: int) -> dict[str, Any]:
+        if not isinstance(given, dict):
+            raise SchemaMalformed(at, "it must be an object of schemas")
+        for name in given:
+            self._spend(name, at)
+        return {name: self.schema(each, _join(at, name), depth + 1) for name, each in given.items()}
+
+    def patterns(self, given: Any, at: str, depth: int) -> dict[str, Any]:
+        read = self.schemas(given, at, depth)
+        if len(read) > MOST_PATTERNS:
+            raise SchemaRefused(at, f"at most {MOST_PATTERNS} patterns are told apart")
+        return read
+
+    def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
+        if not isinstance(given, list) or not given:
+            raise SchemaMalformed(at, "it must be a list of schemas, and not empty")
+        return [self.schema(each, f"{at}[{i}]", depth + 1) for i, each in enumerate(given)]
+
+    def one_schema(self, given: Any, at: str, depth: int) -> Any:
+        return self.schema(given, at, depth + 1)
+
+    def type(self, given: Any, at: str, depth: int) -> Any:
+        names = given if isinstance(given, list) else [given]
+        if not names or not all(isinstance(name, str) and name in TYPES for name in names):
+            raise SchemaMalformed(at, f"it must be one of {', '.join(sorted(TYPES))}, or a list of these")
+        return given
+
+    def names(self, given: Any, at: str, depth: int) -> list[str]:
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            raise SchemaMalformed(at, "it must be a list of property names")
+        for name in given:
+            self._spend(name, at)
+        return list(dict.fromkeys(given))
+
+    def text(self, given: Any, at: str, depth: int) -> str:
+        if not isinstance(given, str):
+            raise SchemaMalformed(at, "it must be a string")
+        self._spend(given, at)
+        return given
+
+    def ref(self, given: Any, at: str, depth: int) -> str:
+        if not isinstance(given, str) or not (given == "#" or given.startswith("#/")):
+            raise SchemaRefused(at, f"only references like '#/$defs/…' are followed, not {given!r:.80}")
+        return given
+
+    def constant(self, given: Any, at: str, depth: int) -> Any:
+        self._walk_constant(given, at, depth)
+        return given
+
+    def constants(self, given: Any, at: str, depth: int) -> list[Any]:
+        if not isinstance(given, list) or not given:
+            raise SchemaMalformed(at, "it must be a list of values, and not empty")
+        self._walk_constant(given, at, depth)
+        return given
+
+    def count(self, given: Any, at: str, depth: int) -> int:
+        number = self.number(given, at, depth)
+        if number != int(number) or number < 0:
+            raise SchemaMalformed(at, "it must be a whole number, 0 or more")
+        if number > MOST_COUNT:
+            raise SchemaRefused(at, f"counts are enforced up to {MOST_COUNT}")
+        return int(number)
+
+    def number(self, given: Any, at: str, depth: int) -> int | float:
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise SchemaMalformed(at, "it must be a number")
+        if not abs(given) <= LARGEST or not math.isfinite(given):
+            raise SchemaRefused(at, f"numbers are enforced up to {LARGEST}")
+        return given
+
+    def step(self, given: Any, at: str, depth: int) -> int | float:
+        number = self.number(given, at, depth)
+        if number <= 0:
+            raise SchemaMalformed(at, "it must be more than 0")
+        if int("".join(map(str, Decimal(str(number)).as_tuple().digits))) > MOST_STEP:
+            raise SchemaRefused(at, f"steps are enforced up to {MOST_STEP}, decimals counted")
+        return number
+
+    def format(self, given: Any, at: str, depth: int) -> str | None:
+        if not isinstance(given, str):
+            raise SchemaMalformed(at, "it must be a string")
+        if given in REFUSED_FORMATS:
+            known = ", ".join(sorted(FORMATS))
+            raise SchemaRefused(at, f"the format '{given}' is not enforced; these are: {known}")
+        return given if given in FORMATS else None
+
+    def _walk_constant(self, given: Any, at: str, depth: int) -> None:
+        if depth > MOST_DEPTH:
+            raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep")
+        self._count(at)
+        match given:
+            case str():
+                self._spend(given, at)
+            case int() | float() if not isinstance(given, bool):
+                self.number(given, at, depth)
+            case list():
+                for each in given:
+                    self._walk_constant(each, at, depth + 1)
+            case dict():
+                for name, each in given.items():
+                    self._spend(name, at)
+                    self._walk_constant(each, at, depth + 1)
+
+    def _count(self, at: str) -> None:
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise SchemaRefused(at, f"it has more than {MOST_NODES} schemas and constants")
+
+    def _spend(self, text: str, at: str) -> None:
+        if len(text) > MOST_STRING:
+            raise SchemaRefused(at, f"a name, pattern or constant may have {MOST_STRING} characters")
+        self._text += len(text)
+        if self._text > MOST_TEXT:
+            raise SchemaRefused(at, f"its names and constants have more than {MOST_TEXT} characters")
+
+
+# What says of the rest, that which another keyword does not name: without the one the other says more.
+OF_THE_REST = {
+    "properties": "additionalProperties",
+    "patternProperties": "additionalProperties",
+    "prefixItems": "items",
+}
+_Read = Callable[[_Reader, Any, str, int], Any]
+_READERS: dict[str, _Read] = {
+    "type": _Reader.type,
+    "enum": _Reader.constants,
+    "const": _Reader.constant,
+    "anyOf": _Reader.list_of_schemas,
+    "oneOf": _Reader.list_of_schemas,
+    "allOf": _Reader.list_of_schemas,
+    "$ref": _Reader.ref,
+    "$defs": _Reader.schemas,
+    "definitions": _Reader.schemas,
+    "properties": _Reader.schemas,
+    "patternProperties": _Reader.patterns,
+    "additionalProperties": _Reader.one_schema,
+    "required": _Reader.names,
+    "minProperties": _Reader.count,
+    "maxProperties": _Reader.count,
+    "items": _Reader.one_schema,
+    "prefixItems": _Reader.list_of_schemas,
+    "minItems": _Reader.count,
+    "maxItems": _Reader.count,
+    "minLength": _Reader.count,
+    "maxLength": _Reader.count,
+    "pattern": _Reader.text,
+    "format": _Reader.format,
+    "minimum": _Reader.number,
+    "maximum": _Reader.number,
+    "exclusiveMinimum": _Reader.number,
+    "exclusiveMaximum": _Reader.number,
+    "multipleOf": _Reader.step,
+}
+
+
+def read_schema(given: Any, *, lenient: bool = False) -> dict[str, Any]:
+    """The schema with nothing but what binds; raises `SchemaRefused`, if it is not `lenient`."""
+    if not isinstance(given, dict):
+        raise SchemaMalformed("", "it must be a JSON schema object")
+    clean: dict[str, Any] = _Reader(given, lenient=lenient).read()
+    return clean
+
+
+def _join(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name

@@ -1,0 +1,72 @@
+"""Whether a finished turn is what the request asked for: for engines that cannot be made to.
+
+In go the turn's messages as they end, out comes a sentence that says what is wrong, or None. It changes
+nothing: what was said stays said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from gpt_oss_server.constraints.grammar import Body, JsonBody, TextBody
+from gpt_oss_server.constraints.json_check import JsonCheck
+from gpt_oss_server.constraints.matcher import Grammars
+from gpt_oss_server.constraints.model_json import read_json_text
+from gpt_oss_server.harmony.events import Header
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCheck:
+    grammars: Grammars
+    answer: Mapping[str, Any] | None
+    bodies: Mapping[str, Body]  # what binds a call's, by its recipient
+    must_call: bool
+    only: frozenset[str] | None
+
+    def problem(self, messages: Iterable[tuple[Header, str]], called: bool = False) -> str | None:
+        """Of a turn that ended by itself. `called`: it began with a call that the user had agreed to."""
+        answered = False
+        for header, text in messages:
+            called = called or header.recipient is not None
+            answered = answered or (header.recipient is None and header.channel == "final")
+            if (problem := self._of_message(header, text)) is not None:
+                return problem
+        if self.must_call and not called:
+            return "The model was to call a tool, and called none."
+        if self.answer is not None and not answered and not called:
+            return "The model gave no answer, and one of the format that was asked for was expected."
+        return None
+
+    def _of_message(self, header: Header, text: str) -> str | None:
+        recipient = header.recipient
+        if recipient is None:
+            if header.channel != "final" or self.answer is None:
+                return None
+            problem = self._of_json(self.answer, text)
+            return problem and f"The model's answer does not fit the format that was asked for: {problem}."
+        if self.only is not None and recipient not in self.only:
+            return f"The model called '{recipient}', which tool_choice does not allow."
+        return self._of_call(recipient, text)
+
+    def _of_call(self, recipient: str, text: str) -> str | None:
+        body = self.bodies.get(recipient)
+        match body:
+            case None:
+                return None
+            case JsonBody(schema):
+                problem = self._of_json(schema, text)
+                return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
+            case TextBody(lark):
+                fits = self.grammars.matches(self.grammars.compile(lark), text)
+                return None if fits else f"The input for '{recipient}' does not follow its grammar."
+            case _:
+                assert_never(body)
+
+    def _of_json(self, schema: Mapping[str, Any], text: str) -> str | None:
+        try:
+            value = read_json_text(text)
+        except ValueError as error:
+            return f"it is not JSON ({error})"
+        return JsonCheck(schema, self.grammars).problem(value)

@@ -1,0 +1,284 @@
+"""JSON schema to TypeScript, the notation in which the model reads the parameters of functions.
+
+In goes a schema as a client sent it, out comes a type. Where Harmony's own renderer is right, the text is
+the same byte for byte: the model was trained on it, odd layout included (a nested object closes at its
+content's indent). Where that renderer is lossy or wrong, this one says more:
+
+    anyOf, allOf, $ref, const, null, no type         any           → unions, intersections, what is meant
+    enum of numbers, or without a type               number, any   → 1 | 2
+    array of an enum or of a union                   "a" | "b"[]   → ("a" | "b")[]
+    ["array", "null"], ["object", "null"]            array | null  → string[] | null
+    additionalProperties as a schema                 lost          → [key: string]: T
+    patternProperties, propertyNames                 lost          → the same, what keys may be in a comment
+    items behind prefixItems                         lost          → [T, ...U[]]
+    bounds, lengths, patterns, formats               lost          → a comment after the property
+    line breaks in comments, quotes in strings       broken text   → commented, escaped
+
+Schemas are untrusted: recursion through $ref, depth and blow-up all end in `any`. Nothing here knows of
+tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpt_oss_server.harmony.typescript_parts import (
+    References,
+    above_property,
+    compact_json,
+    default_of,
+    one_line,
+    variant_comments,
+    with_comment_marks,
+)
+
+_DEEPEST = 32
+_SCALARS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_LIMITS = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
+_IDENTIFIER = re.compile(r"[^\W\d][\w$]*", re.UNICODE)
+
+Schema = Mapping[str, Any]
+
+
+def to_typescript(schema: Mapping[str, Any]) -> str:
+    """The TypeScript type of a JSON schema. Never raises, whatever the schema holds."""
+    return _Translation(schema).type_of(schema, _Place()).text
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    text: str
+    compound: bool = False  # a union or an intersection: needs parentheses before [] and &
+
+    @property
+    def grouped(self) -> str:
+        return f"({self.text})" if self.compound else self.text
+
+
+_ANY = _Type("any")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema a type is being written."""
+
+    indent: str = ""
+    depth: int = 0
+    inside: frozenset[str] = frozenset("#")  # the references that are being expanded
+
+    def deeper(self, by: int = 0) -> _Place:
+        return replace(self, indent=self.indent + " " * by, depth=self.depth + 1)
+
+
+class _Translation:
+    def __init__(self, root: Schema) -> None:
+        self._references = References(root)
+
+    def type_of(self, schema: Any, place: _Place) -> _Type:
+        if not isinstance(schema, Mapping):
+            return _Type("never") if schema is False else _ANY
+        if place.depth > _DEEPEST:
+            return _ANY
+        if isinstance(reference := schema.get("$ref"), str):
+            return self._referenced(schema, reference, place)
+        for keyword, translate in (("const", self._const), ("enum", self._enum)):
+            if keyword in schema and (found := translate(schema, place)) is not None:
+                return found
+        return self._combined(schema, place)
+
+    def _referenced(self, schema: Schema, reference: str, place: _Place) -> _Type:
+        if reference in place.inside:
+            name = one_line(reference.rsplit("/", 1)[-1]).replace("*/", "")
+            return _Type(f"any /* recursive: {name} */")
+        target = self._references.follow(schema)
+        if target is None:
+            return _ANY
+        found = self.type_of(target, replace(place, depth=place.depth + 1, inside=place.inside | {reference}))
+        self._references.spend(len(found.text))
+        return found
+
+    def _const(self, schema: Schema, place: _Place) -> _Type:
+        return _Type(compact_json(schema["const"]))
+
+    def _enum(self, schema: Schema, place: _Place) -> _Type | None:
+        values = schema.get("enum")
+        if not isinstance(values, list) or not values:
+            return None
+        return _union([_Type(compact_json(value)) for value in values])
+
+    def _combined(self, schema: Schema, place: _Place) -> _Type:
+        """oneOf, anyOf and allOf, together with the object that they may stand beside."""
+        parts = []
+        if "properties" in schema or not any(_variants(schema, word) for word in ("oneOf", "anyOf", "allOf")):
+            parts.append(self._plain(schema, place))
+        for keyword in ("oneOf", "anyOf"):
+            variants = _variants(schema, keyword)
+            parts += [self._alternatives(variants, place, inline=keyword == "anyOf")] if variants else []
+        parts += [self.type_of(part, place.deeper()) for part in _variants(schema, "allOf")]
+        known = [part for part in parts if part.text.strip() not in ("any", "| any")] or [_ANY]
+        return known[0] if len(known) == 1 else _Type(" & ".join(part.grouped for part in known), True)
+
+    def _alternatives(self, variants: Sequence[Any], place: _Place, *, inline: bool) -> _Type:
+        types = [self.variant(variant, place) for variant in variants]
+        if inline and _fit_one_line(variants, types):
+            return _union(types)
+        if all(found.text == "any" for found in types):
+            return _ANY
+        lines = (
+            f"\n{place.indent} | {found.text}{variant_comments(variant)}"
+            for variant, found in zip(variants, types, strict=True)
+        )
+        return _Type("".join(lines), True)
+
+    def variant(self, variant: Any, place: _Place) -> _Type:
+        return _or_null(variant, self.type_of(variant, place.deeper(3)))
+
+    def _plain(self, schema: Schema, place: _Place) -> _Type:
+        """By `type`, or by what only one type can have."""
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kinds = [{**schema, "type": one} for one in kind if isinstance(one, str)]
+            return _union([self._plain(one, place) for one in kinds]) if kinds else _ANY
+        if isinstance(kind, str) and kind in _SCALARS:
+            return _Type(_SCALARS[kind])
+        if kind == "object" or (kind is None and "properties" in schema):
+            return self._object(schema, place)
+        if kind == "array" or (kind is None and ("items" in schema or "prefixItems" in schema)):
+            return self._array(schema, place)
+        return _ANY
+
+    def _array(self, schema: Schema, place: _Place) -> _Type:
+        items = schema.get("items")
+        first = schema.get("prefixItems", items if isinstance(items, list) else None)
+        if isinstance(first, list):
+            parts = [self.type_of(one, place.deeper()).text for one in first]
+            rest = schema.get("additionalItems") if first is items else items
+            if isinstance(rest, Mapping):
+                parts.append(f"...{self.type_of(rest, place.deeper()).grouped}[]")
+            return _Type(f"[{', '.join(parts)}]")
+        if "items" not in schema:
+            return _Type("Array<any>")
+        return _Type(f"{_or_null(items, self.type_of(items, place.deeper())).grouped}[]")
+
+    def _object(self, schema: Schema, place: _Place) -> _Type:
+        description = schema.get("description")
+        above = with_comment_marks(place.indent, description) if isinstance(description, str) else ""
+        required = schema.get("required")
+        required = required if isinstance(required, list) else []
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        lines = [self._property(str(key), part, key in required, place) for key, part in properties.items()]
+        for part, keys in self._others(schema):
+            note = f" // keys: {keys}" if keys else ""
+            lines.append(f"{place.indent}[key: string]: {self.type_of(part, place.deeper(4)).text},{note}\n")
+        return _Type(f"{above}{{\n{''.join(lines)}{place.indent}}}")
+
+    def _others(self, schema: Schema) -> list[tuple[Any, str]]:
+        """Properties without a name, and what the keys of these may be."""
+        given = schema.get("patternProperties")
+        patterns = given.items() if isinstance(given, Mapping) else ()
+        found = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns]
+        others, names = (
+            schema.get("additionalProperties"),
+            self._references.shown(schema.get("propertyNames")),
+        )
+        listed = self._const(names, _Place()) if "const" in names else self._enum(names, _Place())
+        keys = listed.text if listed is not None else ", ".join(_limits(names))
+        if isinstance(others, Mapping) or (keys and others is not False):
+            found.append((others, keys))
+        return found
+
+    def _property(self, key: str, part: Any, required: bool, place: _Place) -> str:
+        schema = self._references.shown(part)
+        name = (key if _IDENTIFIER.fullmatch(key) else compact_json(key)) + ("" if required else "?")
+        variants = _variants(schema, "oneOf") or _variants(schema, "anyOf")
+        if variants and "properties" not in schema:
+            types = [self.variant(variant, place) for variant in variants]
+            if "oneOf" in schema or not _fit_one_line(variants, types):
+                return self._property_of_variants(name, schema, variants, types, place.indent)
+        found = _or_null(schema, self.type_of(part, place.deeper(4)))
+        notes = [f"default: {default}"] if (default := default_of(schema)) is not None else []
+        trailing = ", ".join([*notes, *_limits(schema)])
+        return "".join(
+            [
+                above_property(schema, place.indent),
+                f"{place.indent}{name}: {found.text},",
+                f" // {trailing}" if trailing else "",
+                "\n",
+            ]
+        )
+
+    def _property_of_variants(
+        self, name: str, schema: Schema, variants: Sequence[Any], types: Sequence[_Type], indent: str
+    ) -> str:
+        """A union takes a line for each variant, its comments behind it."""
+        described = schema.get("description")
+        first = variants[0].get("description") if isinstance(variants[0], Mapping) else None
+        shows = isinstance(described, str) and described != first
+        lines = [above_property(schema, indent, describe=shows)]
+        lines += [f"{indent}// {note}\n" for note in _limits(schema)]
+        if (default := default_of(schema)) is not None:
+            lines.append(f"{indent}// default: {default}\n")
+        lines.append(f"{indent}{name}:\n")
+        for place, (variant, found) in enumerate(zip(variants, types, strict=True)):
+            known = {described} if place or not shows else {described, first}
+            lines.append(f"{indent} | {found.text}{variant_comments(variant, known, in_property=True)}\n")
+        return "".join([*lines, f"{indent},\n"])
+
+
+def _variants(schema: Schema, keyword: str) -> list[Any]:
+    variants = schema.get(keyword)
+    return variants if isinstance(variants, list) else []
+
+
+def _fit_one_line(variants: Sequence[Any], types: Sequence[_Type]) -> bool:
+    return not any(variant_comments(variant) for variant in variants) and not any(
+        "\n" in found.text for found in types
+    )
+
+
+def _union(types: Sequence[_Type]) -> _Type:
+    texts = list(dict.fromkeys(found.text for found in types))  # integer and number are both number
+    return _Type(" | ".join(texts), len(texts) > 1 or any(found.compound for found in types))
+
+
+def _or_null(schema: Any, found: _Type) -> _Type:
+    nullable = isinstance(schema, Mapping) and schema.get("nullable") is True
+    if not nullable or re.search(r"(^|\| )null$", found.text):
+        return found
+    return _Type(f"{found.text} | null", True)
+
+
+def _limits(schema: Any) -> list[str]:
+    """What a type cannot say, as notes; those of an array's items are marked."""
+    if not isinstance(schema, Mapping):
+        return []
+    sources = [schema, *(one for one in _variants(schema, "anyOf") if isinstance(one, Mapping))]
+    own = [
+        f"{word}: {compact_json(one[word])}"
+        for one in sources
+        for word in _LIMITS
+        if one.get(word) is not None
+    ]
+    items = schema.get("items")
+    if not isinstance(items, Mapping):
+        return own
+    return own + [
+        f"items {word}: {compact_json(items[word])}" for word in _LIMITS if items.get(word) is not None
+    ]

@@ -1,0 +1,49 @@
+"""Request bodies: bounded, decoded once, and every way they can be wrong told in a sentence."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+
+from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
+from gpt_oss_server.json_values import MAX_DEPTH, finite, is_too_deep, no_constant, whole_characters
+
+
+async def read_json(request: Request, max_bytes: int) -> object:
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if coding != "identity":
+        raise InvalidRequest(f"Request bodies with content-encoding {coding!r} are not read. Send it plain.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise BodyTooLarge(
+                f"The request body is larger than {max_bytes:,} bytes. Send less, or start the server with a "
+                "larger --max-body-bytes."
+            )
+    return decode_json(bytes(body))
+
+
+def decode_json(body: bytes) -> object:
+    if not body.strip():
+        raise InvalidJson("The request body is empty; it must be a JSON object.")
+    try:
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+    except UnicodeDecodeError as error:
+        raise InvalidJson(
+            f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
+        ) from None
+    except json.JSONDecodeError as error:
+        raise InvalidJson(
+            f"The request body is not valid JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, "
+            f"column {error.colno}."
+        ) from None
+    except RecursionError:
+        raise InvalidJson("The request body is nested too deeply to be read.") from None
+    except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
+        raise InvalidJson(f"The request body is not valid JSON: {error}") from None
+    if is_too_deep(text, value):
+        raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
+    return whole_characters(text, value)

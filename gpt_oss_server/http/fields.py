@@ -1,0 +1,130 @@
+"""What request bodies of every API are made of: strict numbers, shared vocabularies, refusals by name.
+
+In: decoded JSON. Out: pydantic types for the edge, and 400s that name the field that is not served. It must
+not know of any one API's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from gpt_oss_server.errors import InvalidJson, InvalidRequest, UnsupportedField
+from gpt_oss_server.http.validation import sentence_for
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Verbosity = Literal["low", "medium", "high"]
+
+
+class Body(BaseModel):
+    """Frozen, and tolerant of fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=False)
+
+
+def _not_bool(value: object) -> object:
+    """JSON's true is no number, though Python's is."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number, but got a boolean")
+    return value
+
+
+def _whole(value: object) -> object:
+    """1.0 is a whole number to JSON, which has one kind of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else _not_bool(value)
+
+
+Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
+Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
+Boolean = Annotated[bool, Field(strict=True)]
+# How to sample, bounded alike in every API.
+Temperature = Annotated[Number, Field(ge=0, le=2)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Penalty = Annotated[Number, Field(ge=-2, le=2)]
+Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
+# How an engine treats the request among others, in every API.
+Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
+Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
+# How many tokens the model may reason; `thinking_token_budget`, or `max_tokens` of `reasoning`.
+Budget = Annotated[Integer, Field(ge=0)]
+Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
+
+NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""field: (the values that are served, what to do instead). A field is named as its error names it."""
+
+_GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
+_SAMPLED = "Use temperature, top_p, top_k or min_p."
+_NO_LORA = "This server runs one model as it is."
+
+SAMPLERS_NOT_SERVED: NotServed = {
+    "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
+    "min_tokens": (lambda v: v == 0, "Leave it out."),
+    "ignore_eos": (lambda v: v is False, "Leave it out."),
+    "stop_token_ids": (lambda v: not v, "Leave it out; chat takes `stop` with strings."),
+    "bad_words": (lambda v: not v, "Use logit_bias."),
+    "allowed_token_ids": (lambda v: not v, "Use logit_bias."),
+    "logits_processors": (lambda v: not v, "Use logit_bias."),
+    "guided_json": (lambda v: False, _GRAMMAR),
+    "guided_regex": (lambda v: False, _GRAMMAR),
+    "guided_choice": (lambda v: False, _GRAMMAR),
+    "guided_grammar": (lambda v: False, _GRAMMAR),
+    "structured_outputs": (lambda v: False, _GRAMMAR),
+    "json_schema": (lambda v: not v, _GRAMMAR),
+    "grammar": (lambda v: not v, _GRAMMAR),
+    "regex": (lambda v: not v, _GRAMMAR),
+    "ebnf": (lambda v: not v, _GRAMMAR),
+    "n_predict": (lambda v: v == -1, "Use max_tokens."),
+    "repeat_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
+    "typical_p": (lambda v: v == 1, _SAMPLED),
+    "mirostat": (lambda v: v == 0, _SAMPLED),
+    "xtc_probability": (lambda v: v == 0, _SAMPLED),
+    "dry_multiplier": (lambda v: v == 0, _SAMPLED),
+    "dynatemp_range": (lambda v: v == 0, _SAMPLED),
+    "top_n_sigma": (lambda v: v in (0, -1), _SAMPLED),
+    "lora_request": (lambda v: False, _NO_LORA),
+    "lora": (lambda v: False, _NO_LORA),
+    "lora_path": (lambda v: False, _NO_LORA),
+    "adapter_id": (lambda v: False, _NO_LORA),
+}
+"""What other servers sample with and this one does not: the same for every API."""
+
+B = TypeVar("B", bound=Body)
+
+
+def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
+    """The body as `model`, or one sentence that says what is wrong with it."""
+    if not isinstance(body, dict):
+        raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
+    for name, (served, advice) in not_served.items():
+        value = _at(body, name)
+        if value is not None and not served(value):
+            raise UnsupportedField(
+                f"`{name}` with this value is not served by this server. {advice}", param=name
+            )
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        sentence, param = sentence_for(error)
+        raise InvalidRequest(sentence, param=param) from None
+
+
+def check_metadata(metadata: Mapping[str, Any] | None) -> None:
+    for key, value in (metadata or {}).items():
+        if not isinstance(value, str) and key != "__debug":
+            raise InvalidRequest(f"`metadata.{key}` must be a string.", param=f"metadata.{key}")
+
+
+def documented(model: type[Body]) -> dict[str, Any]:
+    """The body's schema for /docs; the body itself is read by hand, so that errors are ours."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+
+
+def _at(body: Mapping[str, Any], dotted: str) -> Any:
+    """The value at `text.format`, or None."""
+    value: Any = body
+    for part in dotted.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,47 @@
+"""Lists in pages, as every list of the API has them: `after`, `limit`, `order`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.validation import whole_number
+
+DEFAULT_LIMIT, MAX_LIMIT = 20, 100
+
+
+def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """One page of `items`, which are given oldest first; the newest come first unless `order` is "asc"."""
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("`order` must be 'asc' or 'desc'.", param="order")
+    limit = _limit(query.get("limit"))
+    ordered = list(items) if order == "asc" else list(items)[::-1]
+    start = _start(ordered, query.get("after"))
+    shown = ordered[start : start + limit]
+    return {
+        "object": "list",
+        "data": shown,
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+        "has_more": start + limit < len(ordered),
+    }
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return DEFAULT_LIMIT
+    limit = whole_number(given)
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
+    return limit
+
+
+def _start(ordered: Sequence[dict[str, Any]], after: str | None) -> int:
+    if after is None:
+        return 0
+    for index, item in enumerate(ordered):
+        if item["id"] == after:
+            return index + 1
+    raise InvalidRequest(f"`after`: no item with id {after!r} is in this list.", param="after")

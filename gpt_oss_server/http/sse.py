@@ -1,0 +1,93 @@
+"""Server-sent events: event objects to bytes, and the HTTP response that carries them.
+
+In: batches of event dicts. Out: one write per batch, each event whole in one write. A client that goes away
+ends the iteration at once, which closes the generation behind it. In a long silence a sign of life is
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gpt_oss_server.http.keepalive import pump
+
+Event = dict[str, Any]
+T = TypeVar("T")
+E = TypeVar("E")
+COMMENT = b": still here\n\n"
+"""What every client passes over. An event without data would not do: some take it for one."""
+
+
+def encode(event: Event) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event))
+
+
+async def client_gone(receive: Receive) -> None:
+    """Returns when the client has closed the connection. The request's body has been read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(receive: Receive, work: Awaitable[T]) -> T | None:
+    """The result of `work`, or None when the client went away first; then `work` is cancelled."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(client_gone(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for future in (task, watch):
+            future.cancel()
+        await asyncio.gather(task, watch, return_exceptions=True)
+
+
+class EventStream(Response, Generic[E]):
+    """Streams batches of events. Always closes them, also when the client leaves in the middle."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        batches: Callable[[], AsyncGenerator[Sequence[E], None]],
+        encoder: Callable[[E], bytes],
+        headers: dict[str, str] | None = None,
+        *,
+        keep_alive: float | None = None,
+        beat: Callable[[], Sequence[E]] = tuple,
+    ) -> None:
+        super().__init__(
+            headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
+            media_type="text/event-stream",
+        )
+        del self.headers["content-length"]
+        self._batches = batches
+        self._encoder = encoder
+        self._keep_alive = keep_alive  # seconds of silence until a sign of life
+        self._beat = beat  # the events that are one; a comment where there is none
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await unless_gone(receive, self._pump(send))
+
+    async def _pump(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        encoder = self._encoder
+
+        async def write(batch: Sequence[E]) -> None:
+            if batch:
+                body = b"".join([encoder(event) for event in batch])
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        async def beat() -> None:
+            if events := self._beat():
+                await write(events)
+            else:
+                await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+
+        await pump(self._batches(), write, beat, self._keep_alive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

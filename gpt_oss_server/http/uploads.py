@@ -1,0 +1,80 @@
+"""A file in a request: as JSON with base64, or as a form the way browsers and the official SDK send it.
+
+In: a request and how large its body may be. Out: the file's name and bytes, or an error that says what is
+wrong. A form is cut at its boundary, which is all that one file needs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from email.message import Message
+from email.utils import collapse_rfc2231_value
+
+from starlette.requests import Request
+
+from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
+from gpt_oss_server.http.body import decode_json
+
+_HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
+
+
+async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
+    kind = Message()
+    kind["content-type"] = request.headers.get("content-type", "")
+    body = await _body(request, max_bytes)
+    match kind.get_content_type():
+        case "application/json":
+            return _from_json(body)
+        case "multipart/form-data":
+            return _from_form(body, str(kind.get_param("boundary", "")))
+        case other:
+            raise InvalidRequest(f"A file cannot be sent as {other!r}. {_HOW}", param="file")
+
+
+async def _body(request: Request, max_bytes: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise BodyTooLarge(f"The request body is larger than {max_bytes:,} bytes. Send a smaller file.")
+    return bytes(body)
+
+
+def _from_json(body: bytes) -> tuple[str, bytes]:
+    given = decode_json(body)
+    if isinstance(given, dict) and given.get("file_id") is not None:
+        raise InvalidRequest(f"There is no files API here to take `file_id` from. {_HOW}", param="file_id")
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise InvalidRequest(f"`name` must be the file's name. {_HOW}", param="name")
+    content = given.get("content_base64")
+    if not isinstance(content, str):
+        raise InvalidRequest(f"`content_base64` must be the file in base64. {_HOW}", param="content_base64")
+    try:
+        return given["name"], base64.b64decode(content, validate=True)
+    except binascii.Error as error:
+        raise InvalidRequest(f"`content_base64` is not base64: {error}.", param="content_base64") from None
+
+
+def _from_form(body: bytes, boundary: str) -> tuple[str, bytes]:
+    if not boundary:
+        raise InvalidRequest("The form has no boundary in its content-type.", param="file")
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode())
+    for part in parts[1:]:
+        head, separator, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        fields = _disposition(head)
+        if separator and fields.get("name") == "file" and fields.get("filename"):
+            return fields["filename"], content
+    raise InvalidRequest(f"The form has no field `file` with a file in it. {_HOW}", param="file")
+
+
+def _disposition(head: bytes) -> dict[str, str]:
+    """The parameters of a part's content-disposition; the names of files are UTF-8, as browsers send them."""
+    for line in head.decode("utf-8", "replace").split("\r\n"):
+        key, _, value = line.partition(":")
+        if key.strip().lower() == "content-disposition":
+            message = Message()
+            message["content-disposition"] = value.strip()
+            given = message.get_params(header="content-disposition") or []
+            return {name.lower(): collapse_rfc2231_value(text) for name, text in given[1:]}
+    return {}

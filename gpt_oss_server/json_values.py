@@ -1,0 +1,56 @@
+"""Values that JSON can write back: finite numbers, whole characters, and not too deep.
+
+In: JSON text and the value read from it. Out: the same value, mended where a character is half of one, or a
+refusal. It must not know whether a client or the model wrote the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
+
+
+def is_too_deep(text: str, value: object) -> bool:
+    """Of the value that this JSON is: whether what reads it step by step could not come to its end."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH)
+
+
+def whole_characters(text: str, value: object) -> object:
+    """The value that this JSON is, as it can be written back."""
+    return without_lone_surrogates(value) if _SURROGATE.search(text) else value
+
+
+def without_lone_surrogates(value: object) -> object:
+    """JSON can escape half a character, which nothing can write back; each becomes U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def finite(number: str) -> float:
+    value = float(number)
+    if not isfinite(value):  # which nothing can write back
+        raise ValueError(f"{number[:40]} is out of the range of numbers.")
+    return value
+
+
+def no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON value.")
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,54 @@
+"""The routes of conversations: HTTP in, what `Conversations` makes of it out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.responses.conversations import CreateConversation, CreateItems, UpdateConversation
+from gpt_oss_server.responses.service import ResponsesService
+
+
+def conversations_router(service: ResponsesService) -> APIRouter:
+    router = APIRouter(prefix="/v1/conversations")
+    conversations = service.conversations
+
+    async def body_of(request: Request) -> object:
+        return await read_json(request, service.settings.max_body_bytes)
+
+    @router.post("", openapi_extra=documented(CreateConversation))
+    async def create(request: Request) -> Response:
+        return JSONResponse(await conversations.create(await body_of(request)))
+
+    @router.get("/{conversation}")
+    async def retrieve(conversation: str) -> Response:
+        return JSONResponse(await conversations.retrieve(conversation))
+
+    @router.post("/{conversation}", openapi_extra=documented(UpdateConversation))
+    async def update(conversation: str, request: Request) -> Response:
+        return JSONResponse(await conversations.update(conversation, await body_of(request)))
+
+    @router.delete("/{conversation}")
+    async def delete(conversation: str) -> Response:
+        return JSONResponse(await conversations.delete(conversation))
+
+    @router.get("/{conversation}/items")
+    async def items(conversation: str, request: Request) -> Response:
+        return JSONResponse(await conversations.items(conversation, request.query_params))
+
+    @router.post("/{conversation}/items", openapi_extra=documented(CreateItems))
+    async def add_items(conversation: str, request: Request) -> Response:
+        return JSONResponse(await conversations.add_items(conversation, await body_of(request)))
+
+    @router.get("/{conversation}/items/{item}")
+    async def item(conversation: str, item: str) -> Response:
+        return JSONResponse(await conversations.item(conversation, item))
+
+    @router.delete("/{conversation}/items/{item}")
+    async def delete_item(conversation: str, item: str) -> Response:
+        return JSONResponse(await conversations.delete_item(conversation, item))
+
+    return router

@@ -1,0 +1,218 @@
+"""Input items of calls, their outputs and the tools that come along: one handler per kind, in one table.
+
+In: an item that is known to be an object. Out: what it adds to the conversation, as the model would have
+seen it, or a 400 that names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.responses.input.reading import (
+    Approved,
+    Conversation,
+    Handler,
+    Item,
+    function_recipient,
+    text_field,
+)
+from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
+from gpt_oss_server.tooling.requested import loaded_tools
+from gpt_oss_server.tooling.search import declared_text
+
+_NOT_KEPT = "(The result was not kept in this conversation.)"
+
+
+def _function_call(item: Item, where: str, conversation: Conversation) -> None:
+    text_field(item, "name", where)
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        raise InvalidRequest(f"`{where}.arguments` must be a string of JSON.", param=f"{where}.arguments")
+    conversation.call(where, item, function_recipient(item), arguments, "json")
+
+
+def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
+    text_field(item, "name", where)
+    conversation.call(
+        where, item, function_recipient(item), text_of(item.get("input"), f"{where}.input"), None
+    )
+
+
+def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], None]:
+    """A call of a tool whose shape the API fixes: its action is what the model wrote, as JSON."""
+
+    def handler(item: Item, where: str, conversation: Conversation) -> None:
+        action = item.get(key)
+        if not isinstance(action, dict):
+            raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
+        written = {k: v for k, v in action.items() if v not in (None, {}) and (k, v) != ("type", "exec")}
+        conversation.call(where, item, recipient_of(name, None), to_json(written).decode(), "json")
+
+    return handler
+
+
+def _output(item: Item, where: str, conversation: Conversation) -> None:
+    conversation.result(where, item, text_of(item.get("output"), f"{where}.output"))
+
+
+def _json_output(item: Item, where: str, conversation: Conversation) -> None:
+    """Text as it is, but where it does not say that the call has failed."""
+    output, status = item.get("output"), item.get("status")
+    if output is None or status == "failed":
+        output = {"status": status, **({"output": output} if output else {})}
+    conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
+
+
+def _code_call(item: Item, where: str, conversation: Conversation) -> None:
+    logs = [output.get("logs", "") for output in _dicts(item.get("outputs"))]
+    _ran(conversation, item, "python", str(item.get("code") or ""), "".join(map(str, logs)))
+
+
+def _web_call(item: Item, where: str, conversation: Conversation) -> None:
+    """As the model called the browser, as far as the item's action tells; results are in few of them."""
+    action = item["action"] if isinstance(item.get("action"), dict) else {}
+    match action.get("type"):
+        case "open_page":
+            function, given = "open", {"id": action.get("url")}
+        case "find_in_page" | "find":
+            function, given = "find", {"pattern": action.get("pattern")}
+        case _:
+            queries = action.get("queries")
+            first = queries[0] if isinstance(queries, list) and queries else None
+            function, given = "search", {"query": action.get("query") or first}
+    arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
+    found = [
+        "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
+        for hit in _dicts(item.get("results"))
+    ]
+    _ran(conversation, item, f"browser.{function}", arguments, "\n\n".join(found))
+
+
+def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
+    recipient = _mcp_recipient(item, where, conversation)
+    known = conversation.results.get(str(item.get("id")))
+    result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
+    # Where it is one that was approved, the call itself is there: as the one that asked.
+    if not conversation.was_made(item.get("approval_request_id"), result):
+        arguments = str(item.get("arguments") or "")
+        conversation.add(conversation.renderer.call(recipient, arguments))
+        conversation.add(conversation.renderer.tool_result(recipient, result))
+
+
+def _ran(conversation: Conversation, item: Item, recipient: str, arguments: str, result: str) -> None:
+    """A call of the browser or of python, with its result where the item carries one or it is known."""
+    renderer = conversation.renderer
+    result = conversation.results.get(str(item.get("id"))) or result or _NOT_KEPT
+    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type="code"))
+    conversation.add(renderer.tool_result(recipient, result, channel="analysis"))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
+    """The server's tool as the model knows it: by the server's list, where the request has it.
+
+    Else by words that a recipient can carry, and that are no other tool's.
+    """
+    from tools.mcp.names import safe_names, safe_namespace
+
+    label, name = text_field(item, "server_label", where), text_field(item, "name", where)
+    for recipient, tool in conversation.servers.items():
+        if tool == (label, name):
+            return recipient
+    space = safe_namespace(label)
+    taken = [recipient.removeprefix(f"{space}.") for recipient in conversation.servers]
+    return f"{space}.{next(iter(safe_names([name], taken=taken).originals))}"
+
+
+def _error_text(error: Any) -> str:
+    """An mcp_call's error is text, or an object with parts of text."""
+    if isinstance(error, dict):
+        return text_of(error.get("content"), "error") or str(error.get("message") or "")
+    return str(error or "")
+
+
+def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
+    recipient = _mcp_recipient(item, where, conversation)
+    arguments = str(item.get("arguments") or "")
+    conversation.approvals[text_field(item, "id", where)] = (recipient, arguments)
+    conversation.add(conversation.renderer.call(recipient, arguments))
+
+
+def _approval_response(item: Item, where: str, conversation: Conversation) -> None:
+    request_id = text_field(item, "approval_request_id", where)
+    if request_id not in conversation.approvals:
+        raise InvalidRequest(
+            f"`{where}.approval_request_id`: no call {request_id!r} waits for approval. Send its "
+            "mcp_approval_request item too, or the previous_response_id of the response that made it.",
+            param=f"{where}.approval_request_id",
+        )
+    if not isinstance(item.get("approve"), bool):
+        raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
+    recipient, arguments = conversation.approvals.pop(request_id)
+    if item["approve"]:
+        conversation.approved.append(Approved(request_id, recipient, arguments))
+        return
+    reason = f" Their reason: {item['reason']}" if item.get("reason") else ""
+    refusal = f"The user did not approve this call, so it was not made.{reason}"
+    conversation.add(conversation.renderer.tool_result(recipient, refusal))
+
+
+def _search_call(item: Item, where: str, conversation: Conversation) -> None:
+    arguments = item.get("arguments")
+    written = arguments if isinstance(arguments, str) else to_json(arguments or {}).decode()
+    conversation.add(conversation.renderer.call(recipient_of(SEARCH, None), written))
+
+
+def _search_output(item: Item, where: str, conversation: Conversation) -> None:
+    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    told = declared_text(list(read.clients.values()), read.spaces)
+    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), told)
+    conversation.add(replace(segment, tools=tuple(item["tools"])))
+
+
+def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
+    """At the head they are told with the request's own tools, later in a message of their own."""
+    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    if conversation.leads:
+        segment = Segment("developer", (), text="")
+    else:
+        told = declared_text(list(read.clients.values()), read.spaces)
+        segment = conversation.renderer.tools_message(told)
+    conversation.add(replace(segment, tools=tuple(item["tools"])))
+
+
+def _nothing(item: Item, where: str, conversation: Conversation) -> None:
+    """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
+
+
+CALL_HANDLERS: dict[str, Handler] = {
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _output,
+    "local_shell_call": _client_call("local_shell", "action"),
+    "local_shell_call_output": _json_output,
+    "shell_call": _client_call("shell", "action"),
+    "shell_call_output": _json_output,
+    "apply_patch_call": _client_call("apply_patch", "operation"),
+    "apply_patch_call_output": _json_output,
+    "tool_search_call": _search_call,
+    "tool_search_output": _search_output,
+    "additional_tools": _additional_tools,
+    "code_interpreter_call": _code_call,
+    "mcp_call": _mcp_call,
+    "web_search_call": _web_call,
+    "mcp_list_tools": _nothing,
+    "mcp_approval_request": _approval_request,
+    "mcp_approval_response": _approval_response,
+}

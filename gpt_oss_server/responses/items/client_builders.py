@@ -1,0 +1,281 @@
+"""Builders of the items for calls that the client runs: functions, custom tools, shells and patches.
+
+As all builders they know the shape of their items and events, and nothing of indices or sequence numbers.
+What the model wrote as JSON is shown in the shape that the API fixes; where it is no such thing (an engine
+that is not bound wrote it) the item still has the shape, and is incomplete.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from gpt_oss_server.constraints.model_json import read_json_text
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.items.builders import Event, Item, ItemBuilder
+from gpt_oss_server.tooling.client_tools import ClientTool
+from tools.tool import ToolOutput
+
+Given = dict[str, Any]
+
+
+class ClientCall:
+    """What the items of these calls share. Clients act on their end, so one that was cut off has none."""
+
+    def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
+        self.id = item_id
+        self.recipient: tuple[str, str] | None = (call_id, recipient)
+        self._call_id = call_id
+
+
+class _WrittenCall(ClientCall):
+    """A call whose item holds what the model wrote, and streams it."""
+
+    kind: str
+    body: str  # the item's key for it
+    event: str
+
+    def __init__(
+        self, item_id: str, call_id: str, recipient: str, name: str, namespace: str | None = None
+    ) -> None:
+        super().__init__(item_id, call_id, recipient)
+        self._called = {"name": name, **({"namespace": namespace} if namespace else {})}
+
+    def _item(self, text: str, status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": self.kind,
+            "status": status,
+            self.body: text,
+            "call_id": self._call_id,
+            **self._called,
+        }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("", "in_progress"), []
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": f"{self.event}.delta", "delta": text},)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [self._done(text)], self._item(text, "completed" if complete else "incomplete")
+
+    def _done(self, text: str) -> Event:
+        return {"type": f"{self.event}.done", self.body: text}
+
+
+class FunctionCallBuilder(_WrittenCall):
+    """Its arguments are what the model wrote, invalid JSON included."""
+
+    kind = "function_call"
+    body = "arguments"
+    event = "response.function_call_arguments"
+
+    def _done(self, text: str) -> Event:
+        return {"type": f"{self.event}.done", "name": self._called["name"], "arguments": text}
+
+
+class CustomCallBuilder(_WrittenCall):
+    """Its input is what the model wrote, which is no JSON."""
+
+    kind = "custom_tool_call"
+    body = "input"
+    event = "response.custom_tool_call_input"
+
+
+class _ShapedCall(ClientCall, ABC):
+    """A call whose arguments are the item's action. It is told when it is whole."""
+
+    @abstractmethod
+    def item(self, given: Given, status: str) -> Item:
+        """The item of these arguments, as far as they fit."""
+
+    @abstractmethod
+    def fits(self, given: Given) -> bool:
+        """Whether the client can run it."""
+
+    def events(self, item: Item) -> list[Event]:
+        return []
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self.item({}, "in_progress"), []
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ()
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        given = _object(text)
+        item = self.item(given, "completed" if complete and self.fits(given) else "incomplete")
+        return self.events(item), item
+
+
+class LocalShellBuilder(_ShapedCall):
+    def item(self, given: Given, status: str) -> Item:
+        env = given.get("env")
+        action: Item = {
+            "type": "exec",
+            "command": _strings(given.get("command")),
+            "env": {str(key): str(value) for key, value in env.items()} if isinstance(env, dict) else {},
+        }
+        action |= _known(given, timeout_ms=int, user=str, working_directory=str)
+        return {
+            "id": self.id,
+            "type": "local_shell_call",
+            "status": status,
+            "call_id": self._call_id,
+            "action": action,
+        }
+
+    def fits(self, given: Given) -> bool:
+        return bool(_strings(given.get("command")))
+
+
+class ShellBuilder(_ShapedCall):
+    def item(self, given: Given, status: str) -> Item:
+        limits = {"timeout_ms": None, "max_output_length": None}
+        return {
+            "id": self.id,
+            "type": "shell_call",
+            "status": status,
+            "call_id": self._call_id,
+            "action": {
+                "commands": _strings(given.get("commands")),
+                **limits,
+                **_known(given, timeout_ms=int, max_output_length=int),
+            },
+            "environment": {"type": "local"},
+        }
+
+    def fits(self, given: Given) -> bool:
+        return bool(_strings(given.get("commands")))
+
+    def events(self, item: Item) -> list[Event]:
+        told = []
+        for index, command in enumerate(item["action"]["commands"]):
+            event = {"type": "response.shell_call_command", "command_index": index}
+            told.append({**event, "type": f"{event['type']}.added", "command": ""})
+            told += [{**event, "type": f"{event['type']}.delta", "delta": command}] if command else []
+            told.append({**event, "type": f"{event['type']}.done", "command": command})
+        return told
+
+
+class ApplyPatchBuilder(_ShapedCall):
+    """Its item is added when it is whole: clients show the operation that it is added with."""
+
+    _given: Given | None = None
+
+    def read(self, text: str) -> None:
+        self._given = _object(text)
+
+    def open(self) -> tuple[Item, list[Event]]:
+        item = self.item(self._given or {}, "in_progress")
+        if "diff" in item["operation"]:
+            item["operation"]["diff"] = ""
+        return item, []
+
+    def item(self, given: Given, status: str) -> Item:
+        kind = given.get("type")
+        kind = kind if kind in ("create_file", "delete_file") else "update_file"
+        operation: Item = {"type": kind, "path": _text(given.get("path"))}
+        if kind != "delete_file":
+            operation["diff"] = _text(given.get("diff"))
+        return {
+            "id": self.id,
+            "type": "apply_patch_call",
+            # The API has no third status for it; one that is not whole stays in progress.
+            "status": "completed" if status == "completed" else "in_progress",
+            "call_id": self._call_id,
+            "operation": operation,
+        }
+
+    def fits(self, given: Given) -> bool:
+        needed = ("path",) if given.get("type") == "delete_file" else ("path", "diff")
+        known = given.get("type") in ("create_file", "delete_file", "update_file")
+        return known and all(isinstance(given.get(key), str) for key in needed)
+
+
+class ToolSearchBuilder(_ShapedCall):
+    """A search for tools that the client runs."""
+
+    execution = "client"
+
+    def item(self, given: Given, status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "tool_search_call",
+            "status": status,
+            "call_id": self._call_id if self.execution == "client" else None,
+            "execution": self.execution,
+            "arguments": given,
+        }
+
+    def fits(self, given: Given) -> bool:
+        return True
+
+
+class HostedSearchBuilder(ToolSearchBuilder):
+    """A search that runs here; what it finds is an item of its own, behind this one."""
+
+    execution = "server"
+
+    def __init__(self, item_id: str, found_id: str, recipient: str) -> None:
+        super().__init__(item_id, "", recipient)
+        self.recipient = None  # no output of the client's is matched with it
+        self._found_id = found_id
+
+    def called(self, text: str) -> list[Event]:
+        return []
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        return self.close(text, complete=True)
+
+    def found(self, output: ToolOutput) -> Item:
+        return {
+            "id": self._found_id,
+            "type": "tool_search_output",
+            "status": "completed",
+            "call_id": None,
+            "execution": "server",
+            "tools": list(output.details.get("tools", ())),
+        }
+
+
+def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBuilder:
+    recipient = tool.recipient
+    match tool.kind:
+        case "function":
+            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, tool.name, tool.namespace)
+        case "custom":
+            return CustomCallBuilder(ids("ctc"), ids("call"), recipient, tool.name, tool.namespace)
+        case "local_shell":
+            return LocalShellBuilder(ids("lsh"), ids("call"), recipient)
+        case "shell":
+            return ShellBuilder(ids("sh"), ids("call"), recipient)
+        case "apply_patch":
+            return ApplyPatchBuilder(ids("apc"), ids("call"), recipient)
+        case "tool_search":
+            if here:
+                return HostedSearchBuilder(ids("tsc"), ids("tso"), recipient)
+            return ToolSearchBuilder(ids("tsc"), ids("call"), recipient)
+
+
+def _object(text: str) -> Given:
+    try:
+        given = read_json_text(text)
+    except ValueError:
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _strings(given: Any) -> list[str]:
+    whole = isinstance(given, list) and all(isinstance(each, str) for each in given)
+    return list(given) if whole else []
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
+def _known(given: Given, **kinds: type) -> Given:
+    """Those that are there and of their kind."""
+    return {key: given[key] for key, kind in kinds.items() if type(given.get(key)) is kind}

@@ -1,0 +1,117 @@
+"""Which item a message becomes: one table, consulted once per message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.recipients import called_name
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.items.builders import (
+    ItemBuilder,
+    MessageBuilder,
+)
+from gpt_oss_server.responses.items.client_builders import FunctionCallBuilder, client_builder
+from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
+from gpt_oss_server.responses.items.summary import Summary, SummaryKind
+from gpt_oss_server.responses.items.tool_builders import (
+    CodeInterpreterBuilder,
+    McpApprovalBuilder,
+    McpCallBuilder,
+    WebSearchBuilder,
+)
+from gpt_oss_server.tooling.client_tools import ClientTool
+from gpt_oss_server.turns.logprobs import Scores, Speller
+
+if TYPE_CHECKING:
+    from tools.browser.citations import Resolve
+
+ItemRoute = Callable[[Header], ItemBuilder]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCalls:
+    """What the items of calls that run here need to know of their request."""
+
+    runs: Callable[[str], bool] = lambda recipient: False
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
+    approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, its approved request)
+    cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
+    answers_json: bool = False  # by the form that is asked for
+    container_id: str = ""
+    include: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a request wants to be told of messages and reasoning beside their text."""
+
+    speller: Speller | None = None  # of the log-probabilities of answers
+    summary: SummaryKind | None = None  # of reasoning
+    seal: Seal | None = None  # makes of a message of reasoning what only this server can read
+    reasoning_events: str = REASONING_EVENTS["openai"]
+
+
+def _to_user(ids: Ids, hosted: HostedCalls, detail: Detail) -> dict[str, Callable[[], ItemBuilder]]:
+    """What makes the item of a message to the user, by its channel."""
+    cite, speller = hosted.cite, detail.speller
+
+    def message(phase: str) -> ItemBuilder:
+        scores = Scores(speller) if speller is not None and phase == "final_answer" else None
+        if cite is None:
+            return MessageBuilder(ids("msg"), phase, scores)
+        # Loads the browser's packages.
+        from gpt_oss_server.responses.items.citations import CitedMessageBuilder
+
+        in_json = hosted.answers_json and phase == "final_answer"
+        return CitedMessageBuilder(ids("msg"), phase, cite, scores, in_json=in_json)
+
+    def reasoning() -> ItemBuilder:
+        summary = None if detail.summary is None else Summary(detail.summary)
+        return ReasoningBuilder(ids("rs"), summary, detail.seal, detail.reasoning_events)
+
+    return {
+        "analysis": reasoning,
+        "commentary": lambda: message("commentary"),
+        "final": lambda: message("final_answer"),
+    }
+
+
+def item_route(
+    ids: Ids,
+    hosted: HostedCalls | None = None,
+    detail: Detail | None = None,
+    clients: Mapping[str, ClientTool] | None = None,
+) -> ItemRoute:
+    hosted, clients = hosted or HostedCalls(), clients or {}
+    to_user = _to_user(ids, hosted, detail or Detail())
+    to_tool: dict[str, Callable[[str], ItemBuilder]] = {
+        "browser": lambda function: WebSearchBuilder(ids("ws"), function, hosted.include),
+        "python": lambda _: CodeInterpreterBuilder(ids("ci"), hosted.container_id, hosted.include),
+    }
+
+    def route(header: Header) -> ItemBuilder:
+        recipient = header.recipient
+        if recipient is None:
+            return to_user[header.channel]()
+        namespace, _, function = recipient.partition(".")
+        label, name = hosted.names.get(recipient, (namespace, function))
+        consent = next((each for each in hosted.approved if each[0] == recipient), None)
+        if consent is not None:
+            hosted.approved.remove(consent)
+            return McpCallBuilder(ids("mcp"), label, name, consent[1])
+        if recipient in hosted.approvals:
+            cut_off = McpCallBuilder(ids("mcp"), label, name)
+            return McpApprovalBuilder(ids("mcpr"), label, name, cut_off)
+        if recipient in clients:
+            return client_builder(ids, clients[recipient], here=hosted.runs(recipient))
+        if not hosted.runs(recipient):
+            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient))
+        if namespace in to_tool:
+            return to_tool[namespace](function)
+        return McpCallBuilder(ids("mcp"), label, name)
+
+    return route

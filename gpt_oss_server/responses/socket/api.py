@@ -1,0 +1,57 @@
+"""The route of WebSocket mode: who may connect, and what those are told who may not.
+
+In: connections. Out: those to `/v1/responses` served; 426 where WebSocket is switched off, so that clients go
+on over HTTP; 403 for web pages that may not use the server, because no browser asks a server before it lets a
+page connect; 404 for other paths.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import JSONResponse, Response
+
+from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.origins import Origins
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.socket.connection import Connection
+
+
+def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
+    router = APIRouter()
+    served = service.settings.websocket
+
+    @router.websocket("/v1/responses")
+    async def connect(socket: WebSocket) -> None:
+        refusal = origins.refusal(socket.headers) if served else _switched_off()
+        if refusal is not None:
+            await _deny(socket, refusal)
+            return
+        await socket.accept()
+        await Connection(service, socket._receive, socket._send).serve()
+
+    @router.websocket("/{path:path}")
+    async def elsewhere(socket: WebSocket, path: str) -> None:
+        refusal = origins.refusal(socket.headers)
+        await _deny(socket, refusal or NotFound(f"There is no WebSocket at /{path}; /v1/responses has one."))
+
+    @router.get("/v1/responses", include_in_schema=False)
+    async def not_a_socket(request: Request) -> Response:
+        """A server without WebSocket, or a plain GET: this path lists nothing."""
+        if not served and "upgrade" in request.headers:
+            raise _switched_off()
+        if served:
+            raise UpgradeRequired("GET here opens a WebSocket; GET /v1/responses/{id} is a stored response.")
+        raise MethodNotAllowed("/v1/responses", "GET", ["POST"])
+
+    return router
+
+
+def _switched_off() -> UpgradeRequired:
+    return UpgradeRequired("WebSocket is switched off on this server (--websocket). Use POST /v1/responses.")
+
+
+async def _deny(socket: WebSocket, error: ApiError) -> None:
+    if "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(JSONResponse(error.body(), status_code=error.status))
+    else:
+        await socket.close()  # a server that can only say 403

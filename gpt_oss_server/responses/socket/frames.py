@@ -1,0 +1,113 @@
+"""The frames of WebSocket mode: JSON texts to requests, events and errors to JSON texts.
+
+In: what a client sends, and what is to be told. Out: requests with the lane that they are for, and texts.
+It knows nothing of connections and runs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.errors import ApiError, InvalidJson, InvalidRequest, NotFound, UnsupportedField
+from gpt_oss_server.http.body import decode_json
+
+_STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}\Z")
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of the transport, not of the response
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A response is asked for."""
+
+    body: dict[str, Any]
+    lane: str | None  # the `stream_id`, which every event of the response echoes
+    generates: bool  # False: the prompt is only read, and can be gone on from
+
+    @property
+    def parent(self) -> str | None:
+        value = self.body.get("previous_response_id")
+        return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """A running response is to be given more input, which this server does not do."""
+
+    previous_response_id: str
+    input: object
+
+
+class FrameError(Exception):
+    """A frame that is no request, and the lane that it names, as far as it could be read."""
+
+    def __init__(self, error: ApiError, lane: str | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.lane = lane
+
+
+def read_frame(text: bytes) -> Create | Steer:
+    lane: str | None = None
+    try:
+        frame = decode_json(text)
+        if not isinstance(frame, dict):
+            raise InvalidJson(
+                'A frame must be a JSON object, e.g. {"type": "response.create", "input": "Hi"}.'
+            )
+        lane = _lane(frame)
+        match frame.get("type"):
+            case "response.create":
+                return _create(frame, lane)
+            case "response.steer":
+                return Steer(str(frame.get("previous_response_id", "")), frame.get("input", ""))
+            case other:
+                raise InvalidRequest(
+                    f"A frame's `type` must be 'response.create', not {other!r}.", param="type"
+                )
+    except ApiError as error:
+        raise FrameError(error, lane) from None
+
+
+def _lane(frame: dict[str, Any]) -> str | None:
+    lane = frame.get("stream_id")
+    if lane is None or (isinstance(lane, str) and _STREAM_ID.match(lane)):
+        return lane
+    raise InvalidRequest(
+        "`stream_id` must have 1 to 256 characters out of A-Z, a-z, 0-9, `_`, `.` and `-`.", param="stream_id"
+    )
+
+
+def _create(frame: dict[str, Any], lane: str | None) -> Create:
+    if frame.get("background"):
+        raise UnsupportedField(
+            "`background` is not served over WebSocket. Leave it out, or send the request over HTTP.",
+            param="background",
+        )
+    generate = frame.get("generate")
+    if generate is not None and not isinstance(generate, bool):
+        raise InvalidRequest("`generate` must be true or false.", param="generate")
+    body = {name: value for name, value in frame.items() if name not in _ENVELOPE}
+    return Create(body, lane, generate is not False)
+
+
+def event_text(event: dict[str, Any], lane: str | None) -> str:
+    return to_json(event if lane is None else {**event, "stream_id": lane}).decode()
+
+
+def error_text(error: ApiError, lane: str | None) -> str:
+    # What is not found is a wrong request here: the path was found, or there would be no connection.
+    status = 400 if isinstance(error, NotFound) else error.status
+    return event_text({"type": "error", "status": status, **error.body()}, lane)
+
+
+def steer_refusal(steer: Steer) -> str:
+    """The input is given back: the client sends it with its next request."""
+    message = "A running response takes no further input here. Send it with the next response.create."
+    error = {"type": "invalid_request_error", "code": "steering_not_supported", "message": message}
+    target = {"previous_response_id": steer.previous_response_id, "input": steer.input}
+    refusal = {"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": target}
+    return event_text(refusal, None)

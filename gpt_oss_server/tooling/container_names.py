@@ -1,0 +1,74 @@
+"""How containers are named: `cntr_…` for the python files of a conversation, or of a container by itself.
+
+In: a conversation's name or a request's `container`. Out: the container's name and back, and the body of a
+request that makes one. A container made by itself is a conversation that nobody speaks in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.http.fields import Body, Integer, NotServed, read_body
+
+PREFIX = "cntr_"
+IDLE_MINUTES = 20  # after so long without a call the session ends, and its files with it
+_RESPONSE, _CONVERSATION = "resp_", "conv_"  # what a conversation's name may begin with
+_UPLOAD = (
+    "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
+)
+
+
+def container_id(conversation: str) -> str:
+    """The name under which a conversation's python files are listed."""
+    return PREFIX + conversation.removeprefix(_RESPONSE)
+
+
+def conversation_of(container: str) -> str:
+    """The way back; "" for what is no container's name."""
+    name = container.removeprefix(PREFIX)
+    conversation = name if name.startswith(_CONVERSATION) else _RESPONSE + name
+    return conversation if container_id(conversation) == container else ""
+
+
+def container_of(given: Any, where: str) -> str | None:
+    """The container that a code_interpreter tool names; None: one of the conversation's own."""
+    if given is None:
+        return None
+    if isinstance(given, str) and given.startswith(PREFIX):
+        return given
+    if not isinstance(given, Mapping) or given.get("type") != "auto":
+        raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
+    if given.get("file_ids"):
+        raise UnsupportedField(
+            f"`{where}.file_ids`: files are not kept outside of containers here. {_UPLOAD}",
+            param=f"{where}.file_ids",
+        )
+    return None
+
+
+class ExpiresAfter(Body):
+    anchor: Literal["last_active_at"]
+    minutes: Annotated[Integer, Field(ge=1, le=IDLE_MINUTES)]
+
+
+class CreateContainer(Body):
+    """Every field may be left out. A container lasts for 20 minutes after its last use."""
+
+    name: str | None = None
+    expires_after: ExpiresAfter | None = None
+
+
+_NOT_SERVED: NotServed = {
+    "file_ids": (lambda v: not v, f"Files are not kept outside of containers here. {_UPLOAD}"),
+    "memory_limit": (lambda v: v == "1g", 'Python here has one gigabyte of memory: "1g".'),
+    "network_policy": (lambda v: v == {"type": "disabled"}, "Python here has no network."),
+    "skills": (lambda v: not v, "Leave it out, and put files into the container."),
+}
+
+
+def parse_container(body: object) -> CreateContainer:
+    return read_body(body, CreateContainer, _NOT_SERVED, '{"name": "data"}')

@@ -1,0 +1,68 @@
+"""How likely the model finds the prompt itself: asked of the engine once, and told in vLLM's shape.
+
+In: an engine that scores prompts, and how many alternatives to tell. Out: an engine that is used in its place
+and remembers what it was told of the prompt, and its JSON. It must not know which API asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.turns.logprobs import LEAST, Speller
+from inference.engine import Engine, EngineInfo, Sampling, Step, TokenLogprob
+
+
+class ScoredPrompt:
+    """An `Engine` whose first generation has its prompt scored."""
+
+    def __init__(self, engine: Engine, top: int) -> None:
+        self._engine = engine
+        self._top = top
+        self._has_asked = False
+        self.scores: tuple[TokenLogprob | None, ...] = ()
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._engine.info
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        if not self._has_asked:
+            self._has_asked = True
+            sampling = replace(sampling, prompt_logprobs=self._top)
+        async with aclosing(self._engine.generate(tokens, sampling)) as steps:
+            async for step in steps:
+                if step.prompt_logprobs is not None:
+                    self.scores = step.prompt_logprobs
+                yield step
+
+    async def close(self) -> None:
+        """The engine behind it is its owner's to close."""
+
+    def as_json(self, speller: Speller, top: int) -> list[dict[str, Any] | None]:
+        return [None if scored is None else _entry(scored, speller, top) for scored in self.scores]
+
+
+def scored_prompt(engine: Engine, top: int, param: str) -> ScoredPrompt:
+    if not engine.info.scores_prompts:
+        raise UnsupportedField(
+            f"`{param}` asks how likely the prompt is, which the model {engine.info.name!r} does not tell. "
+            "Leave it out.",
+            param=param,
+        )
+    return ScoredPrompt(engine, top)
+
+
+def _entry(scored: TokenLogprob, speller: Speller, top: int) -> dict[str, Any]:
+    """By token id: the likeliest, and the prompt's own token wherever it ranks."""
+    told = {token: (logprob, rank) for rank, (token, logprob) in enumerate(scored.top, 1)}
+    _, rank = told.get(scored.token, (0.0, None))
+    shown = dict(list(told.items())[:top])
+    shown[scored.token] = (scored.logprob, rank)  # type: ignore[assignment]
+    return {
+        str(token): {"logprob": max(logprob, LEAST), "rank": rank, "decoded_token": speller.spelt(token)}
+        for token, (logprob, rank) in shown.items()
+    }

@@ -1,0 +1,212 @@
+"""What both APIs make of a request's wishes: the effort, the prompt within the context, how to sample.
+
+In: values that a request has, the engine's facts and the settings. Out: a prompt and a `Sampling`, or an
+error before anything is generated. It must not know which API asked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal, Protocol
+
+from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.history import Segment, are_kept
+from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.settings import Settings
+from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
+
+HarmonyEffort = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How much the model is to reason: what the prompt says of it, and the tokens it gets (None: any)."""
+
+    effort: HarmonyEffort
+    budget: int | None = None
+
+
+_EFFORTS: dict[str, Thinking] = {
+    "none": Thinking("low", 0),
+    "minimal": Thinking("low", 128),
+    "low": Thinking("low"),
+    "medium": Thinking("medium"),
+    "high": Thinking("high"),
+    "xhigh": Thinking("high"),
+    "max": Thinking("high"),
+}
+_VERBOSITY = {
+    "low": "Keep the final answer short.",
+    "high": "Make the final answer thorough and detailed.",
+}
+
+_Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
+_TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
+_ANSWER_SHARE = 8  # of the context is kept for an answer of no given length
+_SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
+
+
+def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
+    """`budget` is the request's own; without one the effort's and the operator's apply."""
+    thinking = _EFFORTS[effort]
+    if budget is not None:
+        return replace(thinking, budget=budget)
+    known = [each for each in (thinking.budget, settings.default_reasoning_budget) if each is not None]
+    return replace(thinking, budget=min(known, default=None))
+
+
+def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
+    """Harmony has no verbosity: it is asked for in words."""
+    parts = [instructions, _VERBOSITY.get(verbosity or "")]
+    return "\n\n".join(part for part in parts if part) or None
+
+
+def fitted_prompt(
+    renderer: Renderer,
+    system: Segment,
+    history: tuple[Segment, ...],
+    *,
+    instructions: str | None,
+    tools: Sequence[FunctionTool],
+    namespaces: Sequence[ToolNamespace],
+    response_formats: Sequence[ResponseFormat] = (),
+    context: int,
+    most: int | None = None,
+    truncates: bool = False,
+    answer: int | None = None,
+    all_reasoning: bool = False,
+    param: str,
+) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    """The prompt's ids, and what of the history is in them.
+
+    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens): for
+    one of `answer` tokens, or an eighth of the context, as far as the newest turn leaves it. The reasoning of
+    earlier turns is in it only with `all_reasoning`.
+    """
+
+    def opened(history: Sequence[Segment]) -> _Opened:
+        return renderer.opening(
+            system,
+            history,
+            instructions=instructions,
+            tools=tools,
+            namespaces=namespaces,
+            response_formats=response_formats,
+        )
+
+    room = context - 1 if most is None else min(context - 1, most)
+    prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
+    left = context - min(answer or context // _ANSWER_SHARE, context // 2)
+    if truncates and len(prompt) > min(room, left):
+        history = _newest_turns(history, min(room, left) - len(renderer.cue), opened, all_reasoning)
+        prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
+    if len(prompt) > room:
+        raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
+    return tuple(prompt), history
+
+
+def _newest_turns(
+    history: tuple[Segment, ...],
+    room: int,
+    opened: Callable[[Sequence[Segment]], _Opened],
+    all_reasoning: bool,
+) -> tuple[Segment, ...]:
+    """As many of the newest turns as fit, one at least. Instructions stay, those of dropped turns too.
+
+    Lengths are summed up, not prompts made: there may be thousands of turns. The head changes only when the
+    turn that is dropped brings an instruction, and hardly ever gets shorter (`_SHORTER` allows for it).
+    """
+    starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
+    developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
+    lengths = _lengths_from(history, all_reasoning)
+    head, leading = 0, -1
+    for start in starts:
+        if lengths[start] + head - _SHORTER > room:
+            continue
+        if leading != bisect_left(developers, start):
+            leading = bisect_left(developers, start)
+            top, rest = opened([history[place] for place in developers[:leading]])
+            head = _length(top) + _length(rest)
+        if lengths[start] + head <= room:
+            return _from(history, start)
+    return _from(history, starts[-1]) if starts else history
+
+
+def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
+    return (*(s for s in history[:start] if s.role == "developer"), *history[start:])
+
+
+def _lengths_from(history: Sequence[Segment], all_reasoning: bool) -> list[int]:
+    """By place: how many tokens the model is shown of the history from there on."""
+    shown = are_kept(history, all_reasoning=all_reasoning)
+    lengths = [len(segment.tokens) * is_shown for segment, is_shown in zip(history, shown, strict=True)]
+    return list(accumulate(reversed(lengths)))[::-1]
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.tokens) for segment in segments)
+
+
+def _too_long(prompt: int, context: int, most: int | None) -> str:
+    if prompt >= context or most is None:
+        return str(ContextOverflow(prompt, context))
+    return f"The newest turn alone makes a prompt of {prompt} tokens, and at most {most} were asked for."
+
+
+class Wishes(Protocol):
+    """A request of any API, for its fields that are named as those of `Sampling`."""
+
+    @property
+    def logit_bias(self) -> dict[str, float] | None: ...
+
+
+def sampling_of(
+    wishes: Wishes,
+    info: EngineInfo,
+    settings: Settings,
+    *,
+    prompt: int,
+    limit: int | None,
+    logprobs: int | None = None,
+) -> Sampling:
+    """How to sample after a prompt of `prompt` tokens, at most `limit` tokens where the request has one."""
+    asked = {name: getattr(wishes, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if given.get("top_k") == -1:  # all of them, which goes with every engine
+        del given["top_k"]
+    if wishes.logit_bias:
+        given["logit_bias"] = _logit_bias(wishes.logit_bias, info.vocab_size)
+    if logprobs is not None:
+        given["logprobs"] = logprobs
+    _check_honoured(given, info)
+    given |= {name: value for name in _TREATMENT if (value := getattr(wishes, name, None)) is not None}
+    given.setdefault("temperature", info.temperature)
+    given.setdefault("top_p", info.top_p)
+    limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
+    most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
+    return Sampling(max_tokens=most, **given)
+
+
+def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:
+    for name in given:
+        if name not in info.honours and given[name] != getattr(Sampling(), name):
+            raise UnsupportedField(
+                f"`{name}` is not served by the model {info.name!r}. Leave it out.", param=name
+            )
+
+
+def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]:
+    bias = {}
+    for key, value in given.items():
+        token = whole_number(key)
+        if token is None or token >= vocab_size:
+            raise InvalidRequest(
+                f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r:.60} is none.",
+                param="logit_bias",
+            )
+        bias[token] = value
+    return bias

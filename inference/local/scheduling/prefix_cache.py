@@ -1,0 +1,210 @@
+"""Which blocks hold which part of which sequence, and what of it a later prompt can begin with.
+
+In go sequences that begin, grow and end, out come their tables of blocks. A whole block is named by the hash
+of all tokens up to its end and of the request's salt, so that a prompt finds what an earlier one computed.
+Layers with a window hold only that; of what they give up, the windows at marked places (a prompt's end, and
+where prompts part) are the last to be reused, so that a conversation whose turns lose their analysis still
+finds its prefix. Pure Python; it plans no steps.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from inference.local.scheduling.blocks import BlockPool, IntegrityError
+from inference.local.scheduling.sequence import Holding, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """How much of a sequence's tokens is there already."""
+
+    blocks: int  # so many whole blocks can be used
+    furthest: int  # so many are there on the layers without a window: an earlier prompt went on from here
+    promised: bool  # the next block is being computed for another
+
+
+class PrefixCache:
+    def __init__(self, windows: Iterable[int | None], counts: Iterable[int], block_size: int) -> None:
+        """`windows` and `counts`: of each kind of layer; the counts with block 0."""
+        self.block_size = block_size
+        self._windows, self._counts = tuple(windows), tuple(counts)
+        self._promises: dict[bytes, Sequence] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything; only while no sequence holds anything."""
+        self._pools = [BlockPool(count) for count in self._counts]
+        self._kinds = list(zip(self._pools, self._windows, strict=True))
+        self._promises.clear()
+
+    @property
+    def used(self) -> int:
+        return sum(pool.used for pool in self._pools)
+
+    # A sequence begins --------------------------------------------------------------------------------
+
+    def look_up(self, sequence: Sequence) -> Hit:
+        """What is there of a waiting sequence's tokens, the last of which is computed in any case."""
+        if sequence.scores is not None:
+            return Hit(0, 0, promised=False)  # its prompt's logits are wanted, not its keys alone
+        self._name(sequence)
+        names = sequence.names[: (len(sequence.tokens) - 1) // self.block_size]
+        runs = [_runs(pool, names) for pool in self._pools]
+        furthest = len(names)
+        for run, window in zip(runs, self._windows, strict=True):
+            if window is None:
+                furthest = min(furthest, _unbroken(run))
+        blocks = furthest
+        while blocks and any(
+            run[blocks] < blocks - self._first_seen(blocks, window)
+            for run, window in zip(runs, self._windows, strict=True)
+        ):
+            blocks -= 1
+        return Hit(blocks, furthest, blocks < len(names) and names[blocks] in self._promises)
+
+    def has_room_for(self, sequence: Sequence, hit: Hit) -> bool:
+        """Whether all its tokens and one more fit, as far as windows hold them."""
+        whole = self._blocks_for(len(sequence.tokens) + 1)
+        for pool, window in self._kinds:
+            first = self._first_seen(hit.blocks, window)
+            found = [pool.find(name) for name in sequence.names[first : hit.blocks]]
+            kept = sum(block is not None and pool.is_kept(block) for block in found)
+            new = whole - hit.blocks
+            if kept + (new if window is None else min(new, self._blocks_for(window) + 1)) > pool.available:
+                return False
+        return True
+
+    def begin(self, sequence: Sequence, hit: Hit) -> None:
+        """Gives it what was found, and promises the rest of its tokens to others."""
+        tables, held_from = [], []
+        for pool, window in self._kinds:
+            first = self._first_seen(hit.blocks, window)
+            found = [pool.find(name) for name in sequence.names[first : hit.blocks]]
+            shared = [block for block in found if block is not None]
+            for block in shared:
+                pool.share(block)
+            tables.append([0] * first + shared)
+            held_from.append(first)
+        size = self.block_size
+        # What began here once will again: what was found, what should have been, and at this prompt's end.
+        begun = (hit.blocks * size, hit.furthest * size)
+        ends = (sequence.prompt_length // size * size, (sequence.prompt_length - 1) // size * size)
+        sequence.holding = Holding(tables, held_from, hit.blocks, tuple({*begun, *ends}))
+        sequence.launched = sequence.computed = hit.blocks * size
+        for name in sequence.names[hit.blocks :]:
+            self._promises.setdefault(name, sequence)
+
+    # It grows -----------------------------------------------------------------------------------------
+
+    def grow(self, sequence: Sequence, length: int) -> bool:
+        """Blocks for so many positions; false, and nothing is changed, where there are not enough."""
+        tables = _held(sequence).tables
+        wanted = self._blocks_for(length)
+        if any(wanted - len(table) > pool.available for pool, table in zip(self._pools, tables, strict=True)):
+            return False
+        for pool, table in zip(self._pools, tables, strict=True):
+            while len(table) < wanted:
+                table.append(pool.take(table[-1] if table else 0))
+        return True
+
+    def computed(self, sequence: Sequence, length: int) -> None:
+        """So many positions are written: whole blocks get their names, and windows move on."""
+        sequence.computed = length
+        self._name(sequence)
+        holding = _held(sequence)
+        whole = min(length // self.block_size, len(sequence.names))
+        for at in range(holding.named, whole):
+            name = sequence.names[at]
+            for pool, table in zip(self._pools, holding.tables, strict=True):
+                if table[at]:
+                    pool.name(table[at], name)
+            self._keep_promise(name, sequence)
+        holding.named = max(holding.named, whole)
+        for kind, (pool, window) in enumerate(self._kinds):
+            if window is not None:
+                self._move_window(holding, kind, pool, max(0, length - window + 1) // self.block_size)
+
+    def _move_window(self, holding: Holding, kind: int, pool: BlockPool, first: int) -> None:
+        table = holding.tables[kind]
+        for at in range(holding.held_from[kind], min(first, len(table))):
+            pool.release(table[at], last=self._is_marked(holding, kind, at))
+            table[at] = 0
+        holding.held_from[kind] = max(holding.held_from[kind], min(first, len(table)))
+
+    def _is_marked(self, holding: Holding, kind: int, at: int) -> bool:
+        """Whether a prompt that begins at a mark would need this block."""
+        window = self._windows[kind] or 0
+        size = self.block_size
+        return any(mark - window + 1 < (at + 1) * size and at * size < mark for mark in holding.marks)
+
+    # It ends ------------------------------------------------------------------------------------------
+
+    def release(self, sequence: Sequence) -> None:
+        """Takes back all it holds. What is named stays to be found, its beginning the longest."""
+        holding = _held(sequence)
+        for pool, table, first in zip(self._pools, holding.tables, holding.held_from, strict=True):
+            for at in range(len(table) - 1, first - 1, -1):
+                pool.release(table[at])
+        for name in sequence.names:
+            self._keep_promise(name, sequence)
+        sequence.holding = None
+        sequence.launched = sequence.computed = 0
+
+    def check_integrity(self, sequences: Iterable[Sequence]) -> None:
+        """Raises `IntegrityError` unless the blocks in use are those that these sequences hold."""
+        present = list(sequences)
+        for kind, pool in enumerate(self._pools):
+            tables = [sequence.holding.tables[kind] for sequence in present if sequence.holding is not None]
+            pool.check(Counter(block for table in tables for block in table if block))
+        if any(owner not in present for owner in self._promises.values()):
+            raise IntegrityError("A block is promised by a sequence that is gone.")
+
+    # ----------------------------------------------------------------------------------------------------
+
+    def _keep_promise(self, name: bytes, sequence: Sequence) -> None:
+        if self._promises.get(name) is sequence:
+            del self._promises[name]
+
+    def _name(self, sequence: Sequence) -> None:
+        """Names the whole blocks that its tokens fill, each by the name of the one before and its tokens."""
+        size, names, tokens = self.block_size, sequence.names, sequence.tokens
+        for at in range(len(names), len(tokens) // size):
+            before = (
+                names[-1]
+                if names
+                else b"salt " + (sequence.sampling.cache_salt or "").encode("utf-8", "surrogatepass")
+            )
+            content = array("I", tokens[at * size : (at + 1) * size]).tobytes()
+            names.append(
+                blake2b(content, key=blake2b(before, digest_size=32).digest(), digest_size=16).digest()
+            )
+
+    def _first_seen(self, blocks: int, window: int | None) -> int:
+        """The first block that is seen by a query right after so many blocks, and by later ones."""
+        return 0 if window is None else max(0, blocks * self.block_size - window + 1) // self.block_size
+
+    def _blocks_for(self, length: int) -> int:
+        return -(-length // self.block_size)
+
+
+def _runs(pool: BlockPool, names: list[bytes]) -> list[int]:
+    """For each number of blocks, how many of the last ones of these are there without a gap."""
+    runs = [0]
+    for name in names:
+        runs.append(runs[-1] + 1 if pool.find(name) is not None else 0)
+    return runs
+
+
+def _unbroken(runs: list[int]) -> int:
+    """How many of the first blocks are there without a gap."""
+    return max(at for at, run in enumerate(runs) if run == at)
+
+
+def _held(sequence: Sequence) -> Holding:
+    assert sequence.holding is not None, "the sequence holds nothing"
+    return sequence.holding

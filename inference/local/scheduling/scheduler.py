@@ -1,0 +1,259 @@
+"""Who takes part in the next step, and with what.
+
+In go sequences as they come, and the outcomes of steps; out come plans of steps. All that decode take part in
+every step; prompts share what a step may take in beside them. Those that wait begin in the order of priority
+and arrival. Where memory runs out, the one that would begin last gives its blocks back and waits; what it had
+is computed again. Pure Python, of one thread; it knows neither tensors nor event loops.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import asdict, dataclass
+
+from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.sequence import NO_SLOT, Sequence
+from inference.local.scheduling.step import PENDING, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    max_concurrent: int  # sequences that run; each has a slot
+    max_waiting: int  # sequences that wait for a slot; more are refused
+    chunk: int = 256  # prompt tokens in one step, where no sequence decodes beside them
+    shared_chunk: int = (
+        64  # the same beside sequences that decode: what they add to the gap between two tokens
+    )
+    least_chunk: int = 32  # of one prompt: smaller chunks make prompts slower than they shorten the gap
+    scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
+    drafts: int = 0  # tokens that are guessed at once; 0: none
+    ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since the start."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    preemptions: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One sequence's share of a step."""
+
+    sequence: Sequence
+    part: Part
+
+    @property
+    def drafts(self) -> int:
+        return max(0, self.part.samples - 1)
+
+
+class Scheduler:
+    def __init__(self, cache: PrefixCache, limits: Limits) -> None:
+        self.cache, self.limits = cache, limits
+        self.counts = Counts()
+        self.waiting: list[Sequence] = []  # by rank
+        self.running: list[Sequence] = []
+        self._turns = 0
+        self._slots = list(range(limits.max_concurrent - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    def measures(self) -> dict[str, float]:
+        return {"running": len(self.running), "waiting": len(self.waiting), **asdict(self.counts)}
+
+    # Who is here --------------------------------------------------------------------------------------
+
+    def add(self, sequence: Sequence) -> None:
+        bisect.insort(self.waiting, sequence, key=lambda each: each.rank)
+
+    def remove(self, sequence: Sequence) -> None:
+        """It has ended, or nobody wants it any more."""
+        sequence.ended = True
+        if sequence.slot == NO_SLOT:
+            self.waiting.remove(sequence)
+        else:
+            self._stop(sequence)
+
+    def clear(self) -> list[Sequence]:
+        """Nobody is here any more, and nothing is held, whatever it was; who was here."""
+        gone = [*self.running, *self.waiting]
+        for sequence in gone:
+            sequence.ended, sequence.holding, sequence.slot = True, None, NO_SLOT
+        self.running, self.waiting = [], []
+        self._slots = list(range(self.limits.max_concurrent - 1, -1, -1))
+        self.cache.reset()
+        return gone
+
+    def _stop(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self.cache.release(sequence)
+        self._slots.append(sequence.slot)
+        sequence.slot = NO_SLOT
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """To begin again: what it had sampled is then part of what it takes in."""
+        self._stop(sequence)
+        self.add(sequence)
+        self.counts.preemptions += 1
+
+    # A step is planned --------------------------------------------------------------------------------
+
+    def plan(self) -> list[Share]:
+        """The next step; empty where nobody can go on. Those with one token come first."""
+        decoding = self._decoding()
+        self._begin()
+        planned = decoding + self._chunks(decoding)
+        # A prompt of higher rank may have taken the blocks of one that was to decode.
+        shares = [share for share in planned if share.sequence.slot != NO_SLOT]
+        for share in shares:
+            share.sequence.launched += len(share.part.tokens)
+            share.sequence.in_flight += 1
+        self.counts.steps += bool(shares)
+        return sorted(shares, key=lambda share: len(share.part.tokens))
+
+    def _decoding(self) -> list[Share]:
+        """Those whose next token can be sampled. Eldest first: so none gives way that has its share."""
+        shares = []
+        for sequence in sorted(self.running, key=lambda each: each.rank):
+            if sequence.slot != NO_SLOT and not sequence.stalled and self._may_decode(sequence):
+                share = self._decode(sequence)
+                shares += [share] if share is not None else []
+        return shares
+
+    def _may_decode(self, sequence: Sequence) -> bool:
+        if sequence.in_flight == 0:
+            return sequence.remaining == 1 and sequence.limit > 0
+        # Its token is being sampled by a step under way; a mask or a draft would need the token itself.
+        return (
+            sequence.remaining == 0
+            and sequence.in_flight <= self.limits.ahead
+            and sequence.sampled + sequence.in_flight < sequence.limit
+            and sequence.sampling.grammar is None
+            and sequence.drafter is None
+        )
+
+    def _decode(self, sequence: Sequence) -> Share | None:
+        drafts = self._drafts(sequence)
+        if not self._make_room(sequence, sequence.launched + 1 + len(drafts), gives_way=not drafts):
+            if not drafts or not self._make_room(sequence, sequence.launched + 1, gives_way=True):
+                return None
+            drafts = []
+        newest = sequence.tokens[-1] if sequence.remaining else PENDING
+        return self._share(sequence, [newest, *drafts], samples=1 + len(drafts))
+
+    def _drafts(self, sequence: Sequence) -> list[int]:
+        if sequence.drafter is None or sequence.sampled == 0:
+            return []
+        return sequence.drafter.draft(sequence.tokens, sequence.limit - sequence.sampled - 1)
+
+    def _begin(self) -> None:
+        """Those that wait take free slots, as long as there is room."""
+        deferred = 0
+        for sequence in list(self.waiting):
+            if sequence.stalled:
+                continue
+            if not self._slots and not self._stalled_gives_way():
+                return
+            hit = self.cache.look_up(sequence)
+            if hit.promised:
+                deferred += 1
+                if deferred > self.limits.max_concurrent:
+                    return  # looking up each of a long queue would hold up the step
+                continue  # soon it can begin behind what is being computed now
+            while self.running and not self.cache.has_room_for(sequence, hit):
+                if not self._stalled_gives_way():
+                    return  # nobody overtakes: a long prompt would wait for ever behind short ones
+            self.waiting.remove(sequence)
+            self.cache.begin(sequence, hit)
+            sequence.slot = self._slots.pop()
+            self.running.append(sequence)
+            self._tell_cached(sequence)
+
+    def _stalled_gives_way(self) -> bool:
+        """A reader that does not read must hold neither slot nor memory that another waits for."""
+        for sequence in self.running:
+            if sequence.stalled and not sequence.in_flight:
+                self._preempt(sequence)
+                return True
+        return False
+
+    def _tell_cached(self, sequence: Sequence) -> None:
+        if sequence.was_admitted:
+            return
+        sequence.was_admitted = True
+        sequence.outbox.tell_cached(sequence.launched)
+        self.counts.cached_tokens += sequence.launched
+        self.counts.prompt_tokens += sequence.prompt_length
+
+    def _chunks(self, decoding: list[Share]) -> list[Share]:
+        """Prompts share what the step may take in: each in its turn, none less than the least chunk."""
+        busy = {share.sequence.number for share in decoding}
+        ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
+        ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
+        budget = self.limits.shared_chunk if decoding else self.limits.chunk
+        fair = max(self.limits.least_chunk, budget // max(1, len(ready)))
+        shares: list[Share] = []
+        for sequence in ready:
+            if budget > 0 and sequence.slot != NO_SLOT:
+                most = fair if sequence.scores is None else min(fair, self.limits.scored_chunk)
+                share = self._chunk(sequence, min(sequence.remaining, most, budget))
+                if share is not None:
+                    shares.append(share)
+                    budget -= len(share.part.tokens)
+        return shares
+
+    def _chunk(self, sequence: Sequence, count: int) -> Share | None:
+        if not self._make_room(sequence, sequence.launched + count, gives_way=True):
+            return None
+        self._turns += 1
+        sequence.last_turn = self._turns
+        start, end = sequence.launched, sequence.launched + count
+        samples = int(end == len(sequence.tokens) and sequence.limit > 0)
+        return self._share(sequence, sequence.tokens[start:end], samples=samples)
+
+    def _share(self, sequence: Sequence, tokens: list[int], *, samples: int) -> Share:
+        assert sequence.holding is not None
+        start = sequence.launched
+        scored = None
+        if sequence.scores is not None and start + 1 < sequence.prompt_length:
+            scored = sequence.tokens[start + 1 : min(start + len(tokens) + 1, sequence.prompt_length)]
+        tables = sequence.holding.tables
+        part = Part(sequence.slot, tokens, start, tables, samples, sequence.picker, scored)
+        return Share(sequence, part)
+
+    def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:
+        """Blocks for so many positions.
+
+        `gives_way`: if need be from others that rank after it, or whose readers do not read.
+        """
+        while not self.cache.grow(sequence, length):
+            others = [each for each in self.running if each is not sequence and not each.in_flight]
+            victims = [each for each in others if each.stalled or each.rank > sequence.rank]
+            if not gives_way or not victims:
+                return False
+            self._preempt(max(victims, key=lambda each: (each.stalled, each.rank)))
+        return True
+
+    # A step is done -----------------------------------------------------------------------------------
+
+    def settle(self, share: Share, accepted: int) -> None:
+        """A share was computed; `accepted`: how many of its drafts were right."""
+        sequence, part = share.sequence, share.part
+        sequence.in_flight -= 1
+        if sequence.ended:
+            return
+        wrong = share.drafts - accepted
+        if sequence.drafter is not None and share.drafts:
+            sequence.drafter.learn(share.drafts, accepted)
+        self.counts.drafted_tokens += share.drafts
+        self.counts.accepted_tokens += accepted
+        sequence.launched -= wrong
+        self.cache.computed(sequence, part.start + len(part.tokens) - wrong)

@@ -1,0 +1,54 @@
+"""Random weights of any shape, made on the device.
+
+In goes a config, out comes a model. Its weights come through the loader, under the names of the Hugging Face
+layout, so that what is measured is what a checkpoint would be. They are never zeros, and of sizes that keep
+activations alike from layer to layer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from inference.config import ModelConfig
+from inference.models.gpt_oss import GptOss
+from inference.models.weights import weights_of
+
+# A value of 4 bits has a root mean square of 2.9; times 2^-7 or 2^-8 that is 1/√2880.
+LEAST_SCALE, MOST_SCALE = 119, 121
+
+
+class RandomTensors:
+    """A checkpoint of the Hugging Face layout that exists nowhere: the same name gives the same tensor."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @property
+    def folder(self) -> Path:
+        return Path("random weights")
+
+    def __contains__(self, name: str) -> bool:
+        return name != "embedding.weight" and not name.endswith("gate_up_proj")
+
+    def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
+        draw = torch.Generator(self._device).manual_seed(zlib.crc32(name.encode()))
+        if bytes_only:
+            low, high = (LEAST_SCALE, MOST_SCALE) if name.endswith("scales") else (0, 256)
+            return torch.randint(
+                low, high, tuple(shape), generator=draw, device=self._device, dtype=torch.uint8
+            )
+        values = torch.randn(tuple(shape), generator=draw, device=self._device, dtype=torch.bfloat16)
+        if "norm" in name:
+            return 1 + 0.1 * values
+        return values * (shape[1] ** -0.5 if len(shape) == 2 and "bias" not in name else 0.1)
+
+
+def random_model(config: ModelConfig, device: torch.device, *, progress: bool | None = None) -> GptOss:
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    files = RandomTensors(device)
+    return GptOss(config, weights_of(files, config, device=device, dtype=dtype, progress=progress))

@@ -1,0 +1,33 @@
+"""The grammar that the server holds a generation to, for a conversation of the recipe.
+
+The server samples every turn under one: headers name only whom the request declares, and the bodies of
+strict functions, and answers for a schema, fit theirs.
+"""
+
+from __future__ import annotations
+
+from gpt_oss_server.constraints.binding import ClientCall, Schema, Wanted, bind
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.harmony.render import builtin_namespace
+from inference.grammar import Grammar
+from recipe.text.talk import Builtin, Talk
+from tools.tool import Declaration, Function
+
+
+def grammar_of(talk: Talk) -> Grammar:
+    """As for a request whose functions are all strict."""
+    calls = [
+        ClientCall(f"functions.{tool.name}", Schema(tool.parameters or {"type": "object"}, "tools"))
+        for tool in talk.tools
+    ]
+    answer = Schema(talk.formats[0].schema, "text.format") if talk.formats else None
+    declarations = [_declared(name) for name in talk.builtin]
+    wanted = Wanted(calls=calls, declarations=declarations, answer=answer)
+    grammar = bind(wanted, load_encoding(), enforces=True).grammar
+    assert grammar is not None
+    return grammar
+
+
+def _declared(name: Builtin) -> Declaration:
+    namespace = builtin_namespace(load_encoding(), name)
+    return Declaration(namespace.name, None, tuple(Function(tool.name) for tool in namespace.tools))

@@ -1,0 +1,135 @@
+"""Plain completions, and texts to tokens and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.chat_asking import TOOL
+from tests.doubles.serving import scripted, serving
+
+STORY = "Once upon a time, there was a 🧠.<|return|>"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(scripted(STORY, loop=True)) as base:
+        yield base
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
+        yield made
+
+
+def test_a_text_is_continued_without_any_frame(client: openai.OpenAI) -> None:
+    made = client.completions.create(model="scripted", prompt="Tell:", max_tokens=100)
+    assert made.choices[0].text == "Once upon a time, there was a 🧠."
+    assert made.choices[0].finish_reason == "stop"
+    assert made.usage is not None
+    assert made.usage.prompt_tokens == 2
+
+
+def test_the_default_limit_is_sixteen_tokens_and_special_ones_can_be_shown(client: openai.OpenAI) -> None:
+    made = client.completions.create(model="scripted", prompt="x", max_tokens=3)
+    assert (made.choices[0].text, made.choices[0].finish_reason) == ("Once upon a", "length")
+    shown = client.completions.create(
+        model="scripted", prompt="x", max_tokens=100, extra_body={"skip_special_tokens": False}
+    )
+    assert shown.choices[0].text == STORY
+
+
+def test_several_prompts_and_choices_have_their_indices(client: openai.OpenAI) -> None:
+    made = client.completions.create(model="scripted", prompt=["a", "b"], n=2, echo=True, max_tokens=2)
+    assert [choice.index for choice in made.choices] == [0, 1, 2, 3]
+    assert [choice.text[0] for choice in made.choices] == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("prompt", [[13225], [[13225], [13225, 0]]], ids=str)
+def test_token_ids_are_prompts(client: openai.OpenAI, prompt: Any) -> None:
+    made = client.completions.create(model="scripted", prompt=prompt, max_tokens=1, echo=True)
+    assert made.choices[0].text == "HelloOnce"
+
+
+def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
+    made = client.completions.create(model="scripted", prompt="x", max_tokens=4, logprobs=1)
+    told = made.choices[0].logprobs
+    assert told is not None
+    assert told.tokens == ["Once", " upon", " a", " time"]
+    assert told.text_offset == [0, 4, 9, 11]
+    assert told.top_logprobs == [{token: 0.0} for token in told.tokens]
+
+
+def test_streamed_it_says_the_same(client: openai.OpenAI) -> None:
+    asked: Any = {"model": "scripted", "prompt": "x", "max_tokens": 100, "stop": "there w"}
+    whole = client.completions.create(**asked)
+    chunks = list(client.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == whole.choices[0].text
+    assert whole.choices[0].text == "Once upon a time, "
+    assert [c.choices[0].finish_reason for c in chunks[:-1]][-1] == "stop"
+    assert chunks[-1].usage == whole.usage
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"suffix": "end"}, "suffix"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [""]}, "prompt[0]"),
+        ({"prompt": [[1, 999_999]]}, "prompt[0]"),
+        ({"prompt": [{"a": 1}]}, "prompt[0]"),
+        ({"best_of": 3}, "best_of"),
+        ({"echo": True, "logprobs": 1}, "logprobs"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"use_beam_search": True}, "use_beam_search"),
+        ({"prompt": "hello " * 140_000}, "prompt"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_cannot_be_served_is_named(url: str, body: dict[str, Any], param: str) -> None:
+    response = httpx.post(f"{url}/completions", json={"prompt": "x", **body})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+
+
+def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
+    root = url.removesuffix("/v1")
+    text = "<|start|>user<|message|>naïve 東京"
+    made = httpx.post(f"{root}/tokenize", json={"prompt": text, "return_token_strs": True}).json()
+    assert made["tokens"] == encoding.encode_special(text)
+    assert made["count"] == len(made["tokens"]) == len(made["token_strs"])
+    assert made["max_model_len"] == 131_072
+    assert httpx.post(f"{root}/detokenize", json={"tokens": made["tokens"]}).json() == {"prompt": text}
+
+
+def test_messages_to_tokens_are_the_prompt_of_the_chat_request(url: str) -> None:
+    root = url.removesuffix("/v1")
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+    tokens = httpx.post(f"{root}/tokenize", json=body).json()["tokens"]
+    made = httpx.post(f"{url}/chat/completions", json=body).json()
+    assert made["usage"]["prompt_tokens"] == len(tokens)
+    without = httpx.post(f"{root}/tokenize", json={**body, "add_generation_prompt": False}).json()["tokens"]
+    assert tokens[: len(without)] == without
+    assert len(tokens) == len(without) + 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("tokenize", {}, "prompt"),
+        ("tokenize", {"prompt": 3}, "prompt"),
+        ("tokenize", {"messages": [{"role": "robot"}]}, "messages[0].role"),
+        ("detokenize", {}, "tokens"),
+        ("detokenize", {"tokens": [1, -4]}, "tokens"),
+        ("detokenize", {"tokens": ["x"]}, "tokens"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_turned_into_tokens_is_named(url: str, path: str, body: Any, param: str) -> None:
+    response = httpx.post(f"{url.removesuffix('/v1')}/{path}", json=body)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)

@@ -1,0 +1,217 @@
+"""Schemas as Pydantic, Zod and OpenAPI write them, and the answers that fit."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from gpt_oss_server.constraints.grammar import schema_json
+from gpt_oss_server.constraints.json_check import JsonCheck
+from gpt_oss_server.constraints.json_grammar import enforceable
+from gpt_oss_server.constraints.matcher import Grammars, grammars_of
+from gpt_oss_server.constraints.schema_support import SchemaRefused
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.harmony.schemas import INTEGER, TEXT, closed
+
+SAFE = 2**53 - 1
+NUMBER = {"type": "number"}
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog", "puppy"]
+    name: str
+
+
+class Home(BaseModel):
+    pet: Cat | Dog = Field(discriminator="kind")
+
+
+class Color(Enum):
+    red = "red"
+    blue = "blue"
+
+
+class Paints(BaseModel):
+    of: dict[Color, int]
+
+
+POINT = closed(x=NUMBER)
+ONE_OF = {"oneOf": [{"$ref": "#/$defs/p"}, {"type": "null"}]}
+
+
+def refs(*cases: Any, **more: Any) -> dict[str, Any]:
+    names = [f"c{number}" for number in range(len(cases))]
+    return {
+        "$defs": dict(zip(names, cases, strict=True)),
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in names],
+        **more,
+    }
+
+
+def tagged(value: str, **more: Any) -> dict[str, Any]:
+    return closed(t={"type": "string", "const": value}, **more)
+
+
+# A schema, answers that fit it, and some that do not.
+SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
+    "Zod's integer": (
+        {"type": "integer", "minimum": -SAFE, "maximum": SAFE},
+        [0, SAFE, -SAFE],
+        [SAFE + 1, -SAFE - 1, 0.5],
+    ),
+    "Zod's positive integer": (
+        {"type": "integer", "exclusiveMinimum": 0, "maximum": SAFE},
+        [1, SAFE],
+        [0, SAFE + 1],
+    ),
+    "Zod's tuple": (
+        {"type": "array", "items": [NUMBER, TEXT], "additionalItems": False, "minItems": 2, "maxItems": 2},
+        [[1, "a"]],
+        [[1], ["a", 1], [1, "a", 2]],
+    ),
+    "a tuple with more": (
+        {"type": "array", "items": [TEXT], "additionalItems": INTEGER, "minItems": 1},
+        [["a"], ["a", 1, 2]],
+        [[1], ["a", "b"]],
+    ),
+    "Zod's record": (
+        {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": NUMBER},
+        [{}, {"a": 1}],
+        [{"a": "b"}],
+    ),
+    "Zod's record of listed names": (
+        {
+            "type": "object",
+            "propertyNames": {"type": "string", "enum": ["a", "b"]},
+            "additionalProperties": NUMBER,
+            "required": ["a"],
+        },
+        [{"a": 1}, {"a": 1, "b": 2}],
+        [{"b": 2}, {"a": 1, "c": 2}, {"a": "x"}],
+    ),
+    "Zod's tuple of two alike": (
+        closed(a={"type": "array", "items": [POINT, {"$ref": "#/properties/a/items/0"}], "minItems": 2}),
+        [{"a": [{"x": 1}, {"x": 2}]}],
+        [{"a": [{"x": 1}, {"y": 2}]}, {"a": [{"x": 1}, 2]}],
+    ),
+    "a reference to a case of what is nullable": (
+        closed(a={"anyOf": [POINT, INTEGER], "nullable": True}, b={"$ref": "#/properties/a/anyOf/0"}),
+        [{"a": None, "b": {"x": 1}}, {"a": 1, "b": {"x": 1}}],
+        [{"a": None, "b": 1}, {"a": None, "b": None}],
+    ),
+    "a reference to a case of oneOf": (
+        {"$defs": {"p": POINT}, **closed(a=ONE_OF, b={"$ref": "#/properties/a/oneOf/1"})},
+        [{"a": {"x": 1}, "b": None}],
+        [{"a": None, "b": {"x": 1}}],
+    ),
+    "a reference to anything": (
+        {"$defs": {"any": True}, **closed(a={"$ref": "#/$defs/any"})},
+        [{"a": 1}, {"a": [None]}],
+        [{}],
+    ),
+    "Pydantic's names of an enum": (
+        Paints.model_json_schema(),
+        [{"of": {}}, {"of": {"red": 1}}, {"of": {"red": 1, "blue": 2}}],
+        [{"of": {"green": 1}}, {"of": {"red": "x"}}],
+    ),
+    "one name": (
+        {"type": "object", "propertyNames": {"const": "a"}, "additionalProperties": INTEGER},
+        [{}, {"a": 1}],
+        [{"b": 1}],
+    ),
+    "OpenAPI's exclusive bounds": (
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 3, "exclusiveMaximum": True},
+        [1, 2],
+        [0, 3],
+    ),
+    "OpenAPI's inclusive bounds": (
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": False, "maximum": 3, "exclusiveMaximum": False},
+        [0, 3],
+        [-1, 4],
+    ),
+    "nullable": (closed(a={**TEXT, "nullable": True}), [{"a": None}, {"a": "x"}], [{"a": 1}, {}]),
+    "nullable of several": (closed(a={"type": ["string"], "nullable": True}), [{"a": None}], [{"a": 1}]),
+    "nullable enum": (
+        closed(a={"type": "string", "enum": ["x"], "nullable": True}),
+        [{"a": None}, {"a": "x"}],
+        [{"a": "y"}],
+    ),
+    "nullable reference": (
+        {"$defs": {"n": INTEGER}, **closed(a={"$ref": "#/$defs/n", "nullable": True})},
+        [{"a": None}, {"a": 1}],
+        [{"a": "x"}],
+    ),
+    "not nullable": (closed(a={**TEXT, "nullable": False}), [{"a": "x"}], [{"a": None}]),
+    "Pydantic's tagged union": (
+        Home.model_json_schema(),
+        [{"pet": {"kind": "cat", "lives": 9}}, {"pet": {"kind": "puppy", "name": "Rex"}}],
+        [{"pet": {"kind": "cow", "name": "Rex"}}, {"pet": {"kind": "dog"}}],
+    ),
+    "tagged references": (
+        refs(tagged("a", n=INTEGER), tagged("b", s=TEXT)),
+        [{"t": "a", "n": 1}, {"t": "b", "s": "x"}],
+        [{"t": "a", "s": "x"}, {"t": "c", "n": 1}],
+    ),
+    "a reference or null": (
+        {"$defs": {"n": INTEGER}, "oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]},
+        [1, None],
+        ["x"],
+    ),
+    "references one behind the other": (
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": TEXT}, "oneOf": [{"$ref": "#/$defs/a"}, INTEGER]},
+        ["x", 1],
+        [None],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def grammars(encoding: Encoding) -> Grammars:
+    return grammars_of(encoding)
+
+
+@pytest.mark.parametrize("name", SPELT)
+def test_what_fits_is_told_alike_by_the_grammar_and_the_check(grammars: Grammars, name: str) -> None:
+    schema, good, bad = SPELT[name]
+    clean = enforceable(grammars, schema)
+    grammar, check = grammars.compile(f"start: %json {schema_json(clean)}"), JsonCheck(clean, grammars)
+    for value in good:
+        assert grammars.matches(grammar, json.dumps(value)), value
+        assert check.problem(value) is None
+    for value in bad:
+        assert not grammars.matches(grammar, json.dumps(value)), value
+        assert check.problem(value) is not None
+
+
+MAY_OVERLAP = {
+    "no tag": refs(closed(n=INTEGER), closed(n=NUMBER)),
+    "the same tag": refs(tagged("a", n=INTEGER), tagged("a", s=TEXT)),
+    "a tag that may be left out": refs(
+        {**tagged("a", n=INTEGER), "required": []}, {**tagged("b", n=INTEGER), "required": []}
+    ),
+    "of any type": refs({"properties": {"t": {"const": "a"}}, "required": ["t"]}, tagged("b")),
+    "a whole number or any": refs(INTEGER, NUMBER),
+    "in a circle": {"$defs": {"a": {"$ref": "#/$defs/a"}}, "oneOf": [{"$ref": "#/$defs/a"}, INTEGER]},
+}
+
+
+@pytest.mark.parametrize("name", MAY_OVERLAP)
+def test_cases_that_may_overlap_are_refused_still(grammars: Grammars, name: str) -> None:
+    with pytest.raises(SchemaRefused):
+        enforceable(grammars, MAY_OVERLAP[name])
+
+
+def test_the_schema_as_it_was_sent_is_left_as_it_is(grammars: Grammars) -> None:
+    for schema, _, _ in SPELT.values():
+        before = json.dumps(schema)
+        enforceable(grammars, schema)
+        assert json.dumps(schema) == before

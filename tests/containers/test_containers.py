@@ -1,0 +1,253 @@
+"""The files of a conversation's python, through the official SDK and by hand."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from openai import BadRequestError, NotFoundError, OpenAI
+
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+from tests.tools.python.conftest import bubblewrap
+
+CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>Done.<|return|>"
+WRITE = "open('/mnt/data/out.txt', 'w').write('made by the model')"
+READ = "print(open('/mnt/data/in.csv').read())"
+DIE = "import os, threading; threading.Timer(0.8, os._exit, (1,)).start()"
+STATE = "print(sorted(__import__('os').listdir('/mnt/data')))"
+TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[OpenAI]:
+    bubblewrap()  # skips where there is none
+    turns = [
+        *[
+            {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
+            for word, code in CODE.items()
+        ],
+        ANSWER,
+    ]
+    settings = Settings(python="bubblewrap", browser="off", max_body_bytes=1_000_000)
+    with serving(scripted(*turns), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+        yield client
+
+
+CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE, "DIE": DIE}
+
+
+def next_tick() -> None:
+    """Waits until files that are written now are newer: their times are of the kernel's coarse clock."""
+    time.sleep(0.02)
+
+
+def ask(client: OpenAI, word: str, previous: str | None = None) -> tuple[str, str, str]:
+    """The response's id, the container, and what the code printed."""
+    response = client.responses.create(
+        input=word,
+        tools=TOOLS,
+        previous_response_id=previous,
+        include=["code_interpreter_call.outputs"],
+    )
+    call = response.output[0]
+    assert call.type == "code_interpreter_call"
+    logs = "".join(each.logs for each in call.outputs or [] if each.type == "logs")
+    return response.id, call.container_id, logs
+
+
+def test_what_the_model_wrote_is_listed_and_downloaded(client: OpenAI) -> None:
+    _, container, _ = ask(client, "WRITE")
+    (file,) = client.containers.files.list(container).data
+    assert (file.path, file.bytes, file.source) == ("/mnt/data/out.txt", 17, "assistant")
+    assert (file.object, file.container_id) == ("container.file", container)
+    again = client.containers.files.retrieve(file.id, container_id=container)
+    assert again.model_dump() == file.model_dump()
+    content = client.containers.files.content.retrieve(file.id, container_id=container)
+    assert content.read() == b"made by the model"
+    assert content.response.headers["content-disposition"].startswith("attachment")
+    assert content.response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_container_itself_is_told(client: OpenAI) -> None:
+    response, container, _ = ask(client, "WRITE")
+    told = client.containers.retrieve(container)
+    assert (told.id, told.object, told.status) == (container, "container", "running")
+    assert told.created_at == int(client.responses.retrieve(response).created_at)
+    assert told.last_active_at is not None
+    assert told.last_active_at >= told.created_at
+
+
+@pytest.mark.parametrize("how", ["the SDK's form", "JSON"])
+def test_a_file_put_there_is_read_by_the_model(client: OpenAI, how: str) -> None:
+    first, container, _ = ask(client, "WRITE")
+    content = b"a,b\r\n--1,2\r\n\r\n"
+    next_tick()
+    if how == "JSON":
+        body = {"name": "in.csv", "content_base64": base64.b64encode(content).decode()}
+        answer = httpx.post(f"{client.base_url}containers/{container}/files", json=body)
+        assert answer.status_code == 200, answer.text
+        made = answer.json()["id"]
+    else:
+        made = client.containers.files.create(container, file=("in.csv", content)).id
+    file = client.containers.files.retrieve(made, container_id=container)
+    assert (file.path, file.bytes, file.source) == ("/mnt/data/in.csv", len(content), "user")
+    assert client.containers.files.content.retrieve(made, container_id=container).read() == content
+    assert "--1,2" in ask(client, "READ", previous=first)[2]
+    paths = [each.path for each in client.containers.files.list(container, order="asc")]
+    assert paths == ["/mnt/data/out.txt", "/mnt/data/in.csv"]
+
+
+def test_a_file_can_be_there_before_the_first_call(client: OpenAI) -> None:
+    response = client.responses.create(input="hello", tools=TOOLS)
+    container = response.id.replace("resp_", "cntr_")
+    with pytest.raises(NotFoundError):
+        client.containers.retrieve(container)
+    client.containers.files.create(container, file=("in.csv", b"x,y"))
+    _, same, logs = ask(client, "READ", previous=response.id)
+    assert (same, logs) == (container, "x,y\n")
+
+
+def test_lists_come_in_pages(client: OpenAI) -> None:
+    _, container, _ = ask(client, "WRITE")
+    for name in ("b.txt", "sub/c.txt"):
+        next_tick()
+        client.containers.files.create(container, file=(name, b"x"))
+    seen = [file.path for file in client.containers.files.list(container, limit=2, order="asc")]
+    assert seen == ["/mnt/data/out.txt", "/mnt/data/b.txt", "/mnt/data/sub/c.txt"]
+
+
+def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
+    made = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
+    _, used, _ = ask(client, "WRITE")
+    ids = [each.id for each in client.containers.list(limit=1)]  # through the pages
+    assert {used, *(each.id for each in made)} <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert [each.id for each in client.containers.list(name="data", order="asc")] == [made[0].id, made[2].id]
+    client.containers.delete(made[0].id)
+    assert [each.id for each in client.containers.list(name="data")] == [made[2].id]
+
+
+def test_files_and_containers_are_deleted(client: OpenAI) -> None:
+    first, container, _ = ask(client, "WRITE")
+    awkward = client.containers.files.create(container, file=("it's (a) 東京 file.txt", b"x"))
+    assert awkward.path == "/mnt/data/it's (a) 東京 file.txt"
+    client.containers.files.delete(awkward.id, container_id=container)
+    second, _, logs = ask(client, "STATE", previous=first)
+    assert logs == "['out.txt']\n"
+    with pytest.raises(NotFoundError) as gone:
+        client.containers.files.retrieve(awkward.id, container_id=container)
+    assert gone.value.code == "file_not_found"
+    client.containers.delete(container)
+    with pytest.raises(NotFoundError):
+        client.containers.retrieve(container)
+    assert ask(client, "STATE", previous=second)[2] == "[]\n"
+
+
+def test_a_deleted_file_leaves_the_word_of_a_restart_to_the_model(client: OpenAI) -> None:
+    first, container, _ = ask(client, "DIE")
+    file = client.containers.files.create(container, file=("in.csv", b"x"))
+    time.sleep(1.5)
+    client.containers.files.delete(file.id, container_id=container)
+    logs = ask(client, "STATE", previous=first)[2]
+    assert logs.startswith("[The kernel was restarted: its process had ended between calls.")
+    assert logs.endswith("[]\n")
+
+
+@pytest.mark.parametrize("container", ["cntr_unknown", "resp_x", "x", "cntr_", "cntr_resp_x"])
+def test_an_unknown_container_is_a_404(client: OpenAI, container: str) -> None:
+    for path in ("", "/files", "/files/cfile_x", "/files/cfile_x/content"):
+        answer = httpx.get(f"{client.base_url}containers/{container}{path}")
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "container_not_found"
+    with pytest.raises(NotFoundError):
+        client.containers.files.create(container, file=("a.txt", b"x"))
+
+
+BAD_UPLOADS: list[tuple[dict[str, Any], int, str]] = [
+    ({"json": {"file_id": "file-1"}}, 400, "files API"),
+    ({"json": {"name": "a.txt"}}, 400, "content_base64"),
+    ({"json": {"content_base64": "eA=="}}, 400, "`name`"),
+    ({"json": {"name": "a.txt", "content_base64": "***"}}, 400, "not base64"),
+    ({"json": {"name": "../a.txt", "content_base64": "eA=="}}, 400, "/mnt/data"),
+    ({"json": {"name": "/etc/passwd", "content_base64": "eA=="}}, 400, "/mnt/data"),
+    ({"content": b"x", "headers": {"content-type": "text/plain"}}, 400, "cannot be sent as"),
+    ({"files": {"other": ("a.txt", b"x")}}, 400, "no field `file`"),
+    ({"files": {"file": ("a.txt", b"x" * 1_100_000)}}, 413, "larger than"),
+    ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, 400, "boundary"),
+]
+
+
+@pytest.mark.parametrize(("sent", "status", "sentence"), BAD_UPLOADS)
+def test_what_is_no_upload_is_told(client: OpenAI, sent: dict[str, Any], status: int, sentence: str) -> None:
+    _, container, _ = ask(client, "WRITE")
+    answer = httpx.post(f"{client.base_url}containers/{container}/files", **sent)
+    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (status, True), answer.text
+
+
+def test_where_python_is_off_an_upload_says_what_to_set() -> None:
+    with serving(scripted(ANSWER), Settings(python="off", browser="off")) as url:
+        answer = httpx.post(f"{url}/containers/cntr_x/files", json={"name": "a", "content_base64": ""})
+        assert answer.json()["error"]["code"] == "tool_unavailable"
+        assert httpx.get(f"{url}/containers/cntr_x").status_code == 404
+
+
+def test_a_container_that_is_made_by_itself_is_used_by_any_request_that_names_it(client: OpenAI) -> None:
+    made = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
+    assert (made.object, made.name, made.status) == ("container", "data", "running")
+    assert client.containers.retrieve(made.id).name == "data"
+    client.containers.files.create(made.id, file=("in.csv", b"a,b"))
+    tools: Any = [{"type": "code_interpreter", "container": made.id}]
+    for _ in range(2):  # two conversations, one container
+        response = client.responses.create(
+            input="READ", tools=tools, include=["code_interpreter_call.outputs"], store=False
+        )
+        call = response.output[0]
+        assert call.type == "code_interpreter_call"
+        assert call.container_id == made.id
+        assert [each.logs for each in call.outputs or [] if each.type == "logs"] == ["a,b\n"]
+    chat: Any = client.chat.completions.create(
+        model="scripted", messages=[{"role": "user", "content": "READ"}], tools=tools
+    )
+    [ran] = chat.choices[0].message.executed_tools
+    assert "a,b" in ran["output"]
+    client.containers.delete(made.id)
+    with pytest.raises(NotFoundError) as gone:
+        client.responses.create(input="READ", tools=tools)
+    assert gone.value.code == "container_not_found"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"container": 3}, "tools[0].container"),
+        ({"container": "mine"}, "tools[0].container"),
+        ({"container": {"type": "auto", "file_ids": ["file-1"]}}, "tools[0].container.file_ids"),
+    ],
+    ids=str,
+)
+def test_a_container_that_cannot_be_had_is_named(client: OpenAI, body: Any, param: str) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        client.responses.create(input="READ", tools=[{"type": "code_interpreter", **body}])
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"file_ids": ["file-1"]}, "file_ids"),
+        ({"memory_limit": "64g"}, "memory_limit"),
+        ({"network_policy": {"type": "allowlist", "allowed_domains": ["x.org"]}}, "network_policy"),
+        ({"expires_after": {"anchor": "last_active_at", "minutes": 60}}, "expires_after.minutes"),
+        ({"name": 3}, "name"),
+    ],
+    ids=str,
+)
+def test_what_a_container_cannot_be_is_named(client: OpenAI, body: Any, param: str) -> None:
+    refused = httpx.post(f"{client.base_url}containers", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)

@@ -1,0 +1,47 @@
+"""How long a container is there, without any code that runs in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpt_oss_server.containers.api import Containers
+from gpt_oss_server.errors import ContainerNotFound
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import Ready
+from tests.doubles.tools.scripted_tool import Clock
+from tools.python import PythonTool
+from tools.python.sandboxes.sandbox import Limits
+from tools.python.sandboxes.unsafe_local import UnsafeLocal
+from tools.toolbox import Offer, Toolbox
+
+MINUTE = 60.0
+
+
+async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:
+    """No code runs here: it is only asked for, as a client does that puts files there one by one."""
+    clock = Clock()
+    python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
+    toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), python=python)
+    tools = Ready(toolset)
+    service = ResponsesService(
+        scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
+    )
+    containers = Containers(service, tools, lambda: clock.now)
+    await containers.create("cntr_a", "kept")
+    await containers.create("cntr_b", "left")
+    for _ in range(3):
+        clock.now += 15 * MINUTE
+        assert (await containers.find("cntr_a")).shown()["last_active_at"] == int(clock.now)
+    assert [each.known.name for each in await containers.all()] == ["kept"]
+    with pytest.raises(ContainerNotFound):
+        await containers.find("cntr_b")
+    clock.now += 15 * MINUTE
+    [listed] = await containers.all()
+    assert listed.shown()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses none of them"
+    clock.now += 6 * MINUTE
+    assert await containers.all() == []
+    await service.close()
+    await toolset.close()

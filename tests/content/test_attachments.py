@@ -1,0 +1,129 @@
+"""Files in a request: text is read, whatever it came as; of the rest the model is told that it was there."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from gpt_oss_server.content.attachments import file_text
+from gpt_oss_server.content.parts import text_of
+from tests.doubles.apis.asking import FINAL, Asking
+from tests.doubles.apis.chat_asking import replaying, service_of
+
+TEXT = "Opening hours: 9–17 Uhr.\n\tClosed on 東京 day.\n"
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n\x00"
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+READ: dict[str, dict[str, Any]] = {
+    "base64": {"file_data": b64(TEXT.encode())},
+    "base64 with line breaks": {"file_data": base64.encodebytes(TEXT.encode()).decode()},
+    "base64 without padding": {"file_data": b64(TEXT.encode()).rstrip("=")},
+    "data URL": {"file_data": f"data:text/plain;base64,{b64(TEXT.encode())}"},
+    "data URL with a charset": {"file_data": f"data:text/csv;charset=utf-8;base64,{b64(TEXT.encode())}"},
+    "data URL as file_url": {"file_url": f"DATA:application/json;base64,{b64(TEXT.encode())}"},
+    "data URL without base64": {"file_data": f"data:,{quote(TEXT)}"},
+    "plain text": {"file_data": TEXT},
+    "a byte order mark": {"file_data": b64(b"\xef\xbb\xbf" + TEXT.encode())},
+    "UTF-16": {"file_data": b64(TEXT.encode("utf-16"))},
+}
+
+
+@pytest.mark.parametrize("how", READ)
+def test_a_text_file_is_read(how: str) -> None:
+    told = file_text({"filename": "hours.txt", **READ[how]})
+    first, last = (
+        "[The file named 'hours.txt' that was attached here:]",
+        "[The end of the file named 'hours.txt'.]",
+    )
+    assert told == f"{first}\n{TEXT}\n{last}"
+
+
+OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
+def test_text_in_another_encoding_is_read_where_it_is_said_which(charset: str) -> None:
+    """As spreadsheets write it."""
+    told = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
+    assert OLDER in told
+
+
+@pytest.mark.parametrize(
+    "charset", ["", ";charset=no-such", ";charset=base64", ";charset=punycode", ";charset=\0"]
+)
+def test_no_guess_is_made_of_it_where_it_is_not(charset: str) -> None:
+    told = file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"})
+    assert "It is not text in UTF-8" in told
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bytes_that_are_no_text_are_not_read(seed: int) -> None:
+    raw = random.Random(seed).randbytes(300)
+    assert "It is not text in UTF-8" in file_text({"file_data": b64(raw)})
+
+
+NOTED: list[tuple[dict[str, Any], str]] = [
+    ({"file_data": b64(PDF), "filename": "a.pdf"}, "[A file named 'a.pdf' was attached here. It is not"),
+    (
+        {"file_data": f"data:application/pdf;base64,{b64(PDF)}"},
+        "[A file of type application/pdf was attached",
+    ),
+    (
+        {"file_id": "file-1", "filename": "a.txt"},
+        "[A file named 'a.txt' was attached here. This model cannot",
+    ),
+    ({"file_url": "https://a.example/b.pdf"}, "[A file at https://a.example/b.pdf was attached here. This"),
+    ({}, "[A file was attached here. This model cannot open it.]"),
+    (
+        {"file_data": 7, "file_url": [], "filename": {}},
+        "[A file was attached here. This model cannot open it.]",
+    ),
+    ({"file_data": b64(b"a\x00b")}, "[A file was attached here. It is not"),
+    ({"file_data": "data:"}, "[The file that was attached here:]\n\n[The end of the file.]"),
+    (
+        {"file_data": "data:text/plain;base64,!!"},
+        "[The file that was attached here:]\n!!\n[The end of the file.]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "note"), NOTED)
+def test_what_cannot_be_read_leaves_a_note(part: dict[str, Any], note: str) -> None:
+    assert file_text(part).startswith(note)
+
+
+def test_parts_of_either_api_are_known() -> None:
+    file = {"filename": "a.txt", "file_data": b64(b"hi")}
+    told = text_of(
+        [
+            {"type": "input_text", "text": "Look:"},
+            {"type": "input_file", **file},
+            {"type": "file", "file": file},
+            {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+            {"type": "computer_screenshot", "image_url": "https://a.example/a.png"},
+        ],
+        "input",
+    )
+    read = "[The file named 'a.txt' that was attached here:]\nhi\n[The end of the file named 'a.txt'.]"
+    assert told.startswith(f"Look:\n{read}\n{read}\n[An image")
+    assert "[A screenshot" in told
+
+
+async def test_a_file_of_a_request_is_in_the_prompt_of_both_apis() -> None:
+    file = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{b64(b'The answer is 42.')}"}
+    prompt = await Asking(FINAL).prompt(
+        input=[{"role": "user", "content": [{"type": "input_file", **file}]}],
+    )
+    assert "The answer is 42." in prompt
+    service = service_of(replaying(FINAL))
+    content = [{"type": "file", "file": file}, {"type": "text", "text": "What is it?"}]
+    tokens = await service.prompt({"messages": [{"role": "user", "content": content}]})
+    assert "The answer is 42." in service.served.encoding.decode(tokens)

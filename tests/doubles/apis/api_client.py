@@ -1,0 +1,72 @@
+"""A client of an app in this process, and the parts of the app that tests look into."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from tests.doubles.waiting import until_found
+
+
+def events_in(body: str) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
+
+
+class Api:
+    def __init__(self, engine: Any, settings: Settings | None = None) -> None:
+        self.engine = engine
+        self.app = create_app(engine, settings)
+        self.service: ResponsesService = self.app.state.service
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"
+        )
+
+    async def post(self, path: str, **body: Any) -> dict[str, Any]:
+        answer = await self.client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def get(self, path: str, **query: Any) -> dict[str, Any]:
+        answer = await self.client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def delete(self, path: str) -> dict[str, Any]:
+        answer = await self.client.delete(path)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def refused(self, path: str, *, method: str = "POST", **body: Any) -> dict[str, Any]:
+        """The error's body, with its status."""
+        answer = await self.client.request(method, path, json=body if method == "POST" else None)
+        assert answer.status_code >= 400, answer.text
+        return {**answer.json()["error"], "status": answer.status_code}
+
+    async def create(self, **body: Any) -> dict[str, Any]:
+        return await self.post("/responses", **{"input": "Hi", **body})
+
+    async def streamed(self, **body: Any) -> list[dict[str, Any]]:
+        answer = await self.client.post("/responses", json={"input": "Hi", **body, "stream": True})
+        assert answer.status_code == 200, answer.text
+        return events_in(answer.text)
+
+    async def ended(self, response_id: str) -> dict[str, Any]:
+        running = ("queued", "in_progress")
+        return await until_found(
+            lambda: self.get(f"/responses/{response_id}"), lambda found: found["status"] not in running
+        )
+
+    async def telling(self, response_id: str) -> dict[str, Any]:
+        """The response once it has an item in its output."""
+        return await until_found(lambda: self.get(f"/responses/{response_id}"), lambda found: found["output"])
+
+    async def replayed(self, response_id: str, after: int | None = None) -> list[dict[str, Any]]:
+        query = {"stream": "true", **({} if after is None else {"starting_after": after})}
+        answer = await self.client.get(f"/responses/{response_id}", params=query)
+        assert answer.status_code == 200, answer.text
+        return events_in(answer.text)

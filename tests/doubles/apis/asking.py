@@ -1,0 +1,52 @@
+"""Responses in-process, with predictable ids and clock: every stream is checked event by event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.ids import CountingIds
+from gpt_oss_server.responses.service import ResponsesService
+from inference.engine import Engine
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+
+CLOCK = 1.7e9
+NEXT = "<|start|>assistant"
+FINAL = "<|channel|>final<|message|>{}<|return|>"
+
+
+def call(recipient: str, body: str, *, kind: str = " <|constrain|>json", channel: str = "commentary") -> str:
+    return f"<|channel|>{channel} to={recipient}{kind}<|message|>{body}<|call|>"
+
+
+class Asking:
+    """A service; `events` are those of the last request."""
+
+    def __init__(self, *turns: str, engine: Engine | None = None, **options: Any) -> None:
+        self.service = ResponsesService(
+            engine or scripted(*turns),
+            encoding=load_encoding(),
+            ids=CountingIds(),
+            clock=lambda: CLOCK,
+            **options,
+        )
+
+    async def __call__(self, **body: Any) -> dict[str, Any]:
+        run = await self.service.start({"input": "Hi", **body})
+        self.events = [event async for batch in run for event in batch]
+        return check_stream(self.events)
+
+    @property
+    def items_events(self) -> list[dict[str, Any]]:
+        """The events, with no more of the response than its status and output."""
+        shown = ("status", "output")
+        return [
+            {**event, "response": {key: event["response"][key] for key in shown}}
+            if "response" in event
+            else event
+            for event in self.events
+        ]
+
+    async def prompt(self, **body: Any) -> str:
+        return (await self.service.render({"input": "Hi", **body})).text

@@ -1,0 +1,9 @@
+"""What the model generates in the tests of chat, and a tool that it calls."""
+
+from __future__ import annotations
+
+NEXT = "<|start|>assistant"
+
+HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
+
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'

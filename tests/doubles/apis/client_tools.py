@@ -1,0 +1,70 @@
+"""Tools of every kind that a client runs, and the calls that the model makes of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.doubles.apis.asking import call
+
+PATCH = "*** Begin Patch\n*** Add File: a.txt\n+hi 東京\n*** End Patch"
+LARK = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+CUSTOM: dict[str, Any] = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edits files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": LARK},
+}
+FREE: dict[str, Any] = {"type": "custom", "name": "say"}
+DIGITS: dict[str, Any] = {
+    "type": "custom",
+    "name": "dial",
+    "format": {"type": "grammar", "syntax": "regex", "definition": r"\+?\d{3,15}(/\d+)?"},
+}
+CRM: dict[str, Any] = {
+    "type": "namespace",
+    "name": "crm",
+    "description": "Customers.",
+    "tools": [
+        {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False},
+        {"type": "custom", "name": "note", "description": "Writes a note."},
+    ],
+}
+LOCAL, SHELL, EDIT = {"type": "local_shell"}, {"type": "shell"}, {"type": "apply_patch"}
+COMMAND = '{"command": ["ls", "-l"], "timeout_ms": 500, "env": {"A": "1"}}'
+COMMANDS = '{"commands": ["ls", "pwd"], "max_output_length": 100}'
+UPDATE = json.dumps({"type": "update_file", "path": "a.py", "diff": "@@\n-a\n+b\n"})
+
+STREAMS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "custom_tool_call": (call("functions.apply_patch", PATCH, kind=" code"), [CUSTOM]),
+    "custom_free_text": (call("functions.say", "not {json", kind=""), [FREE]),
+    "namespace_function": (call("crm.find", '{"name":"A"}'), [CRM]),
+    "namespace_custom": (call("crm.note", "A was here.", kind=""), [CRM]),
+    "local_shell": (call("functions.local_shell", COMMAND), [LOCAL]),
+    "shell": (call("functions.shell", COMMANDS), [SHELL]),
+    "apply_patch": (call("functions.apply_patch", UPDATE), [EDIT]),
+    "tool_search_client": (
+        call("functions.tool_search", '{"query":"crm"}'),
+        [{"type": "tool_search", "execution": "client", "parameters": {"type": "object"}}],
+    ),
+    "apply_patch_delete": (call("functions.apply_patch", '{"type":"delete_file","path":"a"}'), [EDIT]),
+}

@@ -1,0 +1,11 @@
+"""A call of a custom tool, as the model generates it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GRAMMAR = {"syntax": "regex", "definition": "[a-z ]+"}
+SAY: dict[str, Any] = {
+    "type": "custom",
+    "custom": {"name": "say", "description": "Says it.", "format": {"type": "grammar", "grammar": GRAMMAR}},
+}

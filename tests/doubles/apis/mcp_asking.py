@@ -1,0 +1,48 @@
+"""Requests with MCP servers, asked of a service whose model says what a test has it say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+
+CALL = "<|channel|>commentary to=echoes.{} <|constrain|>json<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>Done.<|return|>"
+
+
+def call(name: str, **arguments: Any) -> str:
+    return CALL.replace("{}", name, 1).replace("{}", json.dumps(arguments), 1)
+
+
+class Asking:
+    """A service with scripted turns; `events` and `response` are those of the last request."""
+
+    def __init__(self, encoding: Encoding, *turns: str, **settings: Any) -> None:
+        given = Settings(python="off", browser="off", **settings)
+        self.service = ResponsesService(scripted(*turns), given, encoding=encoding, tools=ToolsetMaker(given))
+
+    async def __call__(self, **body: Any) -> dict[str, Any]:
+        run = await self.service.start({"input": "Say hi.", **body})
+        self.events = [event async for batch in run for event in batch]
+        return check_stream(self.events)
+
+    def kinds(self, index: int) -> list[str]:
+        of_item = [e for e in self.events if e.get("output_index") == index]
+        return list(dict.fromkeys(e["type"].removeprefix("response.") for e in of_item))
+
+    async def __aenter__(self) -> Asking:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.service.close()
+
+
+def tool(url: str | None = None, **more: Any) -> dict[str, Any]:
+    place = {"server_url": url} if url else {}
+    return {"type": "mcp", "server_label": "echoes", "require_approval": "never", **place, **more}

@@ -1,0 +1,222 @@
+"""Drives the engine's loop by hand, one turn after the other, over a model that is only a memory.
+
+The memory holds at each place who wrote there: the hash of all tokens up to it. A step follows these hashes
+through the tables that it is given, so a block that is missing, stale, shared wrongly or given away too early
+is found at once; the next token is a function of the last hash, so outputs can be foretold.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence as Listed
+from dataclasses import dataclass, field, replace
+
+from inference.engine import Finish, InferenceError, Sampling
+from inference.local.loop import Loop
+from inference.local.scheduling.drafts import Drafter
+from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.scheduler import Limits, Scheduler
+from inference.local.scheduling.sequence import Sequence
+from inference.local.scheduling.step import PENDING, Outcome, Part, Runner, Sampled
+from inference.outbox import Outbox
+
+Place = tuple[int, int]  # hash of the tokens up to here, and up to the place before
+NOTHING = 0
+VOCABULARY = 50
+
+
+def after(past: int, token: int) -> int:
+    return hash((past, token))
+
+
+def next_token(past: int) -> int:
+    """Few different ones, so that drafts are right now and then."""
+    return past % 1009 % 7 if past % 3 else past % VOCABULARY
+
+
+def foretold(prompt: Listed[int], count: int) -> list[int]:
+    past = NOTHING
+    for token in prompt:
+        past = after(past, token)
+    found = []
+    for _ in range(count):
+        found.append(next_token(past))
+        past = after(past, found[-1])
+    return found
+
+
+@dataclass
+class Picked:
+    sampling: Sampling
+
+
+@dataclass
+class Underway:
+    found: list[Outcome]
+
+    def outcomes(self) -> list[Outcome]:
+        return self.found
+
+
+@dataclass
+class MemoryRunner:
+    """Implements `Runner`: keeps hashes where a model keeps keys and values."""
+
+    windows: tuple[int | None, ...]
+    block_size: int
+    ahead: int = 0
+    places: dict[tuple[int, int], Place] = field(default_factory=dict)  # (kind, block·size + offset)
+    newest: dict[int, int] = field(default_factory=dict)  # by slot
+
+    def picker(self, sampling: Sampling) -> Picked:
+        return Picked(sampling)
+
+    def close(self) -> None:
+        pass
+
+    def launch(self, parts: Listed[Part]) -> Underway:
+        assert len({part.slot for part in parts}) == len(parts)
+        tokens = [self._known(part) for part in parts]
+        pasts = [self._write(part, known) for part, known in zip(parts, tokens, strict=True)]
+        for part in parts:
+            self._read(part)
+        return Underway([self._sample(*each) for each in zip(parts, tokens, pasts, strict=True)])
+
+    def _known(self, part: Part) -> list[int]:
+        assert PENDING not in part.tokens or self.ahead
+        return [self.newest[part.slot] if token == PENDING else token for token in part.tokens]
+
+    def _write(self, part: Part, tokens: list[int]) -> list[int]:
+        past = NOTHING if part.start == 0 else self._at(part, 0, part.start - 1)[0]
+        pasts = []
+        for at, token in enumerate(tokens, part.start):
+            now = after(past, token)
+            for kind in range(len(self.windows)):
+                self.places[kind, self._slot(part, kind, at)] = (now, past)
+            pasts.append(past := now)
+        return pasts
+
+    def _read(self, part: Part) -> None:
+        """Every place that a query sees must go on from the one before it."""
+        end = part.start + len(part.tokens)
+        for kind, window in enumerate(self.windows):
+            first = 0 if window is None else max(0, part.start - window + 1)
+            for at in range(first + 1, end):
+                assert self._at(part, kind, at)[1] == self._at(part, kind, at - 1)[0], (
+                    "a block is not its own"
+                )
+
+    def _sample(self, part: Part, tokens: list[int], pasts: list[int]) -> Outcome:
+        sampled: list[Sampled] = []
+        for at in range(len(tokens) - part.samples, len(tokens)):
+            token = next_token(pasts[at])
+            sampled.append(Sampled(token))
+            self.newest[part.slot] = token
+            if at + 1 < len(tokens) and tokens[at + 1] != token:
+                break
+        return Outcome(tuple(sampled))
+
+    def _slot(self, part: Part, kind: int, at: int) -> int:
+        block = part.tables[kind][at // self.block_size]
+        assert block, f"position {at} has no block"
+        return block * self.block_size + at % self.block_size
+
+    def _at(self, part: Part, kind: int, at: int) -> Place:
+        return self.places[kind, self._slot(part, kind, at)]
+
+
+@dataclass
+class Client:
+    """Who asked for a sequence, and what came of it."""
+
+    prompt: list[int]
+    limit: int
+    outbox: Outbox
+    tokens: list[int] = field(default_factory=list)
+    cached: int = 0
+    end: Finish | InferenceError | None = None
+
+    def read(self) -> None:
+        step, end = self.outbox._take()
+        if step is not None:
+            self.tokens += step.tokens
+            self.cached += step.cached_tokens
+        self.end = end if end is not None else self.end
+
+
+class Driven:
+    def __init__(
+        self, runner: Runner, windows: Listed[int | None], blocks: Listed[int], limits: Limits
+    ) -> None:
+        self.runner = runner
+        self.cache = PrefixCache(windows, blocks, runner.block_size)
+        self.scheduler = Scheduler(self.cache, limits)
+        self.loop = Loop(runner, self.scheduler, "driven")
+        self.loop._thread = threading.current_thread()  # so that it starts none of its own
+        self.clients: list[Client] = []
+        self._arrived = 0
+
+    def ask(self, prompt: list[int], limit: int, sampling: Sampling, capacity: int = 10_000) -> Client:
+        """Made in an event loop."""
+        client = Client(prompt, limit, Outbox(lambda: None, capacity))
+        self._arrived += 1
+        drafts = self.scheduler.limits.drafts
+        self.loop.submit(
+            Sequence(
+                number=self._arrived,
+                tokens=list(prompt),
+                prompt_length=len(prompt),
+                limit=limit,
+                sampling=replace(sampling, stop_token_ids=frozenset()),
+                picker=self.runner.picker(sampling),
+                outbox=client.outbox,
+                drafter=Drafter(drafts) if drafts else None,
+            )
+        )
+        self.clients.append(client)
+        return client
+
+    def turn(self) -> bool:
+        assert self.loop.take_in_news()
+        went_on = self.loop.turn()
+        self.cache.check_integrity(self.scheduler.running)
+        assert (
+            len(self.scheduler.running) + len(self.scheduler._slots) == self.scheduler.limits.max_concurrent
+        )
+        return went_on
+
+    def leave(self, client: Client) -> None:
+        client.outbox.abandoned = True
+        self.clients.remove(client)
+
+    def finish(self) -> None:
+        """Until all that are left have ended."""
+        for _ in range(100_000):
+            for client in self.clients:
+                client.read()
+            if not self.turn() and not self.loop.active:
+                for client in self.clients:
+                    client.read()
+                return
+        raise AssertionError(f"{self.loop.active} sequences never end")
+
+
+@dataclass
+class Asking:
+    """Random prompts that have beginnings in common, as conversations have, and random limits."""
+
+    draw: random.Random
+    longest: int
+    vocabulary: int = VOCABULARY
+    past: list[list[int]] = field(default_factory=list)
+
+    def prompt(self) -> list[int]:
+        begun: list[int] = []
+        if self.past and self.draw.random() < 0.8:
+            before = self.draw.choice(self.past)
+            begun = before if self.draw.random() < 0.5 else before[: self.draw.randint(0, len(before))]
+        tail = [self.draw.randrange(self.vocabulary) for _ in range(self.draw.choice([1, 3, 10, 40]))]
+        found = (begun + tail)[: self.longest]
+        self.past.append(found)
+        return found

@@ -1,0 +1,281 @@
+"""What is true of every stream of Responses events, whatever the model said: checked event by event.
+
+Used by the property tests, by the end-to-end tests and by hand on a recorded stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from tests.doubles.published.check import check_event
+
+Event = dict[str, Any]
+TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
+_TEXT_EVENTS = {
+    "response.output_text": "text",
+    "response.reasoning_text": "text",
+    "response.function_call_arguments": "arguments",
+    "response.custom_tool_call_input": "input",
+    "response.code_interpreter_call_code": "code",
+    "response.mcp_call_arguments": "arguments",
+}
+# Items without content parts, and the key that holds the text which was streamed; None: nothing is streamed.
+_CALLS = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": None,
+    "shell_call": None,
+    "apply_patch_call": None,
+    "tool_search_call": None,
+    "tool_search_output": None,
+    "code_interpreter_call": "code",
+    "mcp_call": "arguments",
+    "mcp_list_tools": None,
+    "mcp_approval_request": None,
+    "web_search_call": None,
+    "compaction": None,
+}
+_OF_CLIENTS = ("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call")
+_OF_CLIENTS += ("tool_search_call",)
+_sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+class StreamLint:
+    """Feed it every event, then `close`; an AssertionError names what is wrong."""
+
+    def __init__(self, *, sdk_types: bool = True) -> None:
+        self.sdk_types = sdk_types  # also check each event against the official SDK's types; slower
+        self.events: list[Event] = []
+        self.items: dict[int, Event] = {}  # added, by output index
+        self.done: dict[int, Event] = {}
+        self.deltas: dict[int, list[str]] = {}
+        self.text_done: dict[int, str] = {}
+        self.logprobs: dict[int, list[Any]] = {}  # told with the deltas
+        self.commands: dict[int, list[str]] = {}  # of shells
+        self.open_parts: set[int] = set()
+        self.summaries: dict[int, SummaryLint] = {}
+        self.ended: Event | None = None
+
+    def feed(self, event: Event) -> None:
+        assert self.ended is None, f"{event['type']} after the terminal event"
+        assert event["sequence_number"] == len(self.events), "sequence numbers are dense from 0"
+        if self.sdk_types:
+            _sdk_event.validate_python(_as_the_sdk_knows_it(event))
+            check_event(event)
+        kind = event["type"]
+        if not self.events:
+            assert kind == "response.created"
+        if "response" in event:
+            self._response(event)
+        elif kind == "response.output_item.added":
+            self._added(event)
+        elif kind == "response.output_item.done":
+            self._item_done(event)
+        else:
+            self._within(event)
+        self.events.append(event)
+
+    def close(self) -> Event:
+        assert self.ended is not None, "no terminal event"
+        output = self.ended["output"]
+        whole = output[:-1] if self._is_cut_off(output) else output
+        assert whole == [self.done[i] for i in range(len(self.done))], "final output = done items"
+        assert sorted(self.done) == list(range(len(whole)))
+        assert sorted(self.items) == list(range(len(output)))
+        ids = [item["id"] for item in output]
+        assert len(set(ids)) == len(ids), "item ids are unique"
+        Response.model_validate(_as_the_sdk_knows_it(self.ended))
+        return self.ended
+
+    def _is_cut_off(self, output: list[Event]) -> bool:
+        """Whether it ends with a call of the client's that was cut off: told as done it would be made."""
+        if not output or len(output) - 1 in self.done:
+            return False
+        last, added = output[-1], self.items[len(output) - 1]
+        assert self.ended is not None
+        assert self.ended["status"] != "completed"
+        assert last["type"] in _OF_CLIENTS
+        assert last["status"] in ("incomplete", "in_progress")
+        assert (last["id"], last["type"], last["call_id"]) == (added["id"], added["type"], added["call_id"])
+        assert len(output) - 1 not in self.text_done, "what was cut off is not done"
+        key = _CALLS[last["type"]]
+        assert key is None or last[key] == "".join(self.deltas[len(output) - 1])
+        return True
+
+    def _response(self, event: Event) -> None:
+        response = event["response"]
+        if self.events:
+            assert response["id"] == self.events[0]["response"]["id"], "the response keeps its id"
+            assert event["type"] != "response.created"
+        if event["type"] in TERMINAL:
+            ending = {"cancelled": "incomplete"}.get(response["status"], response["status"])
+            assert event["type"] == f"response.{ending}"
+            assert response["usage"] is not None
+            self.ended = response
+        else:
+            before = [earlier["type"] for earlier in self.events]
+            queued = response["background"] and "response.in_progress" not in (*before, event["type"])
+            assert response["status"] == ("queued" if queued else "in_progress")
+            assert ("response.queued" in before) == response["background"] or queued
+            # Once the output has begun, it is a sign of life.
+            assert response["output"] == [self.done[at] for at in range(len(self.done))]
+
+    def _added(self, event: Event) -> None:
+        index, item = event["output_index"], event["item"]
+        assert index == len(self.items), "output indices are dense, one for each item"
+        assert index == len(self.done), "an item is done before the next is added"
+        assert item["id"]
+        if item["type"] == "message":
+            assert item["content"] == []
+            assert item["role"] == "assistant"
+            assert item["status"] == "in_progress"
+            assert item["phase"] in ("commentary", "final_answer")
+        elif item["type"] == "reasoning":
+            assert item["summary"] == []
+            assert item["content"] == []
+        else:
+            key = _CALLS[item["type"]]
+            assert key is None or item[key] == ""
+            if "call_id" in item and not _is_search_of_ours(item):
+                assert item["call_id"]
+            if item["type"] in ("function_call", "custom_tool_call"):
+                assert item["name"]
+                assert not item["name"].startswith("functions."), "a recipient is no name"
+            self.open_parts.add(index)  # text flows without a content part
+        self.items[index] = item
+        self.deltas[index] = []
+
+    def _within(self, event: Event) -> None:
+        kind, index = event["type"], event["output_index"]
+        assert index in self.items, f"{kind} before its item was added"
+        assert index not in self.done, f"{kind} after its item was done"
+        assert event["item_id"] == self.items[index]["id"], "an id changed within its item"
+        if kind.startswith("response.reasoning_summary_"):
+            self.summaries.setdefault(index, SummaryLint()).feed(event)
+            return
+        if kind == "response.content_part.added":
+            assert event["content_index"] == 0
+            self.open_parts.add(index)
+            return
+        assert index in self.open_parts, f"{kind} outside of a content part"
+        if kind == "response.content_part.done":
+            assert event["part"]["text"] == self.text_done[index]
+            assert event["part"].get("logprobs", []) == self.logprobs.get(index, [])
+            self.open_parts.discard(index)
+            return
+        stem, _, ending = kind.rpartition(".")
+        if stem == "response.shell_call_command":
+            self._command(event, ending)
+            return
+        if stem.removeprefix("response.") in _CALLS:
+            return  # the steps of a call that runs here
+        if ending == "delta":
+            assert event["delta"], "an empty delta"
+            self.logprobs.setdefault(index, []).extend(event.get("logprobs", ()))
+            assert index not in self.text_done, "a delta after the text was done"
+            event["delta"].encode("utf-8")
+            self.deltas[index].append(event["delta"])
+        elif ending == "done":
+            assert index not in self.text_done, "the text is done once"
+            text = event[_TEXT_EVENTS[stem]]
+            assert "".join(self.deltas[index]) == text, "the sum of the deltas is the done text"
+            assert event.get("logprobs", []) == self.logprobs.get(index, []), "no score is told late or twice"
+            self.text_done[index] = text
+
+    def _command(self, event: Event, ending: str) -> None:
+        """The commands of a shell, one after the other, each the sum of its deltas."""
+        commands = self.commands.setdefault(event["output_index"], [])
+        if ending == "added":
+            assert event["command_index"] == len(commands)
+            commands.append(event["command"])
+        assert event["command_index"] == len(commands) - 1
+        if ending == "delta":
+            commands[-1] += event["delta"]
+        if ending == "done":
+            assert event["command"] == commands[-1]
+
+    def _item_done(self, event: Event) -> None:
+        index, item = event["output_index"], event["item"]
+        assert index in self.items
+        assert index not in self.done, "an item is done once"
+        added = self.items[index]
+        assert (item["id"], item["type"]) == (added["id"], added["type"])
+        if _CALLS.get(item["type"], "parts") is not None:
+            assert self.text_of(item) == self.text_done[index], "the item holds the text that was streamed"
+        if item["type"] == "reasoning":
+            assert item["summary"] == self.summaries.pop(index, SummaryLint()).close()
+        for key in ("name", "namespace", "call_id"):
+            assert item.get(key) == added.get(key), f"the {key} changed within its item"
+        if item["type"] == "shell_call":
+            assert item["action"]["commands"] == self.commands.get(index, []), "told as they were streamed"
+        if item["type"] != "apply_patch_call":  # which has no other status for what is not whole
+            assert item.get("status") != "in_progress"
+        absent = {key for key, value in item.items() if value is None} - {"outputs"}
+        assert absent <= ({"call_id"} if _is_search_of_ours(item) else set()), "absent where due, never null"
+        self.done[index] = item
+
+    @staticmethod
+    def text_of(item: Event) -> str:
+        key = _CALLS.get(item["type"])
+        if key is not None:
+            return str(item[key])
+        return "".join(part["text"] for part in item["content"])
+
+
+def _is_search_of_ours(item: Event) -> bool:
+    """The API says null for its call_id: there is nothing for the client to answer."""
+    return item["type"] in ("tool_search_call", "tool_search_output") and item["execution"] == "server"
+
+
+def _as_the_sdk_knows_it(told: Event) -> Event:
+    """Its types list the codes of errors, and ours is not among them."""
+    if "response" in told:
+        return {**told, "response": _as_the_sdk_knows_it(told["response"])}
+    if (told.get("error") or {}).get("code") != "invalid_output":
+        return told
+    return {**told, "error": {**told["error"], "code": "server_error"}}
+
+
+class SummaryLint:
+    """The summary of one item of reasoning: parts one after the other, each as long as its deltas."""
+
+    def __init__(self) -> None:
+        self.parts: list[Event] = []
+        self.deltas: list[str] | None = None  # of the open part
+        self.text: str | None = None  # once it is done
+
+    def feed(self, event: Event) -> None:
+        assert event["summary_index"] == len(self.parts), "summary indices are dense"
+        match event["type"].removeprefix("response.reasoning_summary_"):
+            case "part.added":
+                assert self.deltas is None, "a part is done before the next is added"
+                assert event["part"] == {"type": "summary_text", "text": ""}
+                self.deltas = []
+            case "text.delta":
+                assert self.deltas is not None
+                assert self.text is None, "a delta after the text was done"
+                assert event["delta"], "an empty delta"
+                self.deltas.append(event["delta"])
+            case "text.done":
+                assert self.deltas is not None
+                assert event["text"] == "".join(self.deltas), "the sum of the deltas is the done text"
+                self.text = event["text"]
+            case "part.done":
+                assert event["part"] == {"type": "summary_text", "text": self.text}
+                self.parts.append(event["part"])
+                self.deltas = self.text = None
+
+    def close(self) -> list[Event]:
+        assert self.deltas is None, "every part is done before its item is"
+        return self.parts
+
+
+def check_stream(events: list[Event]) -> Event:
+    """The final response of a stream in which everything is as it must be."""
+    lint = StreamLint()
+    for event in events:
+        lint.feed(event)
+    return lint.close()

@@ -1,0 +1,80 @@
+"""A real server on a free port of 127.0.0.1, in a thread of the test process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.http.http_protocol import HttpProtocol
+from gpt_oss_server.http.socket_protocol import SocketProtocol
+from gpt_oss_server.settings import Settings
+from inference.script_file import parse_script
+from inference.scripted import ScriptedEngine
+from tests.doubles.waiting import until_found
+
+VOCABULARY = 201_088
+
+
+def scripted(*turns: object, **options: object) -> ScriptedEngine:
+    return ScriptedEngine(parse_script({"turns": list(turns), **options}, VOCABULARY))
+
+
+@contextmanager
+def serving(
+    engine: Any, settings: Settings | None = None, *, wrap: Callable[[Any], Any] = lambda app: app
+) -> Iterator[str]:
+    """Yields the base URL, e.g. http://127.0.0.1:41234/v1; `wrap` puts something around the application."""
+    app = wrap(create_app(engine, settings))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app, log_config=None, http=HttpProtocol, ws=SocketProtocol, timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 20
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            assert time.monotonic() < deadline, "the server did not start in 20 s"
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
+
+
+async def leave_in_the_middle(
+    url: str, body: dict[str, Any], engine: ScriptedEngine, generations: int = 1
+) -> None:
+    """Asks, and closes the connection once so many generations run; returns when none does any more."""
+
+    async def active() -> int:
+        return engine.active
+
+    async with httpx.AsyncClient(timeout=None) as client:
+        asking = asyncio.create_task(client.post(url, json=body))
+        await until_found(active, lambda count: count == generations)
+        asking.cancel()
+        await asyncio.wait({asking})
+    await until_found(active, lambda count: count == 0)
+
+
+async def cancelled_at(base: str) -> int:
+    """How many answers the server counts as cancelled."""
+    async with httpx.AsyncClient() as client:
+        health = (await client.get(f"{base.removesuffix('/v1')}/health")).json()
+    count: int = health["counters"]["cancelled"]
+    return count

@@ -1,0 +1,67 @@
+"""Short ways to call the python tool, and to see what a process holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from tests.doubles.tools.attempts import groups
+from tools.python import PythonSession, PythonTool
+from tools.python.sandboxes.watchdog import measure
+from tools.tool import ToolCall, ToolOutput
+
+
+async def call(session: PythonSession, source: str) -> ToolOutput:
+    return await session.run(ToolCall("", textwrap.dedent(source)))
+
+
+async def said(session: PythonSession, source: str) -> str:
+    return (await call(session, source)).text.strip()
+
+
+def processes() -> set[int]:
+    """This process's descendants."""
+    return set(measure(os.getpid(), 100_000).ids) - {os.getpid()}
+
+
+def launchers() -> set[int]:
+    """Kernels' processes that were orphaned, of whatever process."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            orphan = (entry / "stat").read_text().rpartition(")")[2].split()[1] == "1"
+            if orphan and b"/run/launcher.py" in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def descriptors() -> set[str]:
+    """What this process has open, but for the look itself."""
+    found: set[str] = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name}={os.readlink(entry)}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+async def what_gets_through(tool: PythonTool, known: dict[str, Any]) -> dict[str, str]:
+    """The attempts to get out of a box that succeed, by name."""
+    through: dict[str, str] = {}
+    for group, source in groups(known):
+        session = tool.open()  # fresh, so that one attempt's debris does not stop another
+        output = await call(session, source)
+        assert not output.failed, output.text
+        answers = json.loads(output.text.strip().splitlines()[-1])
+        assert set(answers) == set(group)
+        through |= {name: group[name] for name, answer in answers.items() if answer is None}
+        await session.close()
+    return through

@@ -1,0 +1,282 @@
+"""JSON schema to TypeScript: as the library where that is right, more where it is lossy, always safe."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import openai_harmony
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.harmony.typescript import to_typescript
+
+words = st.text("abcdefgh XYZ-_.,0123456789äß東", min_size=1, max_size=12).map(str.strip).filter(bool)
+names = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
+
+
+def described(schema: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.builds(
+        lambda base, description, title: {**base, **description, **title},
+        schema,
+        st.one_of(st.just({}), words.map(lambda text: {"description": text})),
+        st.one_of(st.just({}), st.just({}), words.map(lambda text: {"title": text})),
+    )
+
+
+def with_default(schema: dict[str, Any], default: Any) -> dict[str, Any]:
+    return {**schema, "default": default}
+
+
+scalars = st.one_of(
+    st.sampled_from(["string", "number", "integer", "boolean"]).map(lambda kind: {"type": kind}),
+    st.builds(with_default, st.just({"type": "string"}), words),
+    st.builds(with_default, st.just({"type": "integer"}), st.integers(-5, 500)),
+    st.builds(with_default, st.just({"type": "boolean"}), st.booleans()),
+    st.builds(with_default, st.just({"type": "number"}), st.sampled_from([0.5, 1.0, -2.25])),
+    st.lists(words, min_size=1, max_size=3, unique=True).map(
+        lambda values: {"type": "string", "enum": values}
+    ),
+    st.builds(with_default, st.just({"type": "string", "enum": ["on", "off"]}), st.just("off")),
+    st.lists(
+        st.sampled_from(["string", "number", "boolean", "null"]), min_size=1, max_size=3, unique=True
+    ).map(lambda kinds: {"type": kinds}),
+    st.just({"type": "string", "nullable": True}),
+    st.builds(lambda examples: {"type": "string", "examples": examples}, st.lists(words, max_size=2)),
+)
+arrays = st.one_of(
+    st.just({"type": "array"}),
+    st.sampled_from(["string", "number", "boolean"]).map(
+        lambda kind: {"type": "array", "items": {"type": kind}}
+    ),
+)
+
+
+def objects(parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.builds(
+        lambda properties, keep: {
+            "type": "object",
+            "properties": properties,
+            "required": [name for place, name in enumerate(properties) if place % 2 == keep],
+        },
+        st.dictionaries(names, parts, max_size=4),
+        st.integers(0, 1),
+    )
+
+
+def unions(parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.lists(parts, min_size=1, max_size=3).map(lambda variants: {"oneOf": variants})
+
+
+plain = described(st.one_of(scalars, arrays))
+nested = st.recursive(plain, lambda parts: described(st.one_of(objects(parts), unions(parts))), max_leaves=12)
+
+
+def as_the_library_has_it(schema: dict[str, Any]) -> str:
+    tool = openai_harmony.ToolDescription(name="f", description="", parameters=schema)
+    content = openai_harmony.DeveloperContent.new().with_function_tools([tool])
+    message = openai_harmony.Message.from_role_and_content(openai_harmony.Role.DEVELOPER, content)
+    text = load_encoding().decode(load_encoding().library.render(message))
+    return text.split("type f = (_: ", 1)[1].rsplit(") => any;", 1)[0]
+
+
+@settings(max_examples=600)
+@given(objects(nested))
+def test_simple_schemas_read_as_the_library_writes_them(schema: dict[str, Any]) -> None:
+    assert to_typescript(schema) == as_the_library_has_it(schema)
+
+
+BETTER: list[tuple[str, Any, str]] = [
+    ("anyOf", {"anyOf": [{"type": "string"}, {"type": "null"}]}, "string | null"),
+    ("const", {"const": "a\nb"}, '"a\\nb"'),
+    ("integer enum", {"type": "integer", "enum": [1, 2]}, "1 | 2"),
+    ("untyped enum", {"enum": ["a", 1, None]}, '"a" | 1 | null'),
+    ("enum with quotes", {"type": "string", "enum": ['a"b']}, '"a\\"b"'),
+    ("array of enum", {"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]'),
+    ("array of union", {"type": "array", "items": {"type": ["string", "null"]}}, "(string | null)[]"),
+    (
+        "array of nullable",
+        {"type": "array", "items": {"type": "string", "nullable": True}},
+        "(string | null)[]",
+    ),
+    ("array or null", {"type": ["array", "null"], "items": {"type": "string"}}, "string[] | null"),
+    ("tuple", {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, "[string, number]"),
+    ("type null", {"type": "null"}, "null"),
+    ("untyped object", {"properties": {"a": {"type": "string"}}}, "{\na?: string,\n}"),
+    ("map", {"type": "object", "additionalProperties": {"type": "number"}}, "{\n[key: string]: number,\n}"),
+    (
+        "map of patterns",
+        {"type": "object", "patternProperties": {"^a": {"type": "number"}}, "additionalProperties": False},
+        '{\n[key: string]: number, // keys: pattern: "^a"\n}',
+    ),
+    (
+        "map of an enum's names",
+        {
+            "$defs": {"Color": {"enum": ["red", "blue"], "title": "Color", "type": "string"}},
+            "type": "object",
+            "propertyNames": {"$ref": "#/$defs/Color"},
+            "additionalProperties": {"type": "number"},
+        },
+        '{\n[key: string]: number, // keys: "red" | "blue"\n}',
+    ),
+    (
+        "map of long names",
+        {"type": "object", "propertyNames": {"minLength": 2}},
+        "{\n[key: string]: any, // keys: minLength: 2\n}",
+    ),
+    (
+        "Zod's record",
+        {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
+        "{\n[key: string]: number,\n}",
+    ),
+    (
+        "tuple and more",
+        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["number", "null"]}},
+        "[string, ...(number | null)[]]",
+    ),
+    (
+        "tuple and more of draft 7",
+        {"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "number"}},
+        "[string, ...number[]]",
+    ),
+    (
+        "odd key",
+        {"type": "object", "properties": {"a-b": {}, "a\n": {}}},
+        '{\n"a-b"?: any,\n"a\\n"?: any,\n}',
+    ),
+    ("ref", {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, "string"),
+    ("ref to nothing", {"$ref": "#/$defs/none"}, "any"),
+    ("ref abroad", {"$ref": "https://example.com/schema"}, "any"),
+    ("allOf of one", {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}}, "string"),
+    (
+        "allOf",
+        {
+            "allOf": [
+                {"type": "object", "properties": {"a": {}}},
+                {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            ]
+        },
+        "{\na?: any,\n} & (string | null)",
+    ),
+    (
+        "object beside oneOf",
+        {"type": "object", "properties": {"a": {}}, "oneOf": [{"required": ["a"]}]},
+        "{\na?: any,\n}",
+    ),
+    (
+        "bounds",
+        {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "default": 3, "minimum": 1, "maximum": 9}},
+        },
+        "{\nn?: number, // default: 3, minimum: 1, maximum: 9\n}",
+    ),
+    (
+        "bounds of variants",
+        {
+            "type": "object",
+            "properties": {"n": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}},
+        },
+        '{\nn?: string | null, // format: "date"\n}',
+    ),
+    (
+        "bounds of items",
+        {
+            "type": "object",
+            "properties": {"n": {"type": "array", "items": {"type": "string", "maxLength": 3}}},
+        },
+        "{\nn?: string[], // items maxLength: 3\n}",
+    ),
+    (
+        "lines in a description",
+        {"type": "object", "properties": {"n": {"type": "string", "description": "one\ntwo"}}},
+        "{\n// one\n// two\nn?: string,\n}",
+    ),
+    (
+        "described variants of anyOf take a line each",
+        {
+            "type": "object",
+            "properties": {"n": {"anyOf": [{"type": "string", "description": "d"}, {"type": "null"}]}},
+        },
+        "{\nn?:\n | string // d\n | null\n,\n}",
+    ),
+    (
+        "description behind a ref",
+        {
+            "type": "object",
+            "properties": {"n": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"type": "string", "description": "why"}},
+        },
+        "{\n// why\nn?: string,\n}",
+    ),
+    (
+        "recursion",
+        {
+            "type": "object",
+            "properties": {"next": {"$ref": "#"}, "x": {"type": "array", "items": {"$ref": "#"}}},
+        },
+        "{\nnext?: any /* recursive: # */,\nx?: any /* recursive: # */[],\n}",
+    ),
+    ("true", True, "any"),
+    ("false", False, "never"),
+    ("not a schema", 3, "any"),
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"), [case[1:] for case in BETTER], ids=[case[0] for case in BETTER]
+)
+def test_what_the_library_loses_is_said(schema: Any, expected: str) -> None:
+    assert to_typescript(schema) == expected
+
+
+def test_depth_ends_in_any() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(5_000):
+        schema = {"type": "object", "properties": {"a": schema}, "default": schema}
+    assert "any" in to_typescript(schema)
+
+
+def test_references_that_double_at_each_step_end_in_any() -> None:
+    steps = {
+        f"s{i}": {"type": "object", "properties": {n: {"$ref": f"#/$defs/s{i + 1}"} for n in "ab"}}
+        for i in range(30)
+    }
+    began = time.monotonic()
+    text = to_typescript({"$ref": "#/$defs/s0", "$defs": steps})
+    assert len(text) < 2_000_000
+    assert time.monotonic() - began < 5
+
+
+KEYWORDS = (
+    "type properties items prefixItems oneOf anyOf allOf enum const $ref required description default title "
+    "examples nullable additionalProperties patternProperties propertyNames additionalItems minimum"
+)
+
+anything = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(KEYWORDS.split()),
+            st.one_of(
+                inner, st.sampled_from(["object", "array", "string", "#", "#/properties/a", "#/oneOf/0"])
+            ),
+            max_size=5,
+        ),
+    ),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=800)
+@given(anything)
+def test_no_schema_raises_and_no_text_breaks_out_of_a_comment(schema: Any) -> None:
+    assert isinstance(to_typescript(schema), str)
+
+
+def test_a_literal_is_json() -> None:
+    assert json.loads(to_typescript({"const": {"a": [1, "é"]}})) == {"a": [1, "é"]}

@@ -1,0 +1,184 @@
+"""What clients and proxies send that is not quite what they mean: odd paths, old HTTP, other protocols."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from gpt_oss_server.cli.commands import http_server
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+BODY = b'{"input": "hi"}'
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(scripted(HELLO, loop=True), Settings(allow_origin=("https://chat.example",))) as base:
+        yield base
+
+
+def send(url: str, data: bytes) -> tuple[str, dict[str, str], bytes]:
+    """The status line, the headers and the body of what comes until the server closes the connection."""
+    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(data)
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    return status, dict(line.lower().split(": ", 1) for line in lines), body
+
+
+def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(answer if isinstance(answer, bytes) else answer.content)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # how TLS begins
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"FROB /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: some\r\n\r\n",
+        "GET /v1/modèles HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+    ],
+    ids=["tls", "http 2", "method", "length", "path"],
+)
+def test_what_is_no_request_gets_an_errors_body(url: str, data: bytes) -> None:
+    status, headers, body = send(url, data)
+    assert status == "HTTP/1.1 400 Bad Request"
+    assert (headers["content-type"], headers["connection"]) == ("application/json", "close")
+    assert headers["x-request-id"].startswith("req_")
+    error = error_of(body)
+    assert error["code"] == "invalid_http"
+    assert "http://" in error["message"]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_is_no_request_does_not_take_the_answers_before_it(
+    url: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a client counts characters in place of bytes. The log had tracebacks, too."""
+    post = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    _, _, body = send(url, post * times + b'"}')
+    assert body.count(b'"object":"response"') == times
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_stream_for_http_1_0_has_no_chunks(url: str) -> None:
+    body = b'{"input": "hi", "stream": true}'
+    head = f"POST /v1/responses HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+    _, headers, answer = send(url, head.encode() + body)
+    assert "transfer-encoding" not in headers
+    blocks = answer.decode().removesuffix("\n\n").split("\n\n")
+    assert all(block.startswith("event: response.") for block in blocks)
+    assert blocks[-1].startswith("event: response.completed")
+
+
+def test_a_post_that_offers_a_websocket_is_answered(url: str) -> None:
+    head = (
+        "POST /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n"
+        f"Content-Length: {len(BODY)}\r\n\r\n"
+    )
+    status, _, body = send(url, head.encode() + BODY)
+    assert (status, json.loads(body)["status"]) == ("HTTP/1.1 200 OK", "completed")
+
+
+@pytest.mark.parametrize("path", ["/responses/", "/responses//"])
+def test_a_slash_at_the_end_of_a_path_means_nothing(url: str, path: str) -> None:
+    """Behind a proxy that speaks TLS a redirect would lead to http, and many clients follow none."""
+    assert httpx.post(url + path, content=BODY).json()["status"] == "completed"
+    assert httpx.get(f"{url}/models/").json()["object"] == "list"
+    with connect(url.replace("http:", "ws:") + path) as connection:
+        connection.send('{"type": "response.create", "input": "hi"}')
+        assert json.loads(connection.recv())["type"] == "response.created"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/responses", "/v1/responses"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/responses", "/v1/responses"),
+        ("//v1/responses", "/v1/responses"),
+        ("/api/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/embeddings", "/openapi.json"),
+        ("/", "/openapi.json"),
+    ],
+)
+def test_a_path_that_is_not_there_says_which_one_is(url: str, path: str, meant: str) -> None:
+    answer = httpx.post(url.removesuffix("/v1") + path, content=BODY)
+    assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
+    assert f" {meant}" in error_of(answer)["message"].partition(";")[2]
+
+
+def test_a_method_that_is_not_taken_says_which_are(url: str) -> None:
+    for method, path, allowed in (
+        ("PUT", "/responses", "GET, POST"),
+        ("OPTIONS", "/chat/completions", "POST"),
+        ("PATCH", "/responses/resp_1", "GET, DELETE"),
+        ("POST", "/models", "GET, HEAD"),
+    ):
+        answer = httpx.request(method, url + path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+        assert allowed.replace(", ", " and ") in error_of(answer)["message"]
+
+
+def test_a_websocket_at_another_path_is_a_404(url: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(url.replace("http:", "ws:") + "/realtime"):
+        pass
+    answer = refused.value.response
+    assert answer.status_code == 404
+    assert "/v1/responses" in error_of(bytes(answer.body))["message"]
+    assert answer.headers["x-request-id"]
+
+
+def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
+    with connect(
+        url.replace("http:", "ws:") + "/responses", additional_headers={"x-request-id": "mine"}
+    ) as made:
+        assert made.response is not None
+        assert made.response.headers["x-request-id"] == "mine"
+
+
+def test_chrome_is_told_that_an_allowed_site_may_reach_a_private_network(url: str) -> None:
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+        "Access-Control-Request-Private-Network": "true",
+    }
+    answer = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://chat.example"})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-private-network"] == "true"
+    other = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://evil.example"})
+    assert (other.status_code, other.headers.get("access-control-allow-private-network")) == (403, None)
+
+
+@pytest.mark.parametrize("path", ["/responses", "/chat/completions", "/completions", "/conversations"])
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"hi"'])
+def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: bytes) -> None:
+    answer = httpx.post(url + path, content=body)
+    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_json")
+
+
+def test_json_with_a_raw_line_break_is_told_in_plain_words(url: str) -> None:
+    answer = httpx.post(f"{url}/responses", content=b'{"input": "a\nb"}')
+    assert error_of(answer)["message"].endswith("Invalid control character at line 1, column 13.")
+
+
+def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(http_server.Server, "run", lambda self, sockets: made.append(self.config))
+    with socket.socket() as listener:
+        http_server.serve_until_stopped(lambda *_: None, listener, Settings(), scripted(HELLO))
+    assert made[0].timeout_keep_alive > 60

@@ -1,0 +1,135 @@
+"""A stream that is silent for long shows that it is alive: with an event, or with a comment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from gpt_oss_server.http.keepalive import pump
+from gpt_oss_server.settings import Settings
+from inference.engine import Sampling, Step
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import serving
+
+FINAL = [200005, 17196, 200008, 13225, 0, 200002]  # a channel, a text, the end
+
+
+class SlowToStart(ReplayEngine):
+    """Reads long prompts: nothing comes for a while, and then everything."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(FINAL)
+        self._seconds = seconds
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        await asyncio.sleep(self._seconds)
+        async for step in super().generate(tokens, sampling):
+            yield step
+
+
+def test_a_long_prefill_is_kept_alive_by_events_that_clients_count() -> None:
+    with (
+        serving(SlowToStart(0.5), Settings(keep_alive=0.1)) as url,
+        OpenAI(base_url=url, api_key="any") as client,
+    ):
+        raw = client.responses.create(model="replay", input="Hi", stream=True)
+        events = [event.to_dict() for event in raw]
+        check_stream(events)
+        with client.responses.stream(model="replay", input="Hi") as stream:
+            assert stream.until_done().get_final_response().status == "completed"
+    kinds = [event["type"] for event in events]
+    assert kinds[:2] == ["response.created", "response.in_progress"]
+    assert 2 <= kinds[2:].count("response.in_progress") <= 5
+    assert kinds[-1] == "response.completed"
+
+
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(("path", "body"), [("chat/completions", CHAT), ("completions", {"prompt": "Hi"})])
+def test_chunks_are_kept_alive_by_comments_that_clients_pass_over(path: str, body: dict[str, Any]) -> None:
+    with serving(SlowToStart(0.5), Settings(keep_alive=0.1)) as url:
+        lines = httpx.post(f"{url}/{path}", json={**body, "stream": True}).text.splitlines()
+    assert 2 <= sum(line.startswith(":") for line in lines) <= 5
+    assert lines[-2] == "data: [DONE]"
+    assert all(line.startswith(("data: ", ": ")) or not line for line in lines)
+
+
+def test_it_can_be_switched_off() -> None:
+    with serving(SlowToStart(0.3), Settings(keep_alive=None)) as url:
+        lines = httpx.post(f"{url}/responses", json={"input": "Hi", "stream": True}).text.splitlines()
+    assert sum(line == "event: response.in_progress" for line in lines) == 1
+    assert not any(line.startswith(":") for line in lines)
+
+
+async def batches_of(*waits: float) -> AsyncGenerator[int, None]:
+    for number, wait in enumerate(waits):
+        await asyncio.sleep(wait)
+        yield number
+
+
+class Wire:
+    """What was written, in its order; writing may take its time."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        self.written: list[Any] = []
+        self._seconds = seconds
+
+    async def write(self, batch: int) -> None:
+        await asyncio.sleep(self._seconds)
+        self.written.append(batch)
+
+    async def beat(self) -> None:
+        self.written.append("beat")
+
+
+async def test_batches_that_come_in_time_are_left_alone() -> None:
+    wire = Wire()
+    await pump(batches_of(*[0.01] * 20), wire.write, wire.beat, 0.15)
+    assert wire.written == list(range(20))
+
+
+async def test_there_is_a_beat_in_each_silence() -> None:
+    wire = Wire()
+    await pump(batches_of(0, 0.25, 0, 0.25), wire.write, wire.beat, 0.1)
+    assert wire.written == [0, "beat", "beat", 1, 2, "beat", "beat", 3]
+
+
+async def test_a_slow_reader_is_no_silence() -> None:
+    wire = Wire(seconds=0.3)
+    await pump(batches_of(0, 0), wire.write, wire.beat, 0.1)
+    assert wire.written == [0, 1]
+
+
+async def test_a_beat_that_cannot_be_written_is_told() -> None:
+    async def beat() -> None:
+        raise OSError("gone")
+
+    wire = Wire()
+    with pytest.raises(OSError, match="gone"):
+        await pump(batches_of(0, 0.3), wire.write, beat, 0.1)
+
+
+async def test_the_batches_are_closed_with_the_pump() -> None:
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            while True:
+                await asyncio.sleep(0.01)
+                yield 1
+        finally:
+            closed.set()
+
+    wire = Wire()
+    task = asyncio.create_task(pump(endless(), wire.write, wire.beat, 1))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert closed.is_set()

@@ -1,0 +1,137 @@
+"""Which web pages may use the server, over HTTP and WebSocket: a browser lets any page send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from gpt_oss_server.settings import Settings, SettingsError, read_settings
+from tests.doubles.serving import scripted, serving
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+CHAT = "https://chat.example"
+BODY = '{"input": "hi"}'
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(scripted(HELLO), Settings(allow_origin=(CHAT, "http://other.example:8080/"))) as base:
+        yield base
+
+
+def post(url: str, origin: str, **headers: str) -> httpx.Response:
+    """As a page sends it without asking first: as text."""
+    given = {"Origin": origin, "Content-Type": "text/plain", **headers}
+    return httpx.post(f"{url}/responses", content=BODY, headers=given)
+
+
+def socket_status(url: str, origin: str, **headers: str) -> int:
+    place = url.replace("http:", "ws:") + "/responses"
+    try:
+        with connect(place, origin=origin, additional_headers=headers):  # type: ignore[arg-type]
+            return 101
+    except InvalidStatus as refused:
+        return refused.response.status_code
+
+
+MAY = (
+    CHAT,
+    "HTTPS://Chat.Example",
+    "http://other.example:8080",
+    "http://localhost:3000",
+    "http://127.0.0.1:5173",
+    "http://[::1]:5173",
+    "http://app.localhost",
+    "vscode-webview://0a1b2c",
+    "tauri://localhost",
+    "file://",
+)
+MAY_NOT = (
+    "https://evil.example",
+    "http://chat.example",
+    "https://chat.example:8443",
+    "https://chat.example.evil.example",
+    "http://localhost.evil.example",
+    "http://127.0.0.1.evil.example",
+    "https://evil.example/https://chat.example",
+    "http://[::1",
+    "null",
+    "",
+)
+
+
+@pytest.mark.parametrize("origin", MAY)
+def test_pages_that_may_are_answered_and_can_read_it(url: str, origin: str) -> None:
+    answer = post(url, origin)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] in (origin, "*")
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
+    assert socket_status(url, origin) == 101
+
+
+@pytest.mark.parametrize("origin", MAY_NOT)
+def test_others_are_refused_before_anything_is_done(url: str, origin: str) -> None:
+    answer = post(url, origin)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_not_allowed")
+    assert "--allow-origin" in answer.json()["error"]["message"]
+    assert "access-control-allow-origin" not in answer.headers
+    if origin:
+        assert socket_status(url, origin) == 403
+
+
+def test_a_browser_that_asks_first_is_told(url: str) -> None:
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-own"}
+    answer = httpx.options(f"{url}/chat/completions", headers={"Origin": CHAT, **asked})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] in (CHAT, "*")
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert "authorization" in answer.headers["access-control-allow-headers"].lower()
+    refused = httpx.options(f"{url}/chat/completions", headers={"Origin": "https://evil.example", **asked})
+    assert refused.status_code == 403
+
+
+def test_a_stream_and_an_error_can_be_read_by_a_page(url: str) -> None:
+    headers = {"Origin": CHAT}
+    streamed = httpx.post(f"{url}/responses", json={"input": "hi", "stream": True}, headers=headers)
+    assert streamed.text.rstrip().splitlines()[-1].startswith("data: ")
+    wrong = httpx.post(f"{url}/responses", json={"input": 5}, headers=headers)
+    assert (streamed.status_code, wrong.status_code) == (200, 400)
+    for answer in (streamed, wrong):
+        assert answer.headers["access-control-allow-origin"] in (CHAT, "*")
+
+
+def test_a_program_is_asked_nothing(url: str) -> None:
+    answer = httpx.post(f"{url}/responses", content=BODY)
+    assert answer.status_code == 200
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_page_of_the_servers_own_is_known_by_address_where_only_this_machine_is_served(url: str) -> None:
+    """A site can have its name lead to 127.0.0.1: then both headers have that name."""
+    port = urlsplit(url).port
+    rebound = f"http://evil.example:{port}"
+    assert post(url, rebound, Host=f"evil.example:{port}").status_code == 403
+    assert socket_status(url, rebound, Host=f"evil.example:{port}") == 403
+    assert post(url, f"http://127.0.0.1:{port}").status_code == 200
+    with serving(scripted(HELLO), Settings(host="0.0.0.0")) as everywhere:
+        own = f"gpu-box:{port}"
+        assert post(everywhere, f"http://{own}", Host=own).status_code == 200
+        assert post(everywhere, "http://evil.example", Host=own).status_code == 403
+
+
+def test_all_may_where_it_is_wished() -> None:
+    with serving(scripted(HELLO), Settings(allow_origin=("*",))) as url:
+        for origin in ("https://evil.example", "null"):
+            assert post(url, origin).headers["access-control-allow-origin"] in (origin, "*")
+            assert socket_status(url, origin) == 101
+
+
+@pytest.mark.parametrize("given", ["chat.example", "https://chat.example/path", "https://", "https://u@h"])
+def test_what_is_no_origin_is_told(given: str) -> None:
+    with pytest.raises(SettingsError, match=r"--allow-origin .* such as https://chat\.example"):
+        read_settings({"allow_origin": [given]}, {})

@@ -1,0 +1,122 @@
+"""The bench of steps: its arithmetic, its random weights, and that it runs on a CPU without the server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.bench import command, roofline
+from inference.bench.compare import compare
+from inference.bench.machine import Machine
+from inference.bench.measure import Workload
+from inference.models.random_weights import RandomTensors, random_model
+from inference.shapes import SHAPES
+
+CPU = torch.device("cpu")
+ROOT = Path(__file__).resolve().parents[3]
+MACHINE = Machine("a machine", "2", "3", "3.12", copy_bytes_per_s=1e9, product_flops_per_s=1e10)
+
+
+def test_the_bytes_of_a_token_are_those_of_the_published_models() -> None:
+    """Batch 1, 1024 tokens of context: 3.736 and 5.045 GB, computed by hand from the published shapes."""
+    assert roofline.decode_bytes(SHAPES["20b"], 1, 1024, 2) == pytest.approx(3.736e9, rel=0.01)
+    assert roofline.decode_bytes(SHAPES["120b"], 1, 1024, 2) == pytest.approx(5.045e9, rel=0.01)
+
+
+def test_the_operations_of_a_prompt_are_those_of_the_published_models() -> None:
+    per_token = roofline.prefill_flops(SHAPES["20b"], 1) - 2 * 201_088 * 2880
+    assert per_token == pytest.approx(6.1e9, rel=0.02)
+
+
+def test_more_tokens_need_more_experts_but_never_more_than_there_are() -> None:
+    found = [roofline.expected_experts(SHAPES["20b"], tokens) for tokens in (1, 8, 64, 10_000)]
+    assert found[0] == pytest.approx(4)
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(32)
+
+
+def test_random_weights_are_the_same_twice_and_keep_activations_alike() -> None:
+    first, second = (random_model(SHAPES["tiny"], CPU, progress=False) for _ in range(2))
+    tokens = list(range(3, 40))
+    logits = [model.all_logits(tokens, model.new_cache()) for model in (first, second)]
+    assert torch.equal(*logits)
+    assert 0.1 < float(logits[0].std()) < 10
+
+
+def test_rows_are_measured_for_every_case() -> None:
+    workload = Workload(random_model(SHAPES["tiny"], CPU, progress=False), MACHINE, [1, 2], 2 * 160)
+    decode, prefill = workload.decode(2, 20), workload.prefill(30)
+    assert decode.tokens_per_s == pytest.approx(2 / (decode.ms / 1e3))
+    assert prefill.tokens_per_s == pytest.approx(30 / (prefill.ms / 1e3))
+    assert decode.fraction > 0
+    assert prefill.fraction > 0
+
+
+def test_transformers_computes_the_same_weights() -> None:
+    pytest.importorskip("transformers")
+    from inference.bench.compare import _transformers_model
+
+    config = SHAPES["tiny"]
+    ours = random_model(config, CPU, progress=False)
+    theirs = _transformers_model(config, RandomTensors(CPU), CPU)
+    tokens = list(range(5, 90))
+    with torch.inference_mode():
+        wanted = theirs(torch.tensor([tokens])).logits[0]
+    found = ours.all_logits(tokens, ours.new_cache())
+    assert float((found - wanted).norm() / wanted.norm()) < 1e-3
+
+
+def test_without_transformers_the_comparison_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.bench.compare.importlib.util.find_spec", lambda name: None)
+    told = compare(SHAPES["tiny"], RandomTensors(CPU), CPU, [1], 8)
+    assert told == {"not_measured": "transformers is not installed."}
+
+
+@pytest.mark.parametrize("given", ["", "0", "1,two", "1,,2", "-3"])
+def test_what_is_no_number_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="must be numbers"):
+        command._numbers(given)
+
+
+@pytest.mark.slow
+def test_it_runs_without_the_servers_packages(tmp_path: Path) -> None:
+    """As on a machine with a card that has torch and little else."""
+    blocked = (
+        "fastapi",
+        "pydantic",
+        "openai_harmony",
+        "uvicorn",
+        "httpx",
+        "anyio",
+        "huggingface_hub",
+        "transformers",
+    )
+    script = (
+        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
+        "import torch\ntorch.set_num_threads(1)\n"
+        "import inference\nfrom inference.bench import machine, measure\n"
+        "machine.REPEATS = measure.REPEATS = 1\nmeasure.STEPS['cpu'] = 2\n"
+        "from inference.bench.command import main\n"
+        f"sys.exit(main(['--shape', 'tiny', '--random', '--batch', '1,2', '--contexts', '16',"
+        f" '--prefill', '24', '--compare', 'reference', '--json', {str(tmp_path / 'out.json')!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert [(row["what"], row["batch"], row["context"]) for row in report["rows"]] == [
+        ("decode", 1, 16), ("decode", 2, 16), ("prefill", 1, 24),
+    ]  # fmt: skip
+    assert report["machine"]["copy_bytes_per_s"] > 0
+    assert report["compared"]
+    assert "of roofline" in done.stdout

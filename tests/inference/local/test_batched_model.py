@@ -1,0 +1,199 @@
+"""The real model, batched by the scheduler, against the same model on one request alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.config import ModelConfig
+from inference.engine import EngineBusy, Finish, Sampling
+from inference.local.engine import LocalEngine, layer_kinds, load_local
+from inference.local.memory import plan_memory
+from inference.local.options import LocalOptions
+from inference.local.scheduling.scheduler import Limits
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.random_checkpoint import write_random_checkpoint
+from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
+from tests.doubles.inference.driven import Asking, Driven
+
+CPU = torch.device("cpu")
+CONTEXT = 200
+SIZE = 8
+
+
+@pytest.fixture(scope="module", params=["both kinds", "windows only", "wide heads"])
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, config: ModelConfig
+) -> GptOss:
+    other = {
+        "both kinds": config,
+        "windows only": replace(config, layers=2, sliding_layers=(True, True)),
+        "wide heads": replace(
+            config, layers=3, sliding_layers=(False, True, True), heads=4, kv_heads=4, head_dim=64
+        ),
+    }[request.param]
+    folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), other, seed=11)
+    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+
+
+def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
+    cache, last, found = model.new_cache(), prompt, []
+    for _ in range(count):
+        last = [int(model.next_logits(last, cache).argmax())]
+        found += last
+    return found
+
+
+def driven(model: GptOss, limits: Limits, spare: int) -> Driven:
+    kinds = layer_kinds(model)
+    per_token = sum(kind.bytes_per_token for kind in kinds)
+    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
+    blocks = [
+        min(count, 2 + CONTEXT // SIZE + 1 + spare)
+        if kind.window is None
+        else min(
+            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 3) + limits.chunk // SIZE + spare
+        )
+        for count, kind in zip(rough.blocks, kinds, strict=True)
+    ]
+    assert per_token
+    return Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
+    model: GptOss, seed: int
+) -> None:
+    draw = random.Random(seed)
+    limits = Limits(
+        max_concurrent=draw.choice([2, 4, 7]),
+        max_waiting=1000,
+        chunk=draw.choice([16, 64]),
+        shared_chunk=draw.choice([5, 32]),
+        least_chunk=draw.choice([1, 8]),
+        drafts=(seed % 2) * 4,
+    )
+    engine = driven(model, limits, spare=draw.choice([0, 30]))
+    asking = Asking(draw, CONTEXT // 2, vocabulary=500)
+    for _ in range(50):
+        if draw.random() < 0.4 and len(engine.clients) < 12:
+            engine.ask(asking.prompt(), draw.choice([2, 10, 30]), Sampling(temperature=0.0))
+        else:
+            engine.turn()
+    engine.finish()
+    for client in engine.clients:
+        assert client.end is Finish.LENGTH
+        assert client.tokens == alone(model, client.prompt, client.limit)
+    assert engine.cache.used == 0
+    assert engine.scheduler.counts.cached_tokens > 0
+
+
+@pytest.fixture
+async def engine(checkpoint: Path) -> LocalEngine:
+    options = LocalOptions(max_concurrent=32, max_waiting=1000)
+    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096
+
+
+async def test_five_hundred_streams_of_which_many_are_cut_leave_nothing(engine: LocalEngine) -> None:
+    draw = random.Random(5)
+
+    async def one(number: int, cut: bool) -> int:
+        prompt = [number % 500, *([7] * draw.randint(1, 40))]
+        count = 0
+        async with aclosing(engine.generate(prompt, replace(GREEDY, max_tokens=6))) as stream:
+            async for step in stream:
+                count += len(step.tokens)
+                if cut and count >= draw.randint(1, 4):
+                    break
+        return count
+
+    async def wave() -> None:
+        counts = await asyncio.gather(*(one(at, draw.random() < 0.2) for at in range(500)))
+        assert sum(count == 6 for count in counts) > 300
+        await becomes_idle(engine)
+
+    try:
+        await wave()
+        gc.collect()
+        before = resident_bytes()
+        await wave()
+        gc.collect()
+        assert resident_bytes() < before + (24 << 20)  # the cache's content apart: that is planned
+        measures = engine.measures()
+        assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
+        engine._scheduler.cache.check_integrity([])
+        assert sorted(engine._scheduler._slots) == list(range(32))
+    finally:
+        await engine.close()
+
+
+async def test_cached_tokens_are_told_on_the_first_step(engine: LocalEngine) -> None:
+    try:
+        prompt = [at % 500 for at in range(100)]
+        first = await generated(engine, GREEDY, prompt)
+        again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
+        assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
+        assert again.steps[0].cached_tokens == 128  # of 140 that are there, in whole blocks
+        assert not any(step.cached_tokens for step in again.steps[1:])
+    finally:
+        await engine.close()
+
+
+async def test_a_full_engine_says_so(checkpoint: Path) -> None:
+    options = LocalOptions(max_concurrent=1, max_waiting=1)
+    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    try:
+        streams = [engine.generate([1], replace(GREEDY, max_tokens=None)) for _ in range(2)]
+        second = asyncio.create_task(anext(streams[1]))
+        await anext(streams[0])
+        with pytest.raises(EngineBusy):
+            engine.check_room()
+        with pytest.raises(EngineBusy, match="wait"):
+            await generated(engine)
+        await streams[0].aclose()
+        await second
+        await streams[1].aclose()
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_drafts_change_no_token_of_a_seed(checkpoint: Path, temperature: float) -> None:
+    found = []
+    for speculation in (False, True):
+        options = LocalOptions(speculation=speculation)
+        engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+        sampling = replace(
+            GREEDY, temperature=temperature, seed=4, top_k=2, max_tokens=150, frequency_penalty=0.1
+        )
+        found.append((await generated(engine, sampling, [1, 2, 3] * 10)).tokens)
+        measures = engine.measures()
+        await engine.close()
+    assert found[0] == found[1]
+    assert measures["drafted_tokens"] > 0
+
+
+@pytest.mark.parametrize("context", [1000, None])
+def test_memory_that_is_too_small_shortens_the_context_or_says_what_to_do(
+    checkpoint: Path, context: int | None, config: ModelConfig
+) -> None:
+    per_token = 2 * config.kv_heads * config.head_dim * 4 * 2
+    options = LocalOptions(kv_memory=per_token * 3000, max_concurrent=1)
+    engine = load_local(
+        checkpoint, name="s", device="cpu", context=context, any_vocabulary=True, options=options
+    )
+    assert engine.info.context_length == (context or config.context_length)
+    assert "requests at once" in engine.info.plan

@@ -1,0 +1,244 @@
+"""The runner for GPUs on the CPU, where it runs the same course but records nothing.
+
+It is one step ahead of what the host has read, and keeps tables, newest tokens and penalties on the device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
+from inference.local import engine as engines
+from inference.local.cuda_graphs import Graphs, shapes_for
+from inference.local.cuda_inputs import StepShape
+from inference.local.cuda_runner import CudaRunner
+from inference.local.engine import LocalEngine, LocalOptions
+from inference.local.scheduling.step import Part
+from inference.models.gpt_oss import GptOss, load_model
+
+CPU = torch.device("cpu")
+INFO = EngineInfo(
+    name="random", context_length=1024, vocab_size=500, enforces_grammar=True, scores_prompts=True
+)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+
+
+def plain(model: GptOss, **options: object) -> LocalEngine:
+    return engines.engine_of(model, INFO, LocalOptions(**options), may_shorten=True)  # type: ignore[arg-type]
+
+
+def ahead(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, *, filled_up: bool = False, **options: object
+) -> LocalEngine:
+    """The engine as it is on a GPU, but for the records; `filled_up`: steps as large as recorded ones."""
+    if filled_up:
+        monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
+    limits = engines.Limits
+    monkeypatch.setattr(engines, "Limits", lambda **given: limits(**given, ahead=1))
+    monkeypatch.setattr(
+        engines,
+        "_runner",
+        lambda model, plan, limits, progress: CudaRunner(
+            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=filled_up
+        ),
+    )
+    monkeypatch.setattr(engines, "_block_size", lambda on_gpu: 16)
+    return plain(model, **options)
+
+
+async def told(
+    engine: LocalEngine, prompt: list[int], sampling: Sampling
+) -> tuple[list[int], list[TokenLogprob]]:
+    tokens: list[int] = []
+    logprobs: list[TokenLogprob] = []
+    async with aclosing(engine.generate(prompt, sampling)) as steps:
+        async for step in steps:
+            tokens += step.tokens
+            logprobs += step.logprobs or ()
+    return tokens, logprobs
+
+
+def prompts(count: int) -> list[list[int]]:
+    draw = random.Random(11)
+    shared = [draw.randrange(500) for _ in range(40)]
+    return [
+        (shared if draw.random() < 0.5 else []) + [draw.randrange(500) for _ in range(draw.randrange(1, 70))]
+        for _ in range(count)
+    ]
+
+
+class Odd:
+    """A grammar: only odd tokens, and never one twice in a row."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def start(self) -> Odd:
+        return Odd()
+
+    def mask(self) -> bytes:
+        allowed = [token % 2 == 1 and token != self._last for token in range(480)]
+        return bytes(sum(allowed[at + bit] << bit for bit in range(8)) for at in range(0, 480, 8))
+
+    def accept(self, token: int) -> None:
+        if token % 2 == 0:
+            raise EngineFailed("even")
+        self._last = token
+
+
+SAMPLINGS = [
+    Sampling(temperature=0.0, max_tokens=30, stop_token_ids=frozenset()),
+    Sampling(temperature=0.0, max_tokens=40, stop_token_ids=frozenset(range(0, 500, 17))),
+    Sampling(temperature=0.9, seed=4, max_tokens=20, stop_token_ids=frozenset()),
+    Sampling(temperature=0.7, seed=5, top_p=0.8, max_tokens=20, stop_token_ids=frozenset()),
+    Sampling(temperature=1.1, seed=6, top_k=9, min_p=0.01, max_tokens=20, stop_token_ids=frozenset()),
+    Sampling(
+        temperature=0.0,
+        presence_penalty=1.5,
+        frequency_penalty=0.7,
+        max_tokens=30,
+        stop_token_ids=frozenset(),
+    ),
+    Sampling(
+        temperature=0.0, logit_bias={7: 3.0, 499: 2.0, 500: 9.0}, max_tokens=9, stop_token_ids=frozenset()
+    ),
+    Sampling(temperature=0.0, grammar=Odd(), max_tokens=15, stop_token_ids=frozenset()),
+    Sampling(
+        temperature=0.8,
+        seed=3,
+        grammar=Odd(),
+        frequency_penalty=0.5,
+        max_tokens=15,
+        stop_token_ids=frozenset(),
+    ),
+    Sampling(temperature=0.0, logprobs=3, max_tokens=12, stop_token_ids=frozenset()),
+    Sampling(temperature=0.6, seed=8, logprobs=0, max_tokens=12, stop_token_ids=frozenset()),
+]
+
+
+@pytest.mark.parametrize("filled_up", [False, True])
+@pytest.mark.parametrize("speculation", [False, True])
+async def test_all_samplings_beside_each_other_give_the_plain_runners_tokens(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool, filled_up: bool
+) -> None:
+    asked = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
+    one = plain(model, max_concurrent=1)
+    wanted = [await told(one, *each) for each in asked]
+    await one.close()
+    many = ahead(model, monkeypatch, filled_up=filled_up, max_concurrent=6, speculation=speculation)
+    found = await asyncio.gather(*(told(many, *each) for each in asked))
+    await many.close()
+    for (_, sampling), mine, theirs in zip(asked, found, wanted, strict=True):
+        assert mine[0] == theirs[0], sampling
+        assert [each.token for each in mine[1]] == [each.token for each in theirs[1]]
+        for ours, other in zip(mine[1], theirs[1], strict=True):
+            assert ours.logprob == pytest.approx(other.logprob, abs=1e-4)
+            assert [token for token, _ in ours.top] == [token for token, _ in other.top]
+
+
+async def test_little_memory_and_readers_that_leave_harm_no_other(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = replace(SAMPLINGS[0], max_tokens=60)
+    asked = prompts(10)
+    one = plain(model, max_concurrent=1)
+    wanted = [(await told(one, prompt, sampling))[0] for prompt in asked]
+    await one.close()
+    small = ahead(model, monkeypatch, max_concurrent=5, kv_memory=1_000_000)
+
+    async def some(prompt: list[int], count: int) -> list[int]:
+        async with aclosing(small.generate(prompt, sampling)) as steps:
+            tokens: list[int] = []
+            async for step in steps:
+                tokens += step.tokens
+                if len(tokens) >= count:
+                    break
+            return tokens
+
+    counts = [60, 3, 60, 1, 60, 60, 10, 60, 5, 60]
+    found = await asyncio.gather(*(some(prompt, count) for prompt, count in zip(asked, counts, strict=True)))
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine == theirs[: len(mine)]
+    assert small.active == 0
+    await small.close()
+
+
+async def test_prompts_are_scored_as_by_the_plain_runner(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = replace(SAMPLINGS[0], prompt_logprobs=2, max_tokens=2)
+    prompt = prompts(1)[0]
+
+    async def scores(engine: LocalEngine) -> list[TokenLogprob | None]:
+        async with aclosing(engine.generate(prompt, sampling)) as steps:
+            found = [each async for step in steps for each in step.prompt_logprobs or ()]
+        await engine.close()
+        return found
+
+    wanted, found = await scores(plain(model)), await scores(ahead(model, monkeypatch))
+    assert len(found) == len(wanted) == len(prompt)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None and theirs is not None:
+            assert mine.token == theirs.token
+            assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
+            assert len(mine.top) == 2
+
+
+async def test_logits_that_are_not_finite_end_their_generation_alone(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ahead(model, monkeypatch, max_concurrent=4)
+    broken = replace(SAMPLINGS[0], logit_bias={3: float("nan")})
+    good, bad = await asyncio.gather(
+        told(engine, [1, 2, 3], SAMPLINGS[0]), told(engine, [1, 2, 3], broken), return_exceptions=True
+    )
+    assert isinstance(bad, InferenceError)
+    assert "not finite" in str(bad)
+    assert not isinstance(good, BaseException)
+    assert len(good[0]) == 30
+    await engine.close()
+
+
+def test_only_what_is_new_of_a_table_is_sent(model: GptOss) -> None:
+    runner = CudaRunner(model, [40] * len(model.config.windows), 2, 16)
+    picker = runner.picker(SAMPLINGS[0])
+
+    def step(tokens: list[int], start: int, tables: list[list[int]]) -> list[int]:
+        flight = runner.launch([Part(1, tokens, start, tables, 1, picker)])
+        return [found.token for found in flight.outcomes()[0].sampled]
+
+    prompt = [token % 500 for token in range(3, 40)]
+    first = step(prompt, 0, [[5, 6, 7]] * 2)
+    second = step(first, 37, [[5, 6, 7]] * 2)
+    again = [step(prompt, 0, [[9, 2, 3]] * 2), step(first, 37, [[9, 2, 3]] * 2)]
+    assert again == [first, second]
+    assert [len(each.tokens) for each in [Part(0, [1], 0, [[1]], 1, picker)]] == [1]
+
+
+def test_a_step_is_filled_up_to_the_smallest_recorded_one_that_holds_it() -> None:
+    graphs = Graphs(lambda numbers, shape: numbers, 2, 64, 1024, CPU)
+
+    def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
+        found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
+        return None if found is None else (found.decodes, found.rows - found.decodes)
+
+    assert held(3, 3, 3) == (4, 0)
+    assert held(300, 1, 0) == (0, 384)
+    assert held(300, 9, 0) is None
+    assert held(1025, 1, 0) is None  # none is longer than the context
+    assert held(5 + 100, 7, 5) == (16, 128)
+    assert held(64 + 512, 65, 64) == (64, 512)
+    assert held(64 + 513, 65, 64) is None
+    assert all(len(shapes_for(most, 1024)) == len(set(shapes_for(most, 1024))) for most in (1, 4, 64, 300))

@@ -1,0 +1,243 @@
+"""What the local engine promises beyond the contract: isolation, bounds, fairness, and memory given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inference import outbox as outbox_module
+from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
+from inference.local import torch_runner
+from inference.local.engine import LocalEngine, load_local, read_generation_defaults
+from inference.local.sampler import Sampler
+from inference.local.scheduling.step import Part, Sampled
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import GptOss, load_model
+from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
+
+pytestmark = pytest.mark.anyio
+ENDLESS = replace(GREEDY, max_tokens=None)
+
+
+@pytest.fixture
+async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
+    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True)
+    yield engine
+    await engine.close()
+
+
+Breakage = Callable[[torch.Tensor], torch.Tensor]
+
+
+def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakage) -> None:
+    """What happens to the logits of a generation of which so many tokens are computed."""
+    original = torch_runner._sample
+
+    def broken(part: Part, sampler: Sampler, logits: torch.Tensor, sampled: list[Sampled]) -> None:
+        ends = part.start + len(part.tokens) == when
+        original(part, sampler, breakage(logits) if ends else logits, sampled)
+
+    monkeypatch.setattr(torch_runner, "_sample", broken)
+
+
+def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
+    """The model fails in every step that takes in this position."""
+    original = GptOss.forward
+
+    def broken(self: GptOss, tokens: torch.Tensor, positions: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if when in positions.tolist():
+            raise RuntimeError("no such position")
+        return original(self, tokens, positions, *rest)
+
+    monkeypatch.setattr(GptOss, "forward", broken)
+
+
+def watch_chunks(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """How many tokens each generation takes in, step by step."""
+    steps: list[list[int]] = []
+    original = TorchRunner.launch
+
+    def watched(self: TorchRunner, parts: Sequence[Part]) -> torch_runner.Landed:
+        steps.append([len(part.tokens) for part in parts])
+        return original(self, parts)
+
+    monkeypatch.setattr(TorchRunner, "launch", watched)
+    return steps
+
+
+def limit(engine: LocalEngine, **limits: int) -> None:
+    engine._scheduler.limits = replace(engine._scheduler.limits, **limits)
+
+
+async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
+    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
+    cache, last, wanted = model.new_cache(), PROMPT, []
+    for _ in range(40):
+        last = [int(model.next_logits(last, cache).argmax())]
+        wanted += last
+    assert list((await generated(engine)).tokens) == wanted
+
+
+async def test_a_prompt_of_many_chunks_is_one_of_one(engine: LocalEngine) -> None:
+    prompt = [at % 500 for at in range(100)]
+    whole = await generated(engine, prompt=prompt)
+    for chunk in (1, 7, 50, 99):
+        limit(engine, chunk=chunk, least_chunk=1)
+        salted = replace(GREEDY, cache_salt=str(chunk))  # or the second would find what the first computed
+        assert (await generated(engine, salted, prompt)).tokens == whole.tokens
+
+
+async def test_a_long_prompt_does_not_hold_up_a_short_one(engine: LocalEngine) -> None:
+    limit(engine, chunk=8, least_chunk=8, shared_chunk=8)
+    order: list[str] = []
+
+    async def watch(name: str, prompt: list[int], most: int) -> None:
+        await generated(engine, replace(GREEDY, max_tokens=most), prompt)
+        order.append(name)
+
+    await asyncio.gather(watch("long", [1] * 900, 2), watch("short", [1], 5))
+    assert order == ["short", "long"]
+
+
+async def test_chunks_are_smaller_beside_a_generation_that_samples(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Room for all: the reader below does not read meanwhile.
+    monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (10_000,))
+    steps = watch_chunks(monkeypatch)
+    once = [replace(GREEDY, max_tokens=1, cache_salt=salt) for salt in "abc"]
+    alone = await generated(engine, once[0], [1] * 600)
+    assert steps == [[256], [256], [88]]
+    async with aclosing(engine.generate([1], ENDLESS)) as stream:
+        await anext(stream)
+        steps.clear()
+        beside = await generated(engine, once[1], [1] * 600)
+    chunks = [step[1:] for step in steps]
+    assert chunks[chunks.index([64]) :][:10] == [[64]] * 9 + [[24]]
+    assert beside.tokens == alone.tokens
+    await becomes_idle(engine)
+    steps.clear()
+    await generated(engine, once[2], [1] * 600)
+    assert steps == [[256], [256], [88]]
+
+
+async def test_prompts_share_what_may_be_taken_in_at_once(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = watch_chunks(monkeypatch)
+    once = replace(GREEDY, max_tokens=1)
+    await asyncio.gather(*(generated(engine, once, [first] * 400) for first in range(4)))
+    assert [64] * 4 in steps
+    assert all(sum(step) <= 256 for step in steps)
+
+
+async def test_a_seed_gives_the_same_tokens_beside_others(engine: LocalEngine) -> None:
+    seeded = Sampling(seed=5, max_tokens=30, stop_token_ids=frozenset(), top_p=0.9)
+    alone = await generated(engine, seeded)
+    beside = await asyncio.gather(
+        *(generated(engine, replace(seeded, seed=seed)) for seed in (1, 5, None, 7, 5))
+    )
+    assert beside[1].tokens == beside[4].tokens == alone.tokens
+    assert len({found.tokens for found in beside}) == 4
+
+
+@pytest.mark.parametrize("breakage", ["nan", "bug", "forward"])
+async def test_what_breaks_one_generation_breaks_no_other(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: str
+) -> None:
+    wanted = (await generated(engine)).tokens
+    match breakage:
+        case "nan":
+            break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
+        case "bug":
+            break_sampling(monkeypatch, 200, lambda logits: logits.no_such_thing)  # type: ignore[attr-defined]
+        case _:
+            break_forward(monkeypatch, 199)
+    doomed = asyncio.create_task(generated(engine, ENDLESS, [1] * 190))
+    well = [asyncio.create_task(generated(engine)) for _ in range(3)]
+    with pytest.raises(EngineFailed):
+        await doomed
+    assert [(await task).tokens for task in well] == [wanted] * 3
+    assert (await generated(engine)).tokens == wanted
+    await becomes_idle(engine)
+
+
+async def test_what_was_sampled_before_a_failure_is_read_first(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_sampling(monkeypatch, 20, lambda logits: logits * float("nan"))
+    tokens: list[int] = []
+
+    async def read() -> None:
+        async with aclosing(engine.generate([1] * 10, ENDLESS)) as stream:
+            async for step in stream:
+                tokens.extend(step.tokens)
+
+    with pytest.raises(EngineFailed, match="not finite"):
+        await read()
+    assert len(tokens) == 10
+
+
+@pytest.mark.parametrize("prompt", [[], [500], [1, -1]], ids=repr)
+async def test_a_prompt_the_model_cannot_read_is_an_error(engine: LocalEngine, prompt: list[int]) -> None:
+    with pytest.raises(EngineFailed, match="prompt"):
+        await generated(engine, prompt=prompt)
+
+
+async def test_a_reader_that_does_not_read_stops_its_generation_and_no_other(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (8,))
+    async with aclosing(engine.generate([1], ENDLESS)) as stream:
+        first = await anext(stream)
+        await generated(engine)
+        await asyncio.sleep(0.05)
+        waiting = await anext(stream)
+        assert len(waiting.tokens) == 8
+        rest: list[Step] = [first, waiting, *[step async for step in stream]]
+    assert sum(len(step.tokens) for step in rest) == engine.info.context_length - 1
+    assert rest[-1].finish is Finish.LENGTH
+
+
+async def test_what_waits_comes_as_one_step(engine: LocalEngine) -> None:
+    async with aclosing(engine.generate([1], ENDLESS)) as stream:
+        await anext(stream)
+        await generated(engine)
+        assert len((await anext(stream)).tokens) >= 20
+
+
+async def test_blocks_are_given_back_however_a_generation_ends(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
+    await generated(engine)
+    stream = engine.generate(PROMPT, ENDLESS)
+    await anext(stream)
+    assert engine.measures()["kv_blocks_used"] > 0
+    await stream.aclose()
+    with pytest.raises(EngineFailed):
+        await generated(engine, ENDLESS, [1] * 199)
+    await becomes_idle(engine)
+    assert engine.measures()["kv_blocks_used"] == 0
+    engine._scheduler.cache.check_integrity([])
+
+
+@pytest.mark.parametrize(
+    "content", ['{"temperature": 0.7, "top_p": null}', "{}", "[]", '{"top_p": "x"}', None]
+)
+def test_defaults_of_the_checkpoint_are_told(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
+    if content in ("[]", '{"top_p": "x"}'):
+        with pytest.raises(CheckpointError, match="generation_config"):
+            read_generation_defaults(tmp_path)
+    else:
+        wanted = {"temperature": 0.7} if content and "0.7" in content else {}
+        assert read_generation_defaults(tmp_path) == wanted

@@ -1,0 +1,285 @@
+"""Batching, chunks, preemption, prefixes, drafts and steps ahead change no token, over random schedules."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
+from inference.local.memory import LayerKind, plan_memory
+from inference.local.scheduling.blocks import IntegrityError
+from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.scheduler import Limits
+from tests.doubles.inference.driven import Asking, Client, Driven, MemoryRunner, foretold
+
+SIZE = 4
+CONTEXT = 160
+SAMPLING = Sampling(temperature=0.0)
+KINDS = ((None, 10), (10, None), (None,), (7,), (2, None))
+
+
+def driven(
+    limits: Limits, windows: tuple[int | None, ...] = (10, None), *, spare: int = 0, context: int = CONTEXT
+) -> Driven:
+    """Over as little memory as may be, and so many bytes more (a token of one kind is a byte)."""
+    kinds = [LayerKind(window, 1) for window in windows]
+    least = 1
+    while True:
+        try:
+            plan = plan_memory(
+                kinds, least, context=context, may_shorten=False, limits=limits, block_size=SIZE
+            )
+            break
+        except CheckpointError:  # the least that is enough is looked for
+            least += SIZE
+    if spare:
+        plan = plan_memory(
+            kinds, least + spare, context=context, may_shorten=False, limits=limits, block_size=SIZE
+        )
+    runner = MemoryRunner(windows, SIZE, limits.ahead)
+    return Driven(runner, windows, plan.blocks, limits)
+
+
+def random_limits(draw: random.Random) -> Limits:
+    return Limits(
+        max_concurrent=draw.choice([1, 2, 5, 9]),
+        max_waiting=10_000,
+        chunk=draw.choice([5, 16, 64]),
+        shared_chunk=draw.choice([3, 8, 32]),
+        least_chunk=draw.choice([1, 3, 8]),
+        drafts=draw.choice([0, 0, 3]),
+        ahead=draw.choice([0, 0, 1]),
+    )
+
+
+def check(client: Client) -> None:
+    assert client.end is Finish.LENGTH
+    assert client.tokens == foretold(client.prompt, client.limit)
+    assert 0 <= client.cached < len(client.prompt)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_every_sequence_gets_what_it_would_get_alone(seed: int) -> None:
+    draw = random.Random(seed)
+    engine = driven(random_limits(draw), draw.choice(KINDS), spare=draw.choice([0, 0, 50, 400]))
+    asking = Asking(draw, CONTEXT // 2)
+    for _ in range(250):
+        match draw.choices(["ask", "turn", "read", "leave"], [4, 8, 3, 1])[0]:
+            case "ask":
+                salted = replace(
+                    SAMPLING, cache_salt=draw.choice([None, None, "a"]), priority=draw.choice([0, 0, 1])
+                )
+                limit = draw.choice([1, 5, 30, 80])
+                engine.ask(asking.prompt(), limit, salted, capacity=draw.choice([3, 10_000]))
+            case "turn":
+                engine.turn()
+            case "read" if engine.clients:
+                draw.choice(engine.clients).read()
+            case "leave" if engine.clients:
+                engine.leave(draw.choice(engine.clients))
+            case _:
+                pass
+    engine.finish()
+    for client in engine.clients:
+        check(client)
+    assert engine.cache.used == 0
+    engine.cache.check_integrity([])
+
+
+async def test_the_books_are_in_order_after_ten_thousand_operations() -> None:
+    draw = random.Random(7)
+    engine = driven(
+        Limits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8), spare=40
+    )
+    asking = Asking(draw, 60)
+    for operation in range(10_000):
+        if draw.random() < 0.15:
+            engine.ask(asking.prompt(), draw.randint(1, 90), SAMPLING)
+        elif engine.clients and draw.random() < 0.05:
+            engine.leave(draw.choice(engine.clients))
+        else:
+            engine.turn()  # checks them
+        if operation % 50 == 0:
+            for client in engine.clients:
+                client.read()
+            for client in [each for each in engine.clients if each.end is not None]:
+                check(client)
+                engine.clients.remove(client)
+            del asking.past[:-30]
+    engine.finish()
+    assert engine.cache.used == 0
+    counts = engine.scheduler.counts
+    assert counts.preemptions > 20
+    assert counts.cached_tokens > 1000
+
+
+async def test_memory_that_runs_out_ends_nobody() -> None:
+    engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
+    clients = [engine.ask([first] * 10, 120, SAMPLING) for first in range(5)]
+    engine.finish()
+    assert engine.scheduler.counts.preemptions > 0
+    for client in clients:
+        check(client)
+
+
+async def test_the_eldest_never_gives_way() -> None:
+    engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
+    clients = [engine.ask([first] * 10, 120, SAMPLING) for first in range(5)]
+    gone = []
+    while engine.turn():
+        for client in clients:
+            client.read()
+            if client.end is not None and client not in gone:
+                gone.append(client)
+    assert gone == clients
+
+
+async def test_choices_of_one_prompt_compute_it_once() -> None:
+    engine = driven(Limits(max_concurrent=8, max_waiting=10, chunk=16), spare=2000)
+    clients = [engine.ask(list(range(50)), 5, SAMPLING) for _ in range(8)]
+    engine.finish()
+    assert [client.cached for client in clients] == [0] + [48] * 7
+    for client in clients:
+        check(client)
+
+
+async def test_a_prompt_that_is_only_read_is_there_for_the_next() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
+    for prompt in ([5], list(range(40))):
+        reader = engine.ask(prompt, 0, SAMPLING)
+        engine.finish()
+        assert (reader.tokens, reader.end) == ([], Finish.LENGTH)
+    after_it = engine.ask([*range(40), 1, 2], 5, SAMPLING)
+    engine.finish()
+    assert after_it.cached == 40
+    check(after_it)
+
+
+async def test_a_salt_keeps_prompts_apart() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
+    salts = [None, "a", "a", None, "b"]
+    clients = [engine.ask(list(range(40)), 2, replace(SAMPLING, cache_salt=salt)) for salt in salts]
+    engine.finish()
+    assert [client.cached for client in clients] == [0, 0, 36, 36, 0]
+
+
+TIGHT = Limits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
+TIGHT_BLOCKS = (27, 400)  # of the layers with a window, and of those without
+
+
+def tight() -> Driven:
+    """Little memory for windows: two sequences, a chunk, and few besides."""
+    return Driven(MemoryRunner((10, None), SIZE), (10, None), TIGHT_BLOCKS, TIGHT)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+async def test_a_turn_that_loses_its_analysis_finds_its_prompt(
+    monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    """The window before the prompt's end is kept, though the answer and others have long moved on."""
+    if not marked:
+        monkeypatch.setattr(PrefixCache, "_is_marked", lambda *_: False)
+    engine = tight()
+    prompt = [at % 37 for at in range(100)]
+    engine.ask(prompt, 60, SAMPLING)
+    engine.finish()
+    for first in range(3):
+        engine.ask([40 + first] * 30, 20, SAMPLING)
+    engine.finish()
+    second = engine.ask([*prompt, 1, 2, 3], 5, SAMPLING)
+    engine.finish()
+    check(second)
+    assert (second.cached == 100) is marked
+
+
+async def test_prompts_that_part_find_what_they_share_again_and_again() -> None:
+    engine = tight()
+    cached = []
+    for tail in range(6):
+        client = engine.ask([*range(48), *[tail] * 120], 3, SAMPLING)
+        engine.finish()
+        check(client)
+        cached.append(client.cached)
+    assert cached[2:] == [48] * 4
+
+
+async def test_more_than_may_wait_are_turned_away() -> None:
+    engine = driven(Limits(max_concurrent=2, max_waiting=3))
+    for _ in range(5):
+        engine.ask([1], 5, SAMPLING)
+    with pytest.raises(EngineBusy) as caught:
+        engine.ask([1], 5, SAMPLING)
+    assert caught.value.retry_after > 0
+    engine.finish()
+    engine.ask([1], 5, SAMPLING)
+    engine.finish()
+
+
+async def test_the_lowest_priority_begins_first() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=10))
+    clients = [
+        engine.ask([1, at], 2, replace(SAMPLING, priority=priority))
+        for at, priority in enumerate([2, 1, 0, 1])
+    ]
+    order = []
+    while engine.turn():
+        for client in clients:
+            client.read()
+            if client.end is not None and client not in order:
+                order.append(client)
+    assert [clients.index(client) for client in order] == [2, 1, 3, 0]
+
+
+async def test_a_reader_that_does_not_read_holds_neither_slot_nor_memory_that_others_wait_for() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=10))
+    lazy = engine.ask([1, 2, 3], 60, SAMPLING, capacity=5)
+    while engine.turn():
+        pass
+    assert len(lazy.outbox._tokens) == 5
+    other = engine.ask([4, 5], 20, SAMPLING)
+    while engine.turn():
+        pass
+    other.read()
+    check(other)
+    engine.finish()
+    check(lazy)
+
+
+async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
+    steps = {}
+    for drafts in (0, 4):
+        engine = driven(Limits(max_concurrent=1, max_waiting=1, drafts=drafts))
+        client = engine.ask([1, 2, 3], 100, SAMPLING)
+        engine.finish()
+        check(client)
+        steps[drafts] = engine.scheduler.counts.steps
+    counts = engine.scheduler.counts
+    assert counts.drafted_tokens > 0
+    assert steps[4] == steps[0] - counts.accepted_tokens
+
+
+async def test_a_defect_of_the_scheduler_ends_those_who_are_here_and_nobody_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = driven(Limits(max_concurrent=2, max_waiting=5))
+    unlucky = [engine.ask([first] * 20, 5, SAMPLING) for first in range(3)]
+    engine.turn()
+    engine.loop._begin_anew(EngineFailed("a defect"))
+    for client in unlucky:
+        client.read()
+        assert isinstance(client.end, EngineFailed)
+    assert engine.loop.active == engine.cache.used == 0
+    check_after = engine.ask([9] * 20, 5, SAMPLING)
+    engine.clients = [check_after]
+    engine.finish()
+    check(check_after)
+
+
+async def test_books_that_are_wrong_are_found() -> None:
+    engine = driven(Limits(max_concurrent=1, max_waiting=1))
+    engine.ask([1] * 20, 5, SAMPLING)
+    engine.turn()
+    with pytest.raises(IntegrityError):
+        engine.cache.check_integrity([])

@@ -1,0 +1,163 @@
+"""Checkpoints that do not fit: the error names the file, the tensor, both shapes, and what to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from inference.config import ModelConfig
+from inference.engine import CheckpointError
+from inference.models.gpt_oss import load_model
+from inference.models.random_checkpoint import write_random_checkpoint
+from inference.progress import ProgressBar
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, checkpoint: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path / "model"))
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
+
+
+def change_tensor(folder: Path, name: str, tensor: torch.Tensor | None) -> None:
+    tensors = {key: value.clone() for key, value in load_file(folder / "model.safetensors").items()}
+    del tensors[name]
+    if tensor is not None:
+        tensors[name] = tensor
+    save_file(tensors, folder / "model.safetensors")
+
+
+def error_of(folder: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        load_model(folder, device=CPU, any_vocabulary=True)
+    return str(caught.value)
+
+
+def test_a_shape_that_does_not_fit_is_told_with_both_shapes(folder: Path) -> None:
+    change_tensor(folder, "model.layers.1.self_attn.k_proj.weight", torch.zeros(31, 64))
+    message = error_of(folder)
+    for part in ("model.safetensors", "model.layers.1.self_attn.k_proj.weight", "31×64", "32×64"):
+        assert part in message
+
+
+def test_a_config_of_another_model_is_told(folder: Path) -> None:
+    change_config(folder, intermediate_size=128)
+    message = error_of(folder)
+    assert "mlp.experts.gate_up_proj_bias" in message
+    assert "6×192" in message
+    assert "6×256" in message
+    assert "different models" in message
+
+
+def test_a_missing_tensor_is_named(folder: Path) -> None:
+    change_tensor(folder, "model.layers.2.self_attn.sinks", None)
+    message = error_of(folder)
+    assert "'model.layers.2.self_attn.sinks' is missing" in message
+    assert "download it again" in message
+
+
+def test_more_layers_than_there_are_is_a_missing_tensor(folder: Path) -> None:
+    change_config(folder, num_hidden_layers=5, layer_types=["full_attention"] * 5)
+    assert "model.layers.4." in error_of(folder)
+
+
+def test_packed_experts_of_the_wrong_type_are_named(folder: Path) -> None:
+    name = "model.layers.0.mlp.experts.down_proj_scales"
+    change_tensor(folder, name, torch.zeros(6, 64, 3))
+    message = error_of(folder)
+    assert name in message
+    assert "F32" in message
+    assert "U8" in message
+
+
+def test_a_missing_shard_is_named(tmp_path: Path, config: ModelConfig) -> None:
+    write_random_checkpoint(tmp_path, config, shards=3)
+    (tmp_path / "model-00002-of-00003.safetensors").unlink()
+    message = error_of(tmp_path)
+    assert "model-00002-of-00003.safetensors is missing" in message
+
+
+def test_a_file_that_was_cut_short_is_named(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+    message = error_of(folder)
+    assert "model.safetensors" in message
+    assert "cut short" in message
+
+
+def test_a_repository_that_was_cloned_without_its_large_files_is_told(folder: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 4792272488\n"
+    (folder / "model.safetensors").write_text(pointer, encoding="ascii")
+    assert "git lfs pull" in error_of(folder)
+
+
+@pytest.mark.parametrize("index", ["{", "{}", "[]", '{"weight_map": 3}'])
+def test_a_broken_index_is_named(tmp_path: Path, config: ModelConfig, index: str) -> None:
+    write_random_checkpoint(tmp_path, config, shards=2)
+    (tmp_path / "model.safetensors.index.json").write_text(index, encoding="utf-8")
+    assert "model.safetensors.index.json" in error_of(tmp_path)
+
+
+def test_another_architecture_is_told(folder: Path) -> None:
+    save_file({"transformer.wte.weight": torch.zeros(3, 3)}, folder / "model.safetensors")
+    assert "holds no gpt-oss model" in error_of(folder)
+
+
+def test_folders_without_weights_or_config_say_what_is_missing(tmp_path: Path, checkpoint: Path) -> None:
+    assert "no checkpoint" in error_of(tmp_path)
+    shutil.copy(checkpoint / "config.json", tmp_path)
+    assert "no .safetensors file" in error_of(tmp_path)
+
+
+def test_mxfp4_needs_sizes_of_whole_blocks(tmp_path: Path, config: ModelConfig) -> None:
+    odd = replace(config, intermediate=48)
+    with pytest.raises(CheckpointError, match=r"blocks of 32, and intermediate_size is 48"):
+        write_random_checkpoint(tmp_path, odd)
+
+
+def test_a_context_longer_than_the_models_is_refused(checkpoint: Path) -> None:
+    assert load_model(checkpoint, device=CPU, context=100, any_vocabulary=True).config.context_length == 100
+    with pytest.raises(CheckpointError, match=r"asked for is 2000 tokens; .* for 1024"):
+        load_model(checkpoint, device=CPU, context=2000, any_vocabulary=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_drawn_on_terminals_and_where_asked_for() -> None:
+    drawn = {}
+    for stream, show in (
+        (Terminal(), None),
+        (io.StringIO(), None),
+        (io.StringIO(), True),
+        (Terminal(), False),
+    ):
+        with ProgressBar("Loading", 2, show=show, stream=stream) as bar:
+            bar.advance()
+            bar.advance()
+        drawn[type(stream), show] = stream.getvalue()
+    assert drawn[Terminal, None].endswith("\n")
+    assert "Loading [##############################] 100%" in drawn[Terminal, None]
+    assert drawn[io.StringIO, None] == drawn[Terminal, False] == ""
+    assert "100%" in drawn[io.StringIO, True]
+
+
+def test_loading_draws_where_asked_for(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_model(checkpoint, device=CPU, progress=True, any_vocabulary=True)
+    assert "Loading weights" in capsys.readouterr().err
+    load_model(checkpoint, device=CPU, any_vocabulary=True)
+    assert capsys.readouterr().err == ""

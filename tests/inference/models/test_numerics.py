@@ -1,0 +1,156 @@
+"""The model against an outsider, and against itself in other layouts and in other steps."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.config import ModelConfig
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.head import pack_head
+from inference.models.random_checkpoint import write_random_checkpoint
+
+# Past the window (16) many times and past what the rope was first made for (32).
+PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()
+CPU = torch.device("cpu")
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+
+
+@pytest.fixture(scope="module")
+def logits(model: GptOss) -> Tensor:
+    return model.all_logits(PROMPT, model.new_cache())
+
+
+@pytest.fixture(scope="module")
+def outsider(checkpoint: Path) -> torch.nn.Module:
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    transformers = pytest.importorskip("transformers")
+    loaded = transformers.GptOssForCausalLM.from_pretrained(
+        checkpoint, dtype=torch.float32, attn_implementation="eager"
+    )
+    return loaded.eval()
+
+
+@torch.inference_mode()
+def test_logits_of_a_prompt_are_those_of_transformers(outsider: torch.nn.Module, logits: Tensor) -> None:
+    wanted = outsider(torch.tensor([PROMPT])).logits[0]
+    assert logits.std() > 0.3  # a model whose logits are all alike would prove nothing
+    assert relative_error(logits, wanted) < 1e-4
+    for row, other in zip(logits, wanted, strict=True):
+        assert relative_error(row, other) < 1e-4
+
+
+@torch.inference_mode()
+def test_incremental_logits_are_those_of_transformers(outsider: torch.nn.Module, model: GptOss) -> None:
+    cache, past = model.new_cache(), None
+    model.extend(PROMPT[:40], cache)
+    past = outsider(torch.tensor([PROMPT[:40]]), use_cache=True).past_key_values
+    for token in PROMPT[40:]:
+        step = outsider(torch.tensor([[token]]), past_key_values=past, use_cache=True)
+        past = step.past_key_values
+        assert relative_error(model.next_logits([token], cache), step.logits[0, -1]) < 1e-4
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 17, 33])
+def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(model: GptOss, logits: Tensor, chunk: int) -> None:
+    cache = model.new_cache()
+    parts = [model.all_logits(PROMPT[at : at + chunk], cache) for at in range(0, len(PROMPT), chunk)]
+    assert relative_error(torch.cat(parts), logits) < 1e-5
+
+
+def test_long_queries_in_parts_give_the_logits_of_the_whole(
+    model: GptOss, logits: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.ops.reference.SCORES_AT_ONCE", 3000)
+    assert relative_error(model.all_logits(PROMPT, model.new_cache()), logits) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("layout", "experts", "shards"),
+    [
+        ("original", "mxfp4", 1),
+        ("original", "mxfp4", 3),
+        ("original", "bf16", 1),
+        ("hf", "mxfp4", 4),
+        ("hf", "bf16", 1),
+        ("hf", "bf16", 2),
+    ],
+)
+def test_every_layout_of_the_same_weights_gives_the_same_logits(
+    tmp_path: Path, config: ModelConfig, logits: Tensor, layout: str, experts: str, shards: int
+) -> None:
+    write_random_checkpoint(tmp_path, config, seed=3, layout=layout, experts=experts, shards=shards)  # type: ignore[arg-type]
+    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
+
+
+def test_a_folder_with_an_original_folder_loads(tmp_path: Path, config: ModelConfig, logits: Tensor) -> None:
+    write_random_checkpoint(tmp_path / "original", config, seed=3, layout="original")
+    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
+
+
+def test_experts_that_are_not_kept_as_floats_give_the_same_logits(
+    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.models.experts.KEPT_FLOAT_BYTES", 0)
+    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
+    assert not any(layer.experts._kept for layer in other._weights.layers)
+
+
+def test_packed_experts_stay_packed_in_memory(model: GptOss) -> None:
+    for layer in model._weights.layers:
+        blocks, scales = layer.experts._w1  # type: ignore[attr-defined]
+        assert blocks.dtype == scales.dtype == torch.uint8
+
+
+def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
+    long = (PROMPT * 5)[:300]
+    whole, stepwise = model.new_cache(), model.new_cache()
+    wanted = model.next_logits(long, whole)
+    model.extend(long[:250], stepwise)
+    for token in long[250:-1]:
+        model.extend([token], stepwise)
+    assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
+
+
+def test_all_experts_on_all_tokens_give_the_logits_of_each_its_own(
+    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
+    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
+
+
+def test_a_packed_head_gives_the_logits_of_floats() -> None:
+    stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
+    stored[0] *= 1e-6  # below what half precision holds exactly
+    packed = pack_head(stored, torch.float32)
+    if packed is None:
+        pytest.skip("this PyTorch has no FBGEMM")
+    for rows in (1, 2, 7, 40):
+        x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows))
+        wanted = x @ stored.float().t()
+        assert relative_error(packed.logits(x), wanted) < 1e-6
+        assert (packed.logits(x) - wanted).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "stored", [torch.ones(8, 4), torch.full((8, 4), 1e6).bfloat16()], ids=["float32", "large"]
+)
+def test_a_head_that_would_lose_something_is_not_packed(stored: Tensor) -> None:
+    assert pack_head(stored, torch.float32) is None
+    assert pack_head(torch.ones(8, 4).bfloat16(), torch.bfloat16) is None

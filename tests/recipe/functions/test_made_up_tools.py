@@ -1,0 +1,46 @@
+"""How requests for made-up functions say which value is whose."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from recipe.functions.made_up_tools import made_up_tool
+from recipe.functions.tool_stock import KEPT_BACK
+from recipe.text import stock
+from recipe.text.words import Words
+
+_REQUESTS = 400
+
+
+def _between(held_out: bool, plain: bool = False) -> set[str]:
+    """What stands between a value and the one word that its parameter is called, where it is behind it."""
+    found = set()
+    for place in range(_REQUESTS):
+        rng = Random(f"between/{place}")
+        request = made_up_tool(rng, Words(rng, held_out, plain), held_out).request()
+        for (field, _), (_, end) in zip(request.arguments, request.spans, strict=True):
+            match = re.match(rf"[\"']? ([\w-]+) {re.escape(field.name)}\b", request.text[end:])
+            if match:
+                found.add(match.group(1))
+    return found
+
+
+def test_training_has_words_there_that_no_form_of_the_stock_has() -> None:
+    forms = set(" ".join(stock.lines("forms.txt")).split())
+    assert len(_between(False) - forms) > 30
+
+
+def test_the_held_out_part_has_its_own_forms_alone_and_training_none_of_them() -> None:
+    kept_back = set(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
+    assert _between(True) == {"for"}
+    assert "for" in kept_back
+    assert not _between(False) & kept_back
+
+
+def test_plain_requests_have_the_forms_of_the_stock_and_none_that_is_kept_back() -> None:
+    forms, kept_back = stock.lines("forms.txt")[:-KEPT_BACK], stock.lines("forms.txt")[-KEPT_BACK:]
+    between = _between(False, plain=True)
+    assert len(between) > 5
+    assert between <= set(" ".join(forms).split())
+    assert not between & set(" ".join(kept_back).split())

@@ -1,0 +1,168 @@
+"""Large requests: which turns are dropped when they do not fit, at what cost, and where the work is done."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import ContextLengthExceeded
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import FunctionTool, Renderer
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.turns.prompting import fitted_prompt
+from tests.doubles.serving import scripted
+
+TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a": {"type": "string"}}})
+Fitted = tuple[tuple[int, ...], tuple[Segment, ...]] | str
+
+
+def fitted(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:
+    """The prompt and its history, or what the error says."""
+    given = {
+        "instructions": None,
+        "tools": [TOOL],
+        "namespaces": (),
+        "truncates": True,
+        "answer": 1,
+        "param": "input",
+    }
+    system = renderer.system(effort="low", date=None)
+    try:
+        return fitted_prompt(renderer, system, history, **{**given, **options})
+    except ContextLengthExceeded as error:
+        return str(error)
+
+
+def one_by_one(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:
+    """The same in the plain way: the oldest turn goes, and the whole prompt is made again."""
+    while True:
+        found = fitted(renderer, history, **{**options, "truncates": False})
+        shorter = without_oldest_turn(history)
+        if not isinstance(found, str) or shorter is None:
+            return found
+        history = shorter
+
+
+def without_oldest_turn(history: Sequence[Segment]) -> tuple[Segment, ...] | None:
+    turns = [place for place, segment in enumerate(history) if segment.role == "user"]
+    if len(turns) < 2:
+        return None
+    return (*(s for s in history[: turns[1]] if s.role == "developer"), *history[turns[1] :])
+
+
+def random_history(renderer: Renderer, chance: random.Random) -> tuple[Segment, ...]:
+    """Turns of all shapes; some segments stand in it more than once."""
+
+    def text() -> str:
+        return " ".join(
+            chance.choices(["a", "two words", "!", "\n", "end.\n\n", "\u5929"], k=chance.randint(1, 9))
+        )
+
+    makers: list[Callable[[str], Segment]] = [
+        renderer.user,
+        renderer.user,
+        renderer.developer_message,
+        renderer.answer,
+        renderer.reasoning,
+        renderer.preamble,
+        partial(renderer.call, "functions.f"),
+        partial(renderer.tool_result, "functions.f"),
+    ]
+    made = [chance.choice(makers)(text()) for _ in range(chance.randint(1, 25))]
+    return tuple(made + chance.sample(made, chance.randint(0, len(made) // 3)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_turns_that_are_dropped_are_those_that_go_one_by_one(encoding: Encoding, seed: int) -> None:
+    renderer = Renderer(encoding)
+    chance = random.Random(seed)
+    history = random_history(renderer, chance)
+    longest = sum(len(segment.tokens) for segment in history) + 150
+    for _ in range(8):
+        options: dict[str, Any] = {
+            "context": chance.randint(20, longest),
+            "most": chance.choice([None, chance.randint(10, longest)]),
+            "instructions": chance.choice([None, "Be brief.", "Be brief.\n"]),
+        }
+        assert fitted(renderer, history, **options) == one_by_one(renderer, history, **options)
+
+
+def test_every_room_gives_what_dropping_one_by_one_gives(encoding: Encoding) -> None:
+    renderer = Renderer(encoding)
+    history = random_history(renderer, random.Random(1)) + random_history(renderer, random.Random(2))
+    for context in range(60, 400, 3):
+        assert fitted(renderer, history, context=context) == one_by_one(renderer, history, context=context)
+
+
+def test_dropping_thousands_of_turns_costs_about_what_dropping_one_does(encoding: Encoding) -> None:
+    renderer = Renderer(encoding)
+    turns = [renderer.user("a question"), renderer.answer("an answer")] * 2_500
+    history = tuple(turns)
+    total = sum(len(segment.tokens) for segment in history)
+
+    def seconds(context: int) -> float:
+        began = time.process_time()
+        assert not isinstance(fitted(renderer, history, context=context), str)
+        return time.process_time() - began
+
+    one = min(seconds(total) for _ in range(5))
+    most_of_them = min(seconds(300) for _ in range(5))
+    assert most_of_them < 5 * one  # it was a thousand times as much
+
+
+def test_instructions_in_every_turn_do_not_make_it_slow(encoding: Encoding) -> None:
+    renderer = Renderer(encoding)
+    turn = [
+        renderer.developer_message("Answer in one short sentence."),
+        renderer.user("x"),
+        renderer.answer("y"),
+    ]
+    history = tuple(turn * 1_000)
+    total = sum(len(segment.tokens) for segment in history)
+    began = time.process_time()
+    assert not isinstance(fitted(renderer, history, context=total - 5_000), str)
+    assert time.process_time() - began < 5
+
+
+MANY_TOOLS = [
+    {
+        "type": "function",
+        "name": f"f{number}",
+        "parameters": {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(30)}},
+    }
+    for number in range(20)
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "elsewhere"),
+    [
+        ({"input": "Hello"}, False),
+        ({"input": "a word " * 5_000}, True),
+        ({"input": [{"role": "user", "content": "x"}] * 600}, True),
+        ({"input": "Hello", "tools": MANY_TOOLS}, True),
+    ],
+    ids=["small", "characters", "messages", "tools"],
+)
+async def test_what_takes_long_to_render_is_rendered_in_a_thread(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
+) -> None:
+    service = ResponsesService(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
+    user = service.renderer.user
+    threads = set()
+
+    def watched(text: str, *, name: str | None = None) -> Segment:
+        threads.add(threading.get_ident())
+        return user(text, name=name)
+
+    monkeypatch.setattr(service.renderer, "user", watched)
+    await service.render(body)
+    assert (threading.get_ident() not in threads) is elsewhere
+    await service.close()

@@ -1,0 +1,269 @@
+"""Calls of MCP tools that wait for the client's consent: asked for once, made once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.mcp_asking import ANSWER, Asking, call, tool
+from tests.doubles.tools.echo_server import Seen
+from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, plain_server, text
+from tests.doubles.waiting import until
+
+
+@pytest.mark.parametrize("by_items", [False, True], ids=["previous_response_id", "items"])
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_call_waits_for_consent(
+    encoding: Encoding, place: tuple[str, Seen], approve: bool, by_items: bool
+) -> None:
+    url, seen = place
+    tools = [tool(require_approval="always")]
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
+        before = seen.calls
+        first = await ask(tools=tools)
+        request = first["output"][-1]
+        assert request["type"] == "mcp_approval_request"
+        assert (request["server_label"], request["name"], request["arguments"]) == (
+            "echoes",
+            "echo",
+            '{"text": "hi"}',
+        )
+        assert seen.calls == before
+        consent = {
+            "type": "mcp_approval_response",
+            "approval_request_id": request["id"],
+            "approve": approve,
+        }
+        if by_items:
+            sent = [{"role": "user", "content": "Say hi."}, *first["output"], consent]
+            second = await ask(tools=tools, input=sent)
+        else:
+            second = await ask(tools=tools, input=[consent], previous_response_id=first["id"])
+    kinds = [item["type"] for item in second["output"]]
+    assert seen.calls == before + approve
+    if approve:
+        assert kinds == ["mcp_list_tools", "mcp_call", "message"]
+        assert second["output"][1]["approval_request_id"] == request["id"]
+        assert second["output"][1]["output"] == "hi"
+        assert "mcp_call_arguments.delta" in ask.kinds(1)
+    else:
+        assert kinds == ["mcp_list_tools", "message"]
+
+
+async def test_a_call_that_was_cut_off_asks_for_no_consent(encoding: Encoding, url: str) -> None:
+    made = call("echo", text="hi there, all of you")
+    begun = len(encoding.encode_special(made[: made.index("{")]))
+    for limit in range(begun, len(encoding.encode_special(made)) + 1):
+        async with Asking(encoding, made, mcp=(f"echoes={url}",)) as ask:
+            response = await ask(tools=[tool(require_approval="always")], max_output_tokens=limit)
+        kinds = [item["type"] for item in response["output"][1:]]
+        if response["status"] == "completed":
+            assert kinds == ["mcp_approval_request"]
+        else:
+            assert kinds in ([], ["mcp_call"])
+            assert all(item["status"] == "incomplete" for item in response["output"][1:])
+    assert response["status"] == "completed", "the last limit was none"
+
+
+async def test_the_model_reads_that_it_was_refused_and_why(encoding: Encoding, url: str) -> None:
+    tools = [tool(require_approval="always")]
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
+        first = await ask(tools=tools)
+        refusal = {"type": "mcp_approval_response", "approve": False, "reason": "Not on Sundays."}
+        refusal["approval_request_id"] = first["output"][-1]["id"]
+        second = await ask(
+            tools=tools, input=[refusal], previous_response_id=first["id"], metadata={"__debug": True}
+        )
+    assert "Not on Sundays." in second["metadata"]["__debug_input"]
+
+
+async def test_consent_to_nothing_is_a_400(encoding: Encoding, url: str) -> None:
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        consent = {"type": "mcp_approval_response", "approval_request_id": "mcpr_none", "approve": True}
+        with pytest.raises(InvalidRequest, match="mcpr_none"):
+            await ask(tools=[tool()], input=[consent])
+
+
+def approval(
+    number: int, name: str = "echo", label: str = "echoes", **arguments: Any
+) -> list[dict[str, Any]]:
+    """A request for consent and the consent, as a client sends them back."""
+    request = {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": label, "name": name}
+    consent = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}
+    return [{**request, "arguments": json.dumps(arguments)}, consent]
+
+
+async def test_two_calls_of_one_tool_are_made_when_both_were_approved(encoding: Encoding, url: str) -> None:
+    sent = [*approval(1, text="one"), *approval(2, text="two")]
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        response = await ask(tools=[tool(require_approval="always")], input=sent)
+    made = [item for item in response["output"] if item["type"] == "mcp_call"]
+    assert [(item["output"], item["approval_request_id"]) for item in made] == [
+        ("one", "mcpr_1"),
+        ("two", "mcpr_2"),
+    ]
+
+
+async def test_what_was_approved_runs_only_with_a_tool_of_the_request(
+    encoding: Encoding, place: tuple[str, Seen]
+) -> None:
+    url, seen = place
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        before = seen.calls
+        response = await ask(input=approval(1, text="one"))
+        assert seen.calls == before
+    made = response["output"][0]
+    assert (made["type"], made["status"]) == ("mcp_call", "failed")
+
+
+async def test_a_tool_with_an_awkward_name_is_approved_by_items(encoding: Encoding, url: str) -> None:
+    sent = approval(1, name="has a space.and dot")
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        response = await ask(tools=[tool(require_approval="always")], input=sent)
+    made = response["output"][1]
+    assert (made["name"], made.get("output")) == ("has a space.and dot", "found")
+
+
+async def test_of_two_names_that_meet_in_one_word_the_approved_one_is_called(encoding: Encoding) -> None:
+    tools = [{**ONE_TOOL, "name": name} for name in ("get_user", "get.user")]
+    server = PlainServer(tools, lambda call: text(f"{call['name']} ran"))
+    async with (
+        plain_server(server) as url,
+        Asking(encoding, call("get_user_2"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask,
+    ):
+        first = await ask(tools=ASKS, store=False)
+        request = first["output"][-1]
+        history = [{"role": "user", "content": "Say hi."}, *first["output"], consent_to(request)]
+        second = await ask(tools=ASKS, store=False, input=history)
+        history += [*second["output"], {"role": "user", "content": "Thanks."}]
+        third = await ask(tools=ASKS, store=False, input=history, metadata={"__debug": True})
+    made = second["output"][1]
+    assert (request["name"], made["name"], made["output"]) == ("get.user", "get.user", "get.user ran")
+    assert "to=echoes.get_user_2" in third["metadata"]["__debug_input"]
+
+
+async def test_a_tool_that_the_server_has_no_more_is_not_taken_for_another(encoding: Encoding) -> None:
+    server = PlainServer([{**ONE_TOOL, "name": "get_user"}])
+    async with (
+        plain_server(server) as url,
+        Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask,
+    ):
+        response = await ask(tools=ASKS, input=approval(1, name="get.user"))
+    assert response["output"][1]["status"] == "failed"
+    assert "tools/call" not in server.methods
+
+
+@pytest.mark.parametrize("approve", [None, "true", 1])
+async def test_consent_that_is_neither_yes_nor_no_is_refused(
+    encoding: Encoding, url: str, approve: Any
+) -> None:
+    request, consent = approval(1, text="one")
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        with pytest.raises(InvalidRequest, match="must be true or false") as refused:
+            await ask(tools=ASKS, input=[request, {**consent, "approve": approve}])
+    assert refused.value.param == "input[1].approve"
+
+
+class Counted:
+    """How many calls the server has had since it was made."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen, self._before = seen, seen.calls
+
+    @property
+    def calls(self) -> int:
+        return self._seen.calls - self._before
+
+
+def consent_to(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
+    return {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve}
+
+
+ASKS = [tool(require_approval="always")]
+
+
+@pytest.mark.parametrize("keeps_calls", [True, False], ids=["with its mcp_call", "without"])
+async def test_an_approved_call_in_the_history_is_not_made_again(
+    encoding: Encoding, place: tuple[str, Seen], keeps_calls: bool
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        history: list[Any] = [{"role": "user", "content": "Say hi."}]
+        first = await ask(tools=ASKS, input=history, store=False)
+        history += [*first["output"], consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, input=history, store=False)
+        assert counted.calls == 1
+        history += [item for item in second["output"] if keeps_calls or item["type"] != "mcp_call"]
+        history.append({"role": "user", "content": "Thanks."})
+        third = await ask(tools=ASKS, input=history, store=False, metadata={"__debug": True})
+        assert counted.calls == 1
+    assert [item["type"] for item in third["output"]] == ["mcp_list_tools", "message"]
+    prompt = third["metadata"]["__debug_input"]
+    assert prompt.count("to=echoes.echo") == 1
+    result = "hi" if keeps_calls else "The user approved this call and it was made."
+    assert f"<|start|>echoes.echo to=assistant<|channel|>commentary<|message|>{result}" in prompt
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "mcp", "server_label": "echoes"}])
+async def test_an_approved_call_is_the_one_that_was_required(
+    encoding: Encoding, place: tuple[str, Seen], choice: Any
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS, tool_choice=choice)
+        given = [consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, tool_choice=choice, input=given, previous_response_id=first["id"])
+    assert (second["status"], second["error"], counted.calls) == ("completed", None, 1)
+
+
+async def test_a_call_waits_while_something_else_is_said(encoding: Encoding, place: tuple[str, Seen]) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS)
+        second = await ask(tools=ASKS, input="Why do you need that?", previous_response_id=first["id"])
+        given = [consent_to(first["output"][-1])]
+        third = await ask(tools=ASKS, input=given, previous_response_id=second["id"])
+        assert counted.calls == 1
+        with pytest.raises(InvalidRequest, match="waits for approval"):
+            await ask(tools=ASKS, input=given, previous_response_id=third["id"])
+    assert third["output"][1]["approval_request_id"] == first["output"][-1]["id"]
+
+
+async def test_a_conversation_takes_in_a_history_with_an_approved_call(
+    encoding: Encoding, place: tuple[str, Seen]
+) -> None:
+    url, seen = place
+    async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        counted = Counted(seen)
+        first = await ask(tools=ASKS)
+        given = [consent_to(first["output"][-1])]
+        second = await ask(tools=ASKS, input=given, previous_response_id=first["id"])
+        history = [{"role": "user", "content": "Say hi."}, *first["output"], *given]
+        with pytest.raises(InvalidRequest, match="with its mcp_call"):
+            await ask.service.conversations.create({"items": history})
+        made = await ask.service.conversations.create({"items": [*history, *second["output"]]})
+        response = await ask(tools=ASKS, input="And now?", conversation=made["id"])
+    assert (response["status"], counted.calls) == ("completed", 1)
+
+
+async def test_of_approved_calls_that_are_stopped_the_results_so_far_are_kept(
+    encoding: Encoding, place: tuple[str, Seen]
+) -> None:
+    url, seen = place
+    seen.started.clear()
+    sent = [*approval(1, text="the first result"), *approval(2, "slow", seconds=60)]
+    async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
+        run = await ask.service.start({"input": sent, "tools": ASKS, "background": True})
+        await ask.service.run_in_background(run)
+        await until(seen.started.is_set)
+        stopped = await ask.service.cancel(run.id)
+        prompt = await ask.service.render({"input": "Well?", "previous_response_id": run.id})
+    assert [item["status"] for item in stopped["output"][1:]] == ["completed", "failed"]
+    assert "<|message|>the first result<|end|>" in prompt.text

@@ -1,0 +1,49 @@
+"""Whatever stands wherever in a request's tools and items: a response or a sentence, never a defect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.json_values import without_lone_surrogates
+from tests.doubles.apis.asking import FINAL, Asking
+from tests.doubles.apis.client_tools import CRM, DIGITS, EDIT, LOCAL
+from tests.doubles.apis.items import ITEMS
+from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd
+
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True},
+    DIGITS,
+    CRM,
+    LOCAL,
+    {"type": "shell", "environment": {"type": "local"}},
+    EDIT,
+    {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
+]
+OF_AGENTS: list[dict[str, Any]] = [  # which the SDK does not know
+    {
+        "type": "agent_message",
+        "author": "a",
+        "recipient": "b",
+        "content": [{"type": "input_text", "text": "x"}],
+    },
+    {"type": "configuration_update", "reasoning": {"effort": "low"}},
+]
+CHOICES = ({"type": "custom", "name": "dial"}, {"type": "function", "name": "find", "namespace": "crm"})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+async def test_a_request(odd: Any) -> None:
+    for whole in (
+        {"tools": TOOLS},
+        {"input": [*ITEMS, *OF_AGENTS]},
+        *({"tool_choice": choice} for choice in CHOICES),
+    ):
+        for place in places(whole):
+            if not place:
+                continue
+            body = without_lone_surrogates({"tools": TOOLS, **with_odd(whole, place, odd)})
+            assert isinstance(body, dict)
+            refused = await answer_or_sentence(Asking(FINAL.format("Hello!"))(**body))
+            assert refused is None or refused.status in (400, 404), (place, odd)

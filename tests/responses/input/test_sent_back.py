@@ -1,0 +1,251 @@
+"""What a client sends back of a conversation, as the model has it: whose a result is, what was an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.mcp_asking import ANSWER, call, tool
+from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.serving import scripted
+
+WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+PARIS, ROME = '{"city":"Paris"}', '{"city":"Rome"}'
+SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
+CODE = "<|channel|>analysis to=python code<|message|>print(6 * 7)<|call|>"
+FINAL = "<|channel|>final<|message|>Done.<|return|>"
+
+
+def called(call_id: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "get_weather", "arguments": arguments}
+
+
+def output(call_id: str, text: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+async def rendered(*items: Any, **body: Any) -> str:
+    return await Asking(FINAL).prompt(input=["Weather?", *items], tools=[WEATHER], **body)
+
+
+async def test_results_come_in_the_order_of_their_calls() -> None:
+    calls = [called("a", PARIS), called("b", ROME)]
+    in_order = await rendered(*calls, output("a", "grey"), output("b", "blue"))
+    assert in_order.index("grey") < in_order.index("blue")
+    assert await rendered(*calls, output("b", "blue"), output("a", "grey")) == in_order
+    # Of a later round the same ids may be used again, the other way round.
+    again = [called("b", ROME), called("a", PARIS)]
+    first = (*calls, output("a", "1"), output("b", "2"))
+    wanted = await rendered(*first, *again, output("b", "3"), output("a", "4"))
+    assert await rendered(*first, *again, output("a", "4"), output("b", "3")) == wanted
+
+
+async def test_results_of_calls_of_an_earlier_response_are_ordered_too() -> None:
+    head = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+    ask = Asking(f"{head}{PARIS}<|call|><|start|>assistant{head}{ROME}<|call|>", FINAL)
+    response = await ask(tools=[WEATHER], parallel_tool_calls=True)
+    first, second = (item["call_id"] for item in response["output"])
+    prompt = await ask.prompt(
+        input=[output(second, "blue"), output(first, "grey")],
+        previous_response_id=response["id"],
+        tools=[WEATHER],
+    )
+    assert prompt.index("grey") < prompt.index("blue")
+
+
+async def test_an_error_of_an_output_names_the_place_where_the_client_has_it() -> None:
+    from gpt_oss_server.errors import InvalidRequest
+
+    with pytest.raises(InvalidRequest) as refused:
+        await rendered(called("a", PARIS), output("unknown", "?"), output("a", "grey"))
+    assert refused.value.param == "input[2]"
+
+
+@pytest.mark.parametrize("between", [[], [{"role": "assistant", "content": "And now."}]])
+async def test_words_before_a_call_are_a_preamble_without_a_phase_too(between: list[Any]) -> None:
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    said = {"role": "assistant", "content": "Let me look."}
+    prompt = await rendered(thought, said, *between, called("a", PARIS), output("a", "grey"))
+    assert "<|channel|>commentary<|message|>Let me look.<|end|>" in prompt
+    assert "<|channel|>analysis<|message|>Hm.<|end|>" in prompt, "reasoning of a tool loop stays"
+    assert "<|channel|>final" not in prompt
+    answered = await rendered(said, "And tomorrow?", called("a", PARIS), output("a", "grey"))
+    assert "<|channel|>final<|message|>Let me look.<|end|>" in answered
+    phased = await rendered({**said, "phase": "final_answer"}, called("a", PARIS), output("a", "grey"))
+    assert "<|channel|>final<|message|>Let me look.<|end|>" in phased, "a phase that is told is right"
+
+
+async def test_a_search_with_queries_alone_keeps_its_query() -> None:
+    search = {"type": "web_search_call", "action": {"type": "search", "queries": ["fjords", "depth"]}}
+    assert '{"query":"fjords"}' in await rendered(search)
+
+
+async def test_an_mcp_call_sent_back_is_on_the_channel_that_it_was_made_on(
+    encoding: Encoding, url: str
+) -> None:
+    async with McpAsking(encoding, call("echo", text="a"), ANSWER, allow_private_hosts=True) as ask:
+        response = await ask(tools=[tool(url)])
+        more: dict[str, Any] = {"tools": [tool(url)]}
+        by_id = await ask.service.render({"input": "More", "previous_response_id": response["id"], **more})
+        items = ["Say hi.", *response["output"], "More"]
+        assert (await ask.service.render({"input": items, **more})).text == by_id.text
+
+
+async def test_a_reference_to_a_call_made_here_has_what_the_model_read(
+    encoding: Encoding, tmp_path: Any
+) -> None:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    service = ResponsesService(
+        scripted(SEARCH, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
+    )
+    web: dict[str, Any] = {"tools": [{"type": "web_search"}]}
+    response = await (await service.start({"input": "How deep?", **web})).wait()
+    references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
+    by_reference = (await service.render({"input": ["How deep?", *references, "Go on"], **web})).text
+    assert "not kept" not in by_reference
+    by_id = await service.render({"input": "Go on", "previous_response_id": response["id"], **web})
+    assert by_reference == by_id.text
+    await service.close()
+
+
+async def test_a_call_that_was_cut_off_is_in_the_output_and_never_told_as_done() -> None:
+    custom = {"type": "custom", "name": "edit"}
+    ask = Asking(
+        '<|channel|>commentary to=functions.edit code<|message|>rm("build")\nrm("tmp/cache")<|call|>'
+    )
+    response = await ask(tools=[custom], max_output_tokens=14)
+    (item,) = response["output"]
+    assert (response["status"], item["status"]) == ("incomplete", "incomplete")
+    assert item["input"].startswith("rm(")
+    kinds = [event["type"] for event in ask.events]
+    assert "response.output_item.added" in kinds
+    assert not [kind for kind in kinds if kind.endswith(".done")]
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (
+            '{"type": "create_file", "path": "a.py", "diff": "+1"}',
+            {"type": "create_file", "path": "a.py", "diff": ""},
+        ),
+        ('{"type": "delete_file", "path": "a.py"}', {"type": "delete_file", "path": "a.py"}),
+    ],
+)
+async def test_a_patch_is_announced_as_what_it_is(given: str, added: dict[str, Any]) -> None:
+    ask = Asking(
+        f"<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>{given}<|call|>"
+    )
+    await ask(tools=[{"type": "apply_patch"}])
+    (event,) = [event for event in ask.events if event["type"] == "response.output_item.added"]
+    assert event["item"]["operation"] == added
+
+
+async def test_allowed_tools_may_name_a_search_that_is_not_there() -> None:
+    search = {"type": "web_search", "external_web_access": True}
+    only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
+    run = await Asking(FINAL).service.start({"input": "Hi", "tools": [search, WEATHER], "tool_choice": only})
+    assert (await run.wait())["status"] == "completed"
+
+
+async def test_an_answer_after_an_approval_says_that_the_call_was_made_whatever_follows() -> None:
+    asked = {
+        "type": "mcp_approval_request",
+        "id": "mcpr_1",
+        "server_label": "gh",
+        "name": "open",
+        "arguments": "{}",
+    }
+    agreed = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    said = {"role": "assistant", "content": "It is open."}
+    items = ["Hi", asked, agreed, said, called("a", PARIS), output("a", "grey")]
+    run = await Asking(FINAL).service.start({"input": items, "tools": [WEATHER]})
+    assert run._prepared.approved == ()
+
+
+async def test_of_a_conversation_an_item_goes_and_each_result_stays_with_its_call() -> None:
+    ask = Asking(FINAL)
+    conversations = ask.service.conversations
+    made = await conversations.create({"items": [called("a", PARIS), called("b", ROME)]})
+    await conversations.add_items(made["id"], {"items": [output("b", "blue")]})
+    later = {"role": "user", "content": "And?"}
+    added = await conversations.add_items(made["id"], {"items": [output("a", "grey"), later]})
+    await conversations.delete_item(made["id"], added["data"][-1]["id"])
+    prompt = await ask.prompt(conversation=made["id"], tools=[WEATHER])
+    assert (prompt.count("grey"), prompt.count("blue")) == (1, 1)
+
+
+async def test_items_are_listed_as_they_were_sent() -> None:
+    ask = Asking(FINAL)
+    items = ["Hi", called("a", PARIS), called("b", ROME), output("b", "blue"), output("a", "grey")]
+    response = await ask(input=items, tools=[WEATHER])
+    listed = (await ask.service.retrieve(response["id"])).input_items
+    assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
+
+
+async def test_items_of_one_id_are_listed_once_each_and_the_list_has_an_end(api: Callable[..., Api]) -> None:
+    here = api(scripted(FINAL))
+    sent = [{"type": "message", "role": "user", "content": str(n), "id": f"msg_{n % 3}"} for n in range(6)]
+    response = await here.create(input=sent)
+    pages = [await here.get(f"/responses/{response['id']}/input_items", order="asc", limit=2)]
+    while pages[-1]["has_more"]:
+        assert len(pages) < 3
+        pages.append(
+            await here.get(
+                f"/responses/{response['id']}/input_items",
+                order="asc", limit=2, after=pages[-1]["last_id"],
+            )
+        )  # fmt: skip
+    listed = [item for page in pages for item in page["data"]]
+    assert [item["content"][0]["text"] for item in listed] == list("012345")
+    assert [item["id"] for item in listed[:3]] == ["msg_0", "msg_1", "msg_2"]
+    assert len({item["id"] for item in listed}) == 6
+
+
+async def test_what_other_agents_of_the_client_say_is_told_with_their_names() -> None:
+    message = {
+        "type": "agent_message",
+        "author": "/root/reviewer",
+        "recipient": "/root",
+        "content": [
+            {"type": "input_text", "text": "The tests pass."},
+            {"type": "encrypted_content", "encrypted_content": "gAAAA"},
+        ],
+    }
+    prompt = await rendered(message)
+    assert "<|start|>user<|message|>Message from agent /root/reviewer to /root:\nThe tests pass.\n[" in prompt
+    assert "cannot be read here" in prompt
+    assert "gAAAA" not in prompt
+    with pytest.raises(InvalidRequest, match=r"input\[1\].author"):
+        await rendered({**message, "author": None})
+
+
+async def test_how_much_is_thought_can_be_changed_between_items() -> None:
+    def updated(effort: Any) -> dict[str, Any]:
+        return {"type": "configuration_update", "reasoning": {"effort": effort}}
+
+    assert "Reasoning: high" in await rendered(
+        updated("low"), updated("high"), reasoning={"effort": "medium"}
+    )
+    assert "Reasoning: low" in await rendered({"type": "configuration_update"}, reasoning={"effort": "low"})
+    assert (await Asking(FINAL)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
+    with pytest.raises(InvalidRequest, match=r"input\[1\].reasoning.effort"):
+        await rendered(updated("much"))
+
+
+async def test_what_a_text_model_cannot_see_of_its_past_is_noted_and_a_mark_says_nothing() -> None:
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0"}
+    assert "An image was made here" in await rendered(image)
+    assert await rendered({"type": "context_compaction"}) == await rendered()
+    with pytest.raises(InvalidRequest, match="was not made by this server"):
+        await rendered({"type": "context_compaction", "encrypted_content": "x"})

@@ -1,0 +1,193 @@
+"""The browser over a folder, in the response: search, open, find, and an answer whose citations are links."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.sse import encode
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+from tests.doubles.tools.shelf import Shelf
+from tools.browser.backends.base import SearchHit, SearchRequest
+
+SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
+FIND = '<|channel|>analysis to=browser.find code<|message|>{"pattern":"deep"}<|call|>'
+ANSWER = "<|channel|>final<|message|>It is deep【1†L0-L2】, and cold【77†L1】. 東京【1†L2】!<|return|>"
+WEB: dict[str, Any] = {"tools": [{"type": "web_search"}]}
+
+
+@pytest.fixture
+def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    engine = scripted(SEARCH, OPEN, FIND, ANSWER)
+    return ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+
+
+async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
+    run = await service.start({"input": "How deep is the fjord?", **WEB, **body})
+    return [event async for batch in run for event in batch]
+
+
+async def test_search_open_find_and_a_cited_answer(service: ResponsesService) -> None:
+    events = await ask(service, include=["web_search_call.action.sources"])
+    response = check_stream(events)
+    search, opened, found, message = response["output"]
+    assert search["action"]["type"] == "search"
+    assert search["action"]["query"] == "fjord"
+    assert search["action"]["sources"]
+    assert opened["action"]["type"] == "open_page"
+    assert found["action"] == {"type": "find_in_page", "pattern": "deep", "url": opened["action"]["url"]}
+    assert [item["status"] for item in (search, opened, found)] == ["completed"] * 3
+    assert "cursor:" not in str(response["output"])
+    part = message["content"][0]
+    assert "【77†L1】" in part["text"], "a wrong cursor loses nothing"
+    assert "【1†" not in part["text"]
+    assert len(part["annotations"]) == 2
+    for annotation in part["annotations"]:
+        cited = part["text"][annotation["start_index"] : annotation["end_index"]]
+        assert cited == f" ([{annotation['title']}]({annotation['url']}))"
+    added = [e for e in events if e["type"] == "response.output_text.annotation.added"]
+    assert [e["annotation_index"] for e in added] == [0, 1]
+    assert [e["annotation"] for e in added] == part["annotations"]
+    await service.close()
+
+
+async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
+    encoding: Encoding, tmp_path: Path
+) -> None:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    final = "<|channel|>final<|message|>"
+    said = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
+    service = ResponsesService(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
+    first = (await ask(service))[-1]["response"]
+    stored = await service.retrieve(first["id"])
+    (await service.toolset()).toolbox.forget(stored.conversation)
+    more = (await ask(service, previous_response_id=first["id"]))[-1]["response"]
+    shown = (await service.render({"input": "And?", "previous_response_id": more["id"], **WEB})).text
+    for cursor in range(4):
+        assert shown.count(f" to=assistant<|channel|>analysis<|message|>[{cursor}] ") == 1
+    assert more["output"][-1]["content"][0]["text"] == "So【0†L2】."
+    await service.close()
+
+
+async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
+    (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+    answer = '<|channel|>final<|message|>{"answer":"Deep【1†L2】."}<|return|>'
+    engine = scripted(preamble + SEARCH, OPEN, answer)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "name": "fact", "strict": True, "schema": schema}
+    response = check_stream(await ask(service, text={"format": form}))
+    [part] = response["output"][-1]["content"]
+    [annotation] = part["annotations"]
+    link = part["text"][annotation["start_index"] : annotation["end_index"]]
+    shown = r' ([The "deep" \[fjord\]](local:///fjord.md))'
+    assert json.loads(part["text"]) == {"answer": f"Deep{shown}."}
+    assert json.loads(f'"{link}"') == shown
+    await service.close()
+
+
+async def test_half_a_character_from_a_search_service_breaks_no_response(encoding: Encoding) -> None:
+    """A service that cuts its texts by UTF-16 leaves such halves."""
+
+    class Halves(Shelf):
+        async def search(self, request: SearchRequest) -> list[SearchHit]:
+            return [SearchHit("https://a.example/one", "Fjord \ud83d", "deep \ud83d")]
+
+    settings = Settings(browser="off", python="off")
+    cites = "<|channel|>final<|message|>Deep【0†L4】.<|return|>"
+    tools = ToolsetMaker(settings, backend=Halves())
+    service = ResponsesService(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
+    events = await ask(service, include=["web_search_call.results"])
+    response = check_stream(events)
+    assert all(map(encode, events))
+    assert response["output"][0]["results"][0]["title"] == "Fjord \ufffd"
+    assert response["output"][1]["content"][0]["text"] == "Deep ([Fjord \ufffd](https://a.example/one))."
+    await service.close()
+
+
+async def test_events_stand_around_the_real_call(service: ResponsesService) -> None:
+    events = await ask(service)
+    first = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 0]
+    assert first == [
+        "output_item.added",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+        "web_search_call.completed",
+        "output_item.done",
+    ]
+    await service.close()
+
+
+async def test_pages_and_cursors_live_across_turns(encoding: Encoding, tmp_path: Path) -> None:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    engine = scripted(SEARCH, OPEN, "<|channel|>final<|message|>Opened.<|return|>", ANSWER)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    first = check_stream(await ask(service))
+    second = check_stream(await ask(service, previous_response_id=first["id"]))
+    assert len(second["output"][-1]["content"][0]["annotations"]) == 2
+    await service.close()
+
+
+async def test_a_cut_search_is_a_failed_item(service: ResponsesService) -> None:
+    response = check_stream(await ask(service, max_output_tokens=9))
+    assert response["status"] == "incomplete"
+    assert response["output"][0]["status"] == "failed"
+    await service.close()
+
+
+async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    calls = [
+        "<|channel|>analysis to=browser.search code<|message|>not json<|call|>",
+        '<|channel|>analysis to=browser.open code<|message|>{"id":5}<|call|>',
+        "<|channel|>commentary to=functions.browser.find <|constrain|>json<|message|>{}<|call|>",
+        "<|channel|>analysis to=browser.fly code<|message|>{}<|call|>",
+    ]
+    engine = scripted(*calls, ANSWER)
+    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    response = check_stream(await ask(service))
+    assert response["status"] == "completed"
+    assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]
+    await service.close()
+
+
+async def test_calls_that_are_sent_back_are_shown_as_the_model_made_them(service: ResponsesService) -> None:
+    """By a client that keeps the conversation itself; of results the model sees what the items hold."""
+    response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
+    asked = {"role": "user", "content": "How deep is the fjord?"}
+    shown = (await service.render({"input": [asked, *response["output"]], **WEB})).text
+    url = response["output"][1]["action"]["url"]
+    for name, arguments in (
+        ("search", '{"query":"fjord"}'),
+        ("open", f'{{"id":"{url}"}}'),
+        ("find", '{"pattern":"deep"}'),
+    ):
+        assert f"<|channel|>analysis to=browser.{name} code<|message|>{arguments}<|call|>" in shown
+        assert f"<|start|>browser.{name} to=assistant<|channel|>analysis<|message|>" in shown
+    [hit] = response["output"][0]["results"]
+    assert f"<|message|>{hit['title']}\n{hit['url']}\n{hit['snippet']}<|end|>" in shown
+    assert shown.count("(The result was not kept in this conversation.)") == 2
+    odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
+    items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
+    assert "to=browser.open code<|message|>{}<|call|>" in (await service.render({"input": items})).text
+    await service.close()

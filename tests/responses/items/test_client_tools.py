@@ -1,0 +1,323 @@
+"""Tools that the client runs, of every kind: how they are told, called, given back and bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
+
+from gpt_oss_server.errors import ApiError
+from tests.doubles.apis.asking import FINAL, Asking, call
+from tests.doubles.apis.client_tools import (
+    COMMAND,
+    COMMANDS,
+    CRM,
+    CUSTOM,
+    DIGITS,
+    EDIT,
+    FREE,
+    LOCAL,
+    PATCH,
+    SHELL,
+    STREAMS,
+    UPDATE,
+)
+from tests.doubles.apis.items import ITEMS
+from tests.doubles.snapshots import compare
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_stream(name: str) -> None:
+    turn, tools = STREAMS[name]
+    ask = Asking(turn)
+    response = await ask(tools=tools)
+    assert response["status"] == "completed"
+    compare(SNAPSHOTS / f"{name}.jsonl", ask.items_events)
+
+
+async def test_the_raw_body_is_the_input_of_a_custom_call() -> None:
+    ask = Asking(call("functions.apply_patch", PATCH, kind=""))
+    (item,) = (await ask(tools=[CUSTOM]))["output"]
+    assert (item["type"], item["input"], item["name"]) == ("custom_tool_call", PATCH, "apply_patch")
+    deltas = [e["delta"] for e in ask.events if e["type"] == "response.custom_tool_call_input.delta"]
+    assert len(deltas) > 5
+    assert "".join(deltas) == PATCH
+
+
+async def test_a_name_and_its_namespace_come_back_apart_however_the_model_wrote_them() -> None:
+    for recipient in ("crm.find", "functions.crm.find", "find"):
+        (item,) = (await Asking(call(recipient, "{}"))(tools=[CRM]))["output"]
+        assert (item["type"], item["namespace"], item["name"]) == ("function_call", "crm", "find")
+
+
+@pytest.mark.parametrize("name", ["python", "functions", "a.b c", "mcp__docs-2"])
+async def test_a_namespace_of_any_name_comes_back_by_that_name(name: str) -> None:
+    from gpt_oss_server.tooling.client_tools import recipient_of
+
+    ask = Asking(call(recipient_of("find", name), "{}"), FINAL.format("Done."))
+    response = await ask(tools=[{**CRM, "name": name}])
+    (item,) = response["output"]
+    assert (item["namespace"], item["name"]) == (name, "find")
+    assert response["tools"][0]["name"] == name
+    output = {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
+    prompt = await ask.prompt(input=["Hi", item, output], tools=[{**CRM, "name": name}])
+    assert f"{recipient_of('find', name)} to=assistant" in prompt
+
+
+async def test_what_the_model_is_told_of_custom_tools_and_namespaces() -> None:
+    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, DIGITS, CRM, SHELL])
+    for told in (
+        "// Edits files.\n// Call it with the text itself, not as JSON.\n"
+        "// The text must follow this Lark grammar:\n// start: begin_patch",
+        "type apply_patch = (_: string) => any;",
+        r"// The text must match this regular expression as a whole: \+?\d{3,15}(/\d+)?",
+        "## crm\n\n// Customers.\nnamespace crm {",
+        "type note = (_: string) => any;",
+        "type shell = (_: {",
+    ):
+        assert told in prompt
+
+
+async def test_a_tool_choice_of_none_tells_of_no_tool() -> None:
+    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, CRM, SHELL], tool_choice="none")
+    assert "# Tools" not in prompt
+
+
+OUTPUTS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    (
+        "apply_patch",
+        CUSTOM,
+        {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "Done!"}]},
+        "Done!",
+    ),
+    ("local_shell", LOCAL, {"type": "local_shell_call_output", "output": "a.txt"}, "a.txt"),
+    (
+        "shell",
+        SHELL,
+        {
+            "type": "shell_call_output",
+            "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+        },
+        '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]',
+    ),
+    (
+        "apply_patch",
+        EDIT,
+        {"type": "apply_patch_call_output", "status": "failed", "output": "No such file."},
+        '{"status":"failed","output":"No such file."}',
+    ),
+    (
+        "apply_patch",
+        EDIT,
+        {"type": "apply_patch_call_output", "status": "completed"},
+        '{"status":"completed"}',
+    ),
+]
+CALLS = {"custom": PATCH, "local_shell": COMMAND, "shell": COMMANDS, "apply_patch": UPDATE}
+
+
+@pytest.mark.parametrize(("name", "tool", "output", "text"), OUTPUTS)
+@pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
+async def test_an_output_is_the_result_of_its_call(
+    name: str, tool: dict[str, Any], output: dict[str, Any], text: str, whole: bool
+) -> None:
+    ask = Asking(call(f"functions.{name}", CALLS[tool["type"]], kind=" code"))
+    response = await ask(tools=[tool])
+    (item,) = response["output"]
+    result = {**output, "call_id": item["call_id"]}
+    if whole:
+        prompt = await ask.prompt(input=["Hi", item, result], tools=[tool])
+    else:
+        prompt = await ask.prompt(input=[result], tools=[tool], previous_response_id=response["id"])
+    told = f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
+    assert prompt.endswith(f"{told}<|start|>assistant")
+    if tool is CUSTOM:
+        assert f"<|message|>{PATCH}<|call|>" in prompt
+
+
+async def test_a_local_shell_s_output_may_name_its_call_by_the_item_s_id() -> None:
+    ask = Asking(call("functions.local_shell", COMMAND))
+    response = await ask(tools=[LOCAL])
+    output = {"type": "local_shell_call_output", "id": response["output"][0]["id"], "output": "a.txt"}
+    prompt = await ask.prompt(input=[output], tools=[LOCAL], previous_response_id=response["id"])
+    assert "functions.local_shell to=assistant" in prompt
+
+
+async def test_a_shell_s_past_call_is_shown_as_the_model_wrote_it() -> None:
+    ask = Asking(call("functions.local_shell", COMMAND))
+    (item,) = (await ask(tools=[LOCAL]))["output"]
+    assert item["action"]["type"] == "exec"
+    output = {"type": "local_shell_call_output", "call_id": item["call_id"], "output": ""}
+    prompt = await ask.prompt(input=["Hi", item, output], tools=[LOCAL])
+    written = '{"command":["ls","-l"],"env":{"A":"1"},"timeout_ms":500}'
+    assert f"to=functions.local_shell <|constrain|>json<|message|>{written}<|call|>" in prompt
+
+
+MISFITS: list[tuple[dict[str, Any], str, str]] = [
+    (CUSTOM, "apply_patch", "just text"),
+    (DIGITS, "dial", "+12"),
+    (LOCAL, "local_shell", '{"command": "ls"}'),
+    (SHELL, "shell", "not json"),
+    (EDIT, "apply_patch", '{"type": "update_file", "path": "a"}'),
+]
+
+
+@pytest.mark.parametrize(("tool", "name", "body"), MISFITS)
+async def test_what_does_not_fit_is_kept_and_the_response_fails(
+    tool: dict[str, Any], name: str, body: str
+) -> None:
+    ask = Asking(call(f"functions.{name}", body, kind=""))
+    response = await ask(tools=[tool])
+    assert response["status"] == "failed"
+    assert response["error"]["code"] == "invalid_output"
+    (item,) = response["output"]
+    assert item["type"].endswith("_call")
+    if tool["type"] == "custom":
+        assert item["input"] == body
+
+
+async def test_what_fits_a_regular_expression_passes() -> None:
+    for body in ("+4712345", "123/4"):
+        response = await Asking(call("functions.dial", body, kind=""))(tools=[DIGITS])
+        assert response["status"] == "completed"
+
+
+async def test_a_call_cut_by_the_limit_is_incomplete() -> None:
+    for tool, name in (
+        (CUSTOM, "apply_patch"),
+        (LOCAL, "local_shell"),
+        (SHELL, "shell"),
+        (EDIT, "apply_patch"),
+    ):
+        body = CALLS[tool["type"]]
+        response = await Asking(call(f"functions.{name}", body))(tools=[tool], max_output_tokens=14)
+        assert response["status"] == "incomplete"
+        (item,) = response["output"]
+        assert item["status"] == ("in_progress" if tool is EDIT else "incomplete")
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"type": "custom"}, "tools[0].name", "must be"),
+    ({"type": "custom", "custom": {"name": "a"}}, "tools[0].name", "Chat Completions form"),
+    ({**FREE, "format": "text"}, "tools[0].format", "an object"),
+    ({**FREE, "format": {"type": "json"}}, "tools[0].format.type", "'text' or 'grammar'"),
+    (
+        {**FREE, "format": {"type": "grammar", "syntax": "ebnf"}},
+        "tools[0].format.syntax",
+        "'lark' or 'regex'",
+    ),
+    (
+        {**FREE, "format": {"type": "grammar", "syntax": "lark"}},
+        "tools[0].format.definition",
+        "non-empty",
+    ),
+    ({"type": "namespace", "tools": []}, "tools[0].name", "non-empty"),
+    ({"type": "namespace", "name": "a"}, "tools[0].tools", "array"),
+    ({**CRM, "tools": [{"type": "shell"}]}, "tools[0].tools[0].type", "'function' and 'custom'"),
+    ({**CRM, "tools": [FREE, FREE]}, "tools", "twice"),
+    ({"type": "shell", "environment": {"type": "container_auto"}}, "tools[0].environment", "the client does"),
+    (
+        {"type": "shell", "environment": {"type": "local", "skills": [{"name": "csv"}]}},
+        "tools[0].environment.skills[0]",
+        "path",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "param", "words"), REFUSED)
+async def test_a_tool_that_is_wrong_is_refused_by_the_field(
+    tool: dict[str, Any], param: str, words: str
+) -> None:
+    with pytest.raises(ApiError, match=words) as refused:
+        await Asking(FINAL)(tools=[tool])
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+GRAMMARS = [
+    ("lark", 'start: "a" <|end|>', "a special token"),
+    ("lark", 'start: "a" <[200012]>', "a special token"),
+    ("lark", "start: @turn", "another grammar"),
+    ("lark", "start: missing", "unknown name"),
+    ("lark", 'begin: "a"', "no start rule"),
+    ("lark", "start: /(?=a)b/", "look-ahead"),
+    ("regex", "a(?=b)", "look-ahead"),
+    ("regex", "(a", "unclosed group"),
+    ("regex", "(a|b|c)*" * 2_000, "limits"),
+    ("regex", "a" * 70_000, "characters"),
+]
+
+
+@pytest.mark.parametrize(("syntax", "definition", "words"), GRAMMARS)
+async def test_a_grammar_that_cannot_be_enforced_is_refused(syntax: str, definition: str, words: str) -> None:
+    form = {"type": "grammar", "syntax": syntax, "definition": definition}
+    with pytest.raises(ApiError, match=words) as refused:
+        await Asking(FINAL)(tools=[{**FREE, "format": form}])
+    assert refused.value.code == "invalid_grammar"
+    assert refused.value.param == "tools[0].format.definition"
+
+
+async def test_special_tokens_spelt_within_a_literal_are_text() -> None:
+    form = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a>+/ // <|end|>'}
+    response = await Asking(call("functions.say", "<|x|>@<a>", kind=""))(tools=[{**FREE, "format": form}])
+    assert response["status"] == "completed"
+
+
+CHOICES: list[tuple[Any, bool]] = [
+    ({"type": "custom", "name": "say"}, True),
+    ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "crm"}]}, False),
+    ({"type": "function", "name": "find", "namespace": "crm"}, False),
+    ({"type": "shell"}, False),
+    ("required", True),
+    ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "say"}]}, True),
+    ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "shell"}]}, False),
+]
+
+
+@pytest.mark.parametrize(("choice", "fits"), CHOICES)
+async def test_tool_choice_names_any_kind_of_tool(choice: Any, fits: bool) -> None:
+    response = await Asking(call("functions.say", "x", kind=""))(tools=[FREE, CRM, SHELL], tool_choice=choice)
+    assert response["status"] == ("completed" if fits else "failed")
+
+
+async def test_tool_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+    for choice in (
+        {"type": "custom", "name": "find"},
+        {"type": "apply_patch"},
+        {"type": "function", "name": "say"},
+    ):
+        with pytest.raises(ApiError, match="does not declare"):
+            await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice=choice)
+
+
+async def test_tools_are_told_back_as_they_were_sent() -> None:
+    sent = [CUSTOM, CRM, LOCAL, SHELL, EDIT | {"type": "shell"}][:4]
+    response = await Asking(FINAL.format("Hi"))(tools=[*sent, FREE])
+    custom, crm, local, shell, free = response["tools"]
+    assert (custom, local, shell) == (CUSTOM, LOCAL, SHELL)
+    assert free == {**FREE, "format": {"type": "text"}}
+    assert crm["tools"][0] == {**CRM["tools"][0], "description": None}
+
+
+async def test_items_are_listed_with_all_that_the_sdk_s_types_ask_for() -> None:
+    ask = Asking(FINAL.format("Hello!"))
+    response = await ask(input=ITEMS, tools=[CRM, SHELL])
+    stored = await ask.service.retrieve(response["id"])
+    known: TypeAdapter[Any] = TypeAdapter(ResponseItem)
+    for item in stored.input_items:
+        assert item["id"]
+        known.validate_python(item)
+
+
+async def test_the_skills_of_a_shell_are_told() -> None:
+    skills = [{"name": "csv", "description": "Reads CSV files.", "path": "/skills/csv"}]
+    tool = {"type": "shell", "environment": {"type": "local", "skills": skills}}
+    asking = Asking(FINAL)
+    response = await asking(tools=[tool], metadata={"__debug": True})
+    prompt = response["metadata"]["__debug_input"]
+    assert "// - csv (/skills/csv): Reads CSV files.\n" in prompt
+    assert response["tools"] == [tool]

@@ -1,0 +1,178 @@
+"""Tools that come later: found by a search that runs here or at the client, or added by an item."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.tooling.requested import parse_tools
+from tests.doubles.apis.asking import FINAL, Asking, call
+from tests.doubles.apis.searched_tools import CALLS, CRM, FINDS, PLAIN, SERVER, TOOLS, WEATHER
+from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.snapshots import compare
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+FOUND = {
+    **CRM,
+    "tools": [{"description": None, "parameters": None, "strict": None, **t} for t in CRM["tools"]],
+}
+CLIENT: dict[str, Any] = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "Finds tools.",
+    "parameters": {"type": "object", "properties": {"goal": {"type": "string"}}, "required": ["goal"]},
+}
+
+
+def section(prompt: str) -> str:
+    """What the head of a prompt tells of tools."""
+    return prompt.partition("# Tools")[2].partition("<|end|>")[0]
+
+
+async def test_a_search_that_runs_here_is_two_items_and_the_turn_goes_on() -> None:
+    ask = Asking(FINDS, CALLS)
+    response = await ask(tools=TOOLS, metadata={"__debug": True})
+    search, found, made = response["output"]
+    assert (search["type"], search["arguments"]) == ("tool_search_call", {"paths": ["crm"]})
+    assert (search["execution"], search["call_id"], search["status"]) == ("server", None, "completed")
+    assert (found["type"], found["tools"]) == ("tool_search_output", [FOUND])
+    assert (made["namespace"], made["name"], made["arguments"]) == (
+        "crm",
+        "list_orders",
+        '{"customer_id":"7"}',
+    )
+    told = response["metadata"]["__debug_output"]
+    assert (
+        "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|># Tools\n\n## crm" in told
+    )
+    assert "type list_orders = (_: {\n" in told
+    compare(SNAPSHOTS / "tool_search_server.jsonl", ask.items_events)
+
+
+async def test_deferred_tools_are_told_by_name_only_until_they_are_found() -> None:
+    told = section(await Asking(FINAL).prompt(tools=TOOLS))
+    assert "- crm: Customers and their orders." in told
+    assert "- get_weather: Tells the weather of a city." in told
+    assert "type tool_search = (_: {" in told
+    assert "type now = " in told
+    assert "namespace crm" not in told
+    assert "type get_weather" not in told
+    assert "city" not in told.replace("of a city", "")
+
+
+async def test_without_a_search_deferred_tools_are_told_at_once() -> None:
+    told = section(await Asking(FINAL).prompt(tools=[CRM, WEATHER]))
+    assert "type list_orders" in told
+    assert "type get_weather" in told
+
+
+SEARCHES: list[tuple[str, list[str]]] = [
+    ('{"paths": ["crm"]}', ["list_orders", "profile"]),
+    ('{"paths": ["crm.profile", "get_weather"]}', ["profile", "get_weather"]),
+    ('{"query": "what is the WEATHER in a city"}', ["get_weather"]),
+    ('{"query": "open orders"}', ["list_orders"]),
+    ('{"query": "customer_id"}', ["list_orders"]),
+    ('{"query": "rockets"}', []),
+    ("weather", ["get_weather"]),
+    ("[1]", []),
+    ('{"paths": "crm.profile", "query": 7}', ["profile"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "names"), SEARCHES)
+def test_a_search_finds_names_and_words(arguments: str, names: list[str]) -> None:
+    tools = parse_tools(TOOLS, offered=True)
+    tools.hide_deferred()
+    assert tools.search is not None
+    assert [tool.name for tool in tools.search.find(arguments)] == names
+
+
+async def test_a_search_that_finds_nothing_says_so() -> None:
+    ask = Asking(call("functions.tool_search", '{"query":"rockets"}'), FINAL.format("None."))
+    response = await ask(tools=TOOLS, metadata={"__debug": True})
+    assert response["output"][1]["tools"] == []
+    assert "<|message|>No tool was found.<|end|>" in response["metadata"]["__debug_output"]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
+async def test_what_a_client_s_search_found_can_be_called(whole: bool) -> None:
+    ask = Asking(call("functions.tool_search", '{"goal":"orders"}'), CALLS)
+    first = await ask(tools=[CLIENT])
+    (search,) = first["output"]
+    assert (search["execution"], search["arguments"]) == ("client", {"goal": "orders"})
+    assert search["call_id"].startswith("call_")
+    output = {
+        "type": "tool_search_output",
+        "call_id": search["call_id"],
+        "execution": "client",
+        "status": "completed",
+        "tools": [CRM, {"type": "unheard_of"}],
+    }
+    body: dict[str, Any] = {"input": ["Hi", search, output]} if whole else {"input": [output]}
+    more = {} if whole else {"previous_response_id": first["id"]}
+    prompt = await ask.prompt(tools=[CLIENT], **body, **more)
+    assert '<|constrain|>json<|message|>{"goal":"orders"}<|call|>' in prompt.replace(" ", " ")
+    assert prompt.endswith("} // namespace crm<|end|><|start|>assistant")
+    second = await ask(tools=[CLIENT], **body, **more)
+    (made,) = second["output"]
+    assert (made["namespace"], made["name"]) == ("crm", "list_orders")
+    result = {"type": "function_call_output", "call_id": made["call_id"], "output": "[]"}
+    third = await ask.prompt(input=[result], tools=[CLIENT], previous_response_id=second["id"])
+    assert third.startswith(prompt.removesuffix("<|start|>assistant")), "the prompt before it stays as it was"
+
+
+async def test_tools_that_lead_a_conversation_are_told_at_its_head() -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [CRM, PLAIN]}
+    rest = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    ask = Asking(call("crm.profile", "{}"))
+    prompt = await ask.prompt(input=[item, *rest])
+    as_tools = await ask.prompt(input=rest, tools=[CRM, PLAIN])
+    assert prompt == as_tools
+    response = await ask(input=[item, *rest])
+    assert response["output"][0]["namespace"] == "crm"
+    again = await ask.prompt(input="More", previous_response_id=response["id"])
+    assert section(again) == section(prompt), "they stay for the conversation"
+
+
+async def test_tools_that_come_later_are_told_where_they_came() -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
+    ask = Asking(CALLS)
+    prompt = await ask.prompt(input=[{"role": "user", "content": "Hi"}, item], tools=[PLAIN])
+    assert prompt.endswith("} // namespace crm<|end|><|start|>assistant")
+    assert prompt.startswith((await ask.prompt(input="Hi", tools=[PLAIN])).removesuffix("<|start|>assistant"))
+    response = await ask(input=[{"role": "user", "content": "Hi"}, item], tools=[PLAIN])
+    assert response["output"][0]["type"] == "function_call"
+    assert response["output"][0]["name"] == "list_orders"
+
+
+async def test_a_bound_model_may_call_what_was_loaded(encoding: Encoding) -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
+    ask = Asking(engine=RandomEngine(encoding))
+    response = await ask(
+        input=[{"role": "user", "content": "Hi"}, item], tool_choice="required", max_output_tokens=2_000
+    )
+    assert response["output"][-1]["namespace"] == "crm"
+    assert isinstance(json.loads(response["output"][-1]["arguments"]), dict)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"tools": [{**SERVER, "execution": "both"}]}, "tools[0].execution"),
+    ({"tools": [{**CLIENT, "parameters": []}]}, "tools[0].parameters"),
+    ({"tools": [SERVER, SERVER]}, "tools"),
+    ({"input": [{"type": "additional_tools"}]}, "input[0].tools"),
+    ({"input": [{"type": "tool_search_output", "tools": [7]}]}, "input[0].tools"),
+    ({"input": [{"type": "additional_tools", "tools": [{"type": "custom"}]}]}, "input[0].tools[0].name"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), WRONG)
+async def test_what_is_wrong_is_named(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await Asking(FINAL)(**body)
+    assert (refused.value.status, refused.value.param) == (400, param)

@@ -1,0 +1,70 @@
+"""Whatever JSON the model writes into a call: the response ends, is stored, and can be told as a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+
+LONE = r"\ud83d"
+DEEP = "[" * 3000 + "]" * 3000
+FUNCTION = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
+BROWSER = "<|channel|>analysis to=browser.{} code<|message|>{}<|call|>"
+FINAL = "<|channel|>final<|message|>Done.<|return|>"
+SEARCH = {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}}
+WRITTEN: list[tuple[dict[str, Any], str]] = [
+    *(
+        (tool, FUNCTION.format(name, body))
+        for tool, name, bodies in (
+            ({"type": "local_shell"}, "local_shell", [f'{{"command":["{LONE}"]}}', f'{{"command":{DEEP}}}']),
+            ({"type": "shell"}, "shell", [f'{{"commands":["{LONE}"]}}']),
+            (
+                {"type": "apply_patch"},
+                "apply_patch",
+                [f'{{"type":"create_file","path":"{LONE}","diff":"+{LONE}"}}', DEEP],
+            ),
+            (
+                SEARCH,
+                "tool_search",
+                [f'{{"{LONE}":"{LONE}"}}', '{"q":NaN}', '{"q":1e999}', f'{{"q":{DEEP}}}'],
+            ),
+        )
+        for body in bodies
+    ),
+    *(
+        ({"type": "web_search"}, BROWSER.format(function, body))
+        for function in ("search", "open", "find", "nobody")
+        for body in (f'{{"query":"{LONE}","id":"http://{LONE}","pattern":"{LONE}"}}', DEEP, "[" * 3000, "NaN")
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "turn"), WRITTEN)
+async def test_it_ends_is_stored_and_can_be_told(
+    encoding: Encoding, tmp_path: Path, tool: dict[str, Any], turn: str
+) -> None:
+    (tmp_path / "a.md").write_text("# A\n\nText.\n")
+    settings = Settings(browser=f"local:{tmp_path}", python="off")
+    service = ResponsesService(
+        scripted(turn, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
+    )
+    for limit in (None, 200):
+        run = await service.start({"input": "Hi", "tools": [tool], "max_output_tokens": limit})
+        events = [event async for batch in run for event in batch]
+        response = check_stream(events) if tool["type"] != "tool_search" else events[-1]["response"]
+        # Too deep to be a call's arguments, it is told as what does not fit.
+        assert (
+            response["status"] in ("completed", "incomplete") or response["error"]["code"] == "invalid_output"
+        )
+        assert to_json(events)
+        assert (await service.retrieve(response["id"])).response == response
+    await service.close()

@@ -1,0 +1,214 @@
+"""The memory store keeps its contract and its bounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.connection import ConnectionStore
+from gpt_oss_server.stores.memory import MemoryStore, size_of
+from tests.contracts.store_contract import StoreContract, conversation, item, stored
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+
+
+class TestMemoryStore(StoreContract):
+    async def make(self) -> Store:
+        return MemoryStore()
+
+
+class TestConnectionStore(StoreContract):
+    async def make(self) -> Store:
+        return ConnectionStore(MemoryStore())
+
+
+async def test_the_oldest_go_when_there_are_too_many() -> None:
+    store = MemoryStore(max_responses=2)
+    for number in range(4):
+        await store.put(stored(f"resp_{number}"))
+    assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
+
+
+async def test_the_oldest_go_when_they_take_too_many_bytes() -> None:
+    each = size_of(stored("resp_0", tokens=1_000))
+    store = MemoryStore(max_bytes=3 * each)
+    for number in range(9):
+        await store.put(stored(f"resp_{number}", tokens=1_000))
+    assert len(store) == 3
+    assert store.bytes <= 3 * each
+
+
+async def test_they_go_when_they_are_too_old() -> None:
+    now = 0.0
+    store = MemoryStore(max_age=10, clock=lambda: now)
+    await store.put(stored("resp_1"))
+    now = 9.0
+    assert await store.get("resp_1") is not None
+    now = 10.0
+    assert await store.get("resp_1") is None
+    assert store.bytes == 0
+
+
+async def test_bytes_are_given_back() -> None:
+    store = MemoryStore()
+    for _ in range(3):
+        await store.put(stored("resp_1", tokens=50))
+    await store.delete("resp_1")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+def continued(parent: StoredResponse, response_id: str, *, tokens: int = 3) -> StoredResponse:
+    """A response whose history begins with the parent's own segments, as a next turn's does."""
+    own = Segment("user", tuple(range(tokens)))
+    return replace(stored(response_id), history=(*parent.history, own))
+
+
+async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
+    store = MemoryStore()
+    parent = stored("resp_1", tokens=10_000)
+    await store.put(parent)
+    alone = store.bytes
+    await store.put(continued(parent, "resp_2"))
+    assert store.bytes - alone < alone / 100
+
+
+async def test_a_deleted_parent_counts_for_as_long_as_a_child_keeps_its_history() -> None:
+    store = MemoryStore()
+    parent = stored("resp_1", tokens=10_000)
+    await store.put(parent)
+    alone = store.bytes
+    await store.put(continued(parent, "resp_2"))
+    await store.delete("resp_1")
+    assert store.bytes > alone * 0.9
+    await store.delete("resp_2")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_children_of_deleted_parents_stay_within_the_bound() -> None:
+    each = size_of(stored("resp_0", tokens=10_000))
+    store = MemoryStore(max_bytes=4 * each)
+    for number in range(40):
+        parent = stored(f"resp_parent_{number}", tokens=10_000)
+        await store.put(parent)
+        await store.put(continued(parent, f"resp_child_{number}"))
+        await store.delete(parent.id)
+        assert store.bytes <= 4 * each
+    assert len(store) <= 4
+    for number in range(40):
+        await store.delete(f"resp_child_{number}")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_evicted_parents_leave_no_history_uncounted() -> None:
+    store = MemoryStore(max_responses=1)
+    turn = stored("resp_0", tokens=10_000)
+    await store.put(turn)
+    for number in range(1, 20):
+        turn = continued(turn, f"resp_{number}", tokens=10_000)
+        await store.put(turn)
+    assert len(store) == 1
+    assert store.bytes >= size_of(turn)
+    await store.delete(turn.id)
+    assert store.bytes == 0
+
+
+async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_given_back() -> None:
+    store = MemoryStore()
+    single = stored("resp_1", tokens=1_000)
+    double = replace(single, history=single.history * 2)
+    await store.put(double)
+    assert store.bytes == size_of(double) < size_of(single) * 1.1
+    await store.delete("resp_1")
+    assert store.bytes == 0
+
+
+async def test_the_oldest_conversations_go_when_there_are_too_many() -> None:
+    store = MemoryStore(max_conversations=2)
+    for number in range(3):
+        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}"))
+    await store.put(stored("resp_1"))
+    found = [await store.get_conversation(f"conv_{number}") for number in range(3)]
+    assert [each is not None for each in found] == [False, True, True]
+    assert await store.item("msg_0") is None
+
+
+async def test_a_conversation_is_as_old_as_its_last_change() -> None:
+    now = 0.0
+    store = MemoryStore(max_age=10, clock=lambda: now)
+    for number in range(2):
+        await store.put_conversation(conversation(f"conv_{number}", "msg"))
+    now = 9.0
+    await store.change_conversation("conv_0", lambda found: replace(found, metadata={}))
+    now = 15.0
+    assert await store.get_conversation("conv_0") is not None
+    assert await store.get_conversation("conv_1") is None
+    now = 19.0
+    assert await store.get_conversation("conv_0") is None
+    assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_of_responses_and_conversations_the_oldest_go_first_when_they_take_too_many_bytes() -> None:
+    now = 0.0
+    both = size_of(conversation("conv_0", "msg_0", tokens=1_000)) + size_of(stored("resp_0", tokens=1_000))
+    store = MemoryStore(max_bytes=2 * both, clock=lambda: now)
+    for number in range(4):
+        now += 1
+        await store.put(stored(f"resp_{number}", tokens=1_000))
+        now += 1
+        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}", tokens=1_000))
+    assert store.bytes <= 2 * both
+    assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
+    kept = [await store.get_conversation(f"conv_{n}") is not None for n in range(4)]
+    assert kept == [False, False, True, True]
+
+
+async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
+    store = MemoryStore()
+    await store.put_conversation(conversation("conv_1"))
+    for number in range(50):
+
+        def grown(found: StoredConversation, number: int = number) -> StoredConversation:
+            own = Segment("user", tuple(range(1_000)))
+            return replace(found, parts=(*found.parts, Part((item(f"msg_{number}"),), (own,))))
+
+        await store.change_conversation("conv_1", grown)
+        found = await store.get_conversation("conv_1")
+        assert found is not None
+        assert store.bytes == size_of(found)
+    await store.delete_conversation("conv_1")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
+    store = MemoryStore(max_responses=1)
+    app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
+    assert app.state.service.store is store
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_response_that_cannot_be_stored_ends_as_failed(encoding: Encoding, background: bool) -> None:
+    class Broken(MemoryStore):
+        async def put(self, response: StoredResponse) -> None:
+            raise OSError("the disk is full")
+
+    engine = scripted("<|channel|>final<|message|>Hello!<|return|>")
+    service = ResponsesService(engine, Settings(), encoding=encoding, store=Broken())
+    run = await service.start({"input": "Hi", "background": background})
+    if background:
+        log = await service.run_in_background(run)
+        events = [json.loads(event.partition(b"data: ")[2]) async for batch in log.read() for event in batch]
+    else:
+        events = [event async for batch in run for event in batch]
+    response = check_stream(events)
+    assert (events[-1]["type"], response["status"]) == ("response.failed", "failed")
+    assert "stored" in response["error"]["message"]
+    assert response["output"][0]["content"][0]["text"] == "Hello!"
+    await service.close()

@@ -1,0 +1,121 @@
+"""What is sealed comes back whole, to its server and for its purpose; else not at all."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.sealing import Sealer, server_sealer
+
+SEALER = Sealer(b"one server's secret")
+CONTENT = "Grüße, 東京 🧠".encode()
+
+
+@given(st.binary(max_size=300), st.text(max_size=20))
+def test_what_was_sealed_comes_back(content: bytes, purpose: str) -> None:
+    purpose = purpose.encode("utf-8", "replace").decode()
+    sealed = SEALER.seal(purpose, content)
+    assert SEALER.open(purpose, sealed) == content
+    assert sealed.isascii()
+
+
+def test_it_cannot_be_read_and_is_another_text_each_time() -> None:
+    sealed = SEALER.seal("reasoning", CONTENT)
+    assert CONTENT not in base64.urlsafe_b64decode(sealed)
+    assert sealed != SEALER.seal("reasoning", CONTENT)
+
+
+def test_a_text_changed_in_any_byte_is_not_ours() -> None:
+    whole = base64.urlsafe_b64decode(SEALER.seal("reasoning", CONTENT))
+    for at in range(len(whole)):
+        changed = bytes((*whole[:at], whole[at] ^ 1, *whole[at + 1 :]))
+        assert SEALER.open("reasoning", base64.urlsafe_b64encode(changed).decode()) is None
+    for length in range(len(whole)):
+        cut = base64.urlsafe_b64encode(whole[:length]).decode()
+        assert SEALER.open("reasoning", cut) is None
+
+
+def test_another_purpose_and_another_server_cannot_open_it() -> None:
+    sealed = SEALER.seal("reasoning", CONTENT)
+    assert SEALER.open("compaction", sealed) is None
+    assert Sealer(b"another server's secret").open("reasoning", sealed) is None
+
+
+@given(st.text(max_size=200))
+def test_no_text_of_a_stranger_is_ours_or_raises(text: str) -> None:
+    assert SEALER.open("reasoning", text) is None
+
+
+@pytest.mark.parametrize("text", ["", "gAAAAABo", "AQ==", "A", "é", "\ud800", "AQ" * 5000, "AQID\n"])
+def test_odd_texts_are_not_ours(text: str) -> None:
+    assert SEALER.open("reasoning", text) is None
+
+
+def test_servers_with_one_key_file_read_each_other(tmp_path: Path) -> None:
+    file = str(tmp_path / "new" / "key")
+    sealed = server_sealer(file).seal("reasoning", CONTENT)
+    assert server_sealer(file).open("reasoning", sealed) == CONTENT
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+
+
+def test_without_a_key_file_the_state_folder_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    sealed = server_sealer(None).seal("reasoning", CONTENT)
+    assert [path.name for path in (tmp_path / "gpt-oss-server").iterdir()] == ["sealing.key"]
+    assert server_sealer(None).open("reasoning", sealed) == CONTENT
+
+
+def test_servers_that_start_at_once_agree_on_a_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        sealers = list(pool.map(server_sealer, [str(tmp_path / "key")] * 16))
+    assert all(s.open("x", sealers[0].seal("x", CONTENT)) == CONTENT for s in sealers)
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_short_key_file_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("  short \n")
+    with pytest.raises(SettingsError, match="at least 32 characters"):
+        server_sealer(str(file))
+
+
+def test_a_named_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        server_sealer(str(tmp_path / "file" / "key"))
+
+
+@pytest.mark.parametrize("home", [True, False], ids=["no folder", "no home"])
+def test_without_a_place_for_it_the_key_lasts_as_long_as_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, home: bool
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    if not home:
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setattr(Path, "home", no_home)
+    sealer = server_sealer(None)
+    assert sealer.open("x", sealer.seal("x", CONTENT)) == CONTENT
+    assert "--sealing-key-file" in caplog.text
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_key_file_may_be_in_the_user_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    server_sealer("~/keys/sealing")
+    assert (tmp_path / "home/keys/sealing").is_file()
+    assert not (tmp_path / "~").exists()
+    with pytest.raises(SettingsError, match="~nobody-of-this-name/key names no file"):
+        server_sealer("~nobody-of-this-name/key")

@@ -1,0 +1,70 @@
+"""The tools that a server offers, as its settings and what it can reach make them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling import toolset
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.tools.echo_server import ServerThread
+from tests.doubles.tools.small_tools import Sums
+from tools.mcp.serve import ServedTool
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+async def test_a_tool_server_that_starts_later_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    settings = Settings(
+        python="off", browser=f"local:{tmp_path}", tool_server=(f"http://127.0.0.1:{port}/mcp",)
+    )
+    maker = ToolsetMaker(settings)
+    made = await maker.ready()
+    assert "python" in made.refusals
+    assert not made.toolbox.offers("python")
+    server = ServerThread(ServedTool(Sums()).app(), port)
+    try:
+        await maker.ready()  # asked a moment ago: not again so soon
+        assert not made.toolbox.offers("python")
+        monkeypatch.setattr(toolset, "_ASK_AGAIN", 0.0)
+        monkeypatch.setattr(maker, "_ask_from", 0.0)
+        assert await maker.ready() is made
+        assert "python" not in made.refusals
+        assert made.toolbox.offers("browser")
+        assert (await made.toolbox.run("c", "python", "20 + 22")).text.startswith("42")
+    finally:
+        await maker.close()
+        server.stop()
+
+
+async def test_a_tool_server_that_hangs_is_asked_by_one_and_waited_for_by_none_but_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    async def hangs(self: ToolsetMaker, made: toolset.Toolset) -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(30)
+
+    settings = Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{free_port()}/mcp",))
+    maker = ToolsetMaker(settings)
+    await maker.ready()
+    monkeypatch.setattr(ToolsetMaker, "_ask_each", hangs)
+    monkeypatch.setattr(toolset, "_ASK_WAIT", 0.01)
+    monkeypatch.setattr(maker, "_ask_from", 0.0)
+    for _ in range(5):
+        await asyncio.wait_for(maker.ready(), 1)
+    assert asked == 1
+    await maker.close()

@@ -1,0 +1,233 @@
+"""Any reader of a run's log gets every event once and in order, wherever it begins; and logs are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
+from gpt_oss_server.http.sse import encode
+from gpt_oss_server.turns.background import BackgroundRun, BackgroundRuns, EventLog
+from tests.doubles.waiting import until
+
+
+class CountingRun:
+    """Tells `events` numbered events, in batches of random sizes, with a breath in between."""
+
+    def __init__(self, run_id: str, events: int, *, seed: int = 0, text: str = "") -> None:
+        self.id = run_id
+        self.ending = False
+        self.open = False
+        self._left = events
+        self._made = 0
+        self._rng = random.Random(seed)
+        self._text = text
+
+    async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
+        self.open = True
+        try:
+            while self._left:
+                for _ in range(self._rng.randrange(3)):
+                    await asyncio.sleep(0)
+                batch = [self._next() for _ in range(min(self._left, self._rng.randrange(1, 5)))]
+                self._left -= len(batch)
+                self.ending = not self._left
+                yield batch
+        finally:
+            self.open = False
+
+    async def stopped(self) -> list[dict[str, Any]]:
+        self.ending = True
+        return [self._next()]
+
+    def _next(self) -> dict[str, Any]:
+        self._made += 1
+        return {"type": "event", "sequence_number": self._made - 1, "text": self._text}
+
+
+def runs(**bounds: Any) -> BackgroundRuns[CountingRun]:
+    return BackgroundRuns(encode, **{"max_running": 8, "max_bytes": 2**20, "max_age": 600.0, **bounds})
+
+
+def expected(start: int, end: int, text: str = "") -> list[bytes]:
+    return [encode({"type": "event", "sequence_number": n, "text": text}) for n in range(start, end)]
+
+
+async def read(log: EventLog, after: int = -1) -> list[bytes]:
+    return [event async for batch in log.read(after) for event in batch]
+
+
+async def read_some(log: EventLog, after: int, count: int) -> list[bytes]:
+    """What a connection that breaks has got, at least `count` events if there are so many."""
+    got: list[bytes] = []
+    stream = log.read(after)
+    async for batch in stream:
+        got += batch
+        if len(got) >= count:
+            break
+    await stream.aclose()
+    return got
+
+
+@pytest.mark.parametrize("seed", range(300))
+async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> None:
+    rng = random.Random(seed)
+    total = rng.randrange(1, 60)
+    log = runs().start(CountingRun("run", total, seed=seed))
+
+    async def reconnecting() -> list[bytes]:
+        local, got = random.Random(rng.random()), []
+        while True:
+            for _ in range(local.randrange(4)):
+                await asyncio.sleep(0)
+            part = await read_some(log, len(got) - 1, local.randrange(1, 10))
+            if not part:
+                return got
+            got += part
+
+    readers = [reconnecting() for _ in range(4)]
+    for got in await asyncio.gather(*readers, read(log)):
+        assert got == expected(0, total)
+    for after in range(-1, total + 2):
+        assert await read(log, after) == expected(after + 1, total)
+
+
+async def test_a_run_goes_on_without_any_reader() -> None:
+    background = runs()
+    log = background.start(run := CountingRun("run", 50))
+    assert background.running("run") is run
+    await until(lambda: background.running("run") is None)
+    assert await read(log) == expected(0, 50)
+    assert background.log("run") is log
+
+
+@pytest.mark.parametrize("after_ticks", range(12))
+async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks: int) -> None:
+    background = runs()
+    log = background.start(run := CountingRun("run", 1_000))
+    reader = asyncio.create_task(read(log))
+    for _ in range(after_ticks):
+        await asyncio.sleep(0)
+    await background.stop("run")
+    got = await asyncio.wait_for(reader, 5)
+    assert got == expected(0, len(got))
+    assert 1 <= len(got) < 1_000
+    assert not run.open
+    assert run.ending
+    assert background.running("run") is None
+    await background.stop("run")
+
+
+async def test_a_run_that_is_ending_ends_its_own_way() -> None:
+    background = runs()
+    log = background.start(run := CountingRun("run", 3))
+    await until(lambda: run.ending)
+    await background.stop("run")
+    assert await read(log) == expected(0, 3)
+
+
+async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(CountingRun):
+        async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
+            yield [self._next()]
+            raise RuntimeError("a defect")
+
+    log = runs().start(Broken("run", 9))
+    assert await asyncio.wait_for(read(log), 5) == expected(0, 1)
+    assert "a defect" in caplog.text
+
+
+async def test_there_are_only_so_many_at_once() -> None:
+    background = runs(max_running=2)
+    for name in "ab":
+        background.start(CountingRun(name, 1_000_000))
+    with pytest.raises(EngineUnavailable, match="--background-max-runs"):
+        background.start(CountingRun("c", 1))
+    await background.stop("a")
+    background.start(CountingRun("c", 1))
+    await background.stop("b")
+
+
+async def test_logs_of_ended_runs_go_first_and_oldest_first() -> None:
+    background = runs(max_bytes=50_000)
+    for number in range(10):
+        await read(background.start(CountingRun(str(number), 10, text="x" * 1_000)))
+        assert background.bytes <= 50_000
+    kept = [number for number in range(10) if background.log(str(number)) is not None]
+    assert kept == list(range(10 - len(kept), 10))
+    assert len(kept) == 4
+
+
+async def test_a_log_that_is_too_large_by_itself_forgets_its_beginning_and_says_so() -> None:
+    background = runs(max_bytes=20_000)
+    log = background.start(CountingRun("run", 100, text="x" * 1_000))
+    await until(lambda: background.running("run") is None)
+    assert background.bytes == log.bytes <= 20_000
+    with pytest.raises(EventsForgotten):
+        log.check(-1)
+    with pytest.raises(EventsForgotten):
+        await read(log)
+    assert await read(log, 95) == expected(96, 100, "x" * 1_000)
+
+
+async def test_logs_go_when_they_are_too_old() -> None:
+    background = runs(max_age=0.0)
+    await read(background.start(CountingRun("run", 3)))
+    assert background.log("run") is None
+    assert background.bytes == 0
+
+
+async def test_closing_ends_all_of_them() -> None:
+    background = runs()
+    logs = [background.start(CountingRun(str(number), 5)) for number in range(3)]
+    await background.close()
+    assert [len(await read(log)) for log in logs] == [5, 5, 5]
+    assert background.bytes == 0
+
+
+class Slow(CountingRun):
+    """Its work takes a while to stop, as that of a tool may; how often it was asked to is counted."""
+
+    asked = 0
+
+    async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
+        yield [self._next()]
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            self.asked += 1
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                self.asked += 1
+            raise
+
+
+async def test_a_run_that_is_stopped_twice_is_left_the_time_to_stop() -> None:
+    background = runs()
+    background.start(run := Slow("run", 1))
+    stopping = [asyncio.create_task(background.stop("run"))]
+    await asyncio.sleep(0.01)
+    stopping.append(asyncio.create_task(background.stop("run")))
+    await asyncio.gather(*stopping)
+    assert run.asked == 1
+    assert background.running("run") is None
+
+
+async def test_closing_waits_for_all_of_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[float] = []
+
+    async def wait(self: Any, seconds: float) -> None:
+        waiting.append(seconds)
+        await until(lambda: len(waiting) == 3)
+
+    monkeypatch.setattr(BackgroundRun, "wait", wait)
+    background = runs()
+    for number in range(3):
+        background.start(Slow(str(number), 1))
+    await background.close()
+    assert not any(background.running(str(number)) for number in range(3))

@@ -1,0 +1,71 @@
+"""Stop strings: found wherever the text is cut, and never shown in part."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpt_oss_server.turns.stops import StopFilter
+from tests.doubles.apis.chat_asking import completion_of, replaying, said
+
+
+def shown(filter: StopFilter, pieces: list[str]) -> str:
+    return "".join(filter.feed(piece) for piece in pieces) + filter.close()
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_cut_is_the_same_however_the_text_comes(seed: int) -> None:
+    rng = random.Random(seed)
+    text = "".join(rng.choice("ab") for _ in range(40))
+    stops = [
+        "".join(rng.choice("ab") for _ in range(rng.randrange(3, 7))) for _ in range(rng.randrange(1, 4))
+    ]
+    ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
+    expected = text[: min(ends)[1]] if ends else text
+    cuts = sorted(rng.sample(range(41), rng.randrange(10)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, 40], strict=True)]
+    for way in (pieces, list(text)):
+        assert shown(StopFilter(stops), way) == expected
+
+
+def test_only_what_can_become_a_stop_string_is_held_back() -> None:
+    filter = StopFilter(["\n\n###"])
+    assert [filter.feed(piece) for piece in ("One", "\n", "two\n\n#", "x")] == ["One", "", "\ntwo", "\n\n#x"]
+
+
+async def test_the_generation_ends_with_the_stop_string() -> None:
+    text = "<|channel|>final<|message|>" + "one two three four " * 50 + "<|return|>"
+    engine = replaying(text)
+    completion = await completion_of(engine, stop="three")
+    choice = completion["choices"][0]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "three")
+    assert choice["message"]["content"] == "one two "
+    assert completion["usage"]["completion_tokens"] == 6
+    assert engine.open_generations == 0
+
+
+async def test_the_stop_string_can_be_shown() -> None:
+    completion = await completion_of(
+        replaying("<|channel|>final<|message|>one two three four<|return|>"),
+        stop=["wo th"],
+        include_stop_str_in_output=True,
+    )
+    assert said(completion)["content"] == "one two th"
+
+
+async def test_reasoning_and_arguments_may_hold_the_stop_string() -> None:
+    thinks = "<|channel|>analysis<|message|>one two<|end|><|start|>assistant"
+    completion = await completion_of(
+        replaying(thinks + "<|channel|>final<|message|>four<|return|>"), stop="two"
+    )
+    assert said(completion)["reasoning"] == "one two"
+    assert said(completion)["content"] == "four"
+    assert "stop_reason" not in completion["choices"][0]
+
+
+async def test_what_was_held_back_is_shown_when_the_text_ends() -> None:
+    completion = await completion_of(
+        replaying("<|channel|>final<|message|>The end.<|return|>"), stop=["end. But"]
+    )
+    assert said(completion)["content"] == "The end."

@@ -1,0 +1,16 @@
+"""A page of the web as a document: fetched safely, converted off the event loop.
+
+For backends that only search. In goes a `ReadRequest`, out comes a `Document`; PageError where there is none.
+"""
+
+from __future__ import annotations
+
+from tools.browser.backends.base import ReadRequest
+from tools.browser.pages.convert import Body, convert
+from tools.browser.pages.document import Document
+
+
+async def read_web(request: ReadRequest) -> Document:
+    fetched = await request.fetcher.get(request.url, request.permits)
+    body = Body(fetched.url, fetched.content_type, fetched.body, fetched.cut)
+    return await convert(body, view_source=request.view_source)

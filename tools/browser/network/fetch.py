@@ -1,0 +1,225 @@
+"""The safe fetcher: pages of the public web for addresses that nobody vetted.
+
+In goes an address that the model or a page chose, out comes the body with its type. Every address that the
+name resolves to is checked, and the connection goes to a checked address, so a name that changes between
+the check and the connection changes nothing; so it is for every redirect. No cookies, no proxies or
+credentials from the environment, bounds on time, size and decompression. Addresses that the operator
+configured do not come here. It must not know of pages' formats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import httpx
+
+from tools.addresses import AddressRefused, Resolver, is_literal, is_public, resolve_allowed, system_resolver
+from tools.browser.network.urls import read_url
+from tools.browser.pages.errors import PageError
+
+Permits = Callable[[str], bool]
+"""Whether the request's domain filter lets a URL through."""
+
+MAX_REDIRECTS: Final = 5
+_MAX_ADDRESSES_TRIED: Final = 3
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_HEADERS: Final = {
+    "User-Agent": "Mozilla/5.0 (compatible; gpt-oss-server)",
+    "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
+    "Accept-Language": "en,*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    url: str  # after redirects
+    content_type: str  # as sent, "" if it was not
+    body: bytes
+    cut: bool = False  # whether the body is only the first part
+
+
+class Fetcher:
+    """Shared by all conversations; it holds no state of theirs.
+
+    `resolver` and `transport` are for tests and special networks: the transport is given requests whose URL
+    names a checked IP address, the name being in the Host header and in the extension `sni_hostname`.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private_hosts: bool = False,
+        timeout: float = 20.0,
+        max_bytes: int = 8_000_000,
+        resolver: Resolver = system_resolver,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._allow_private_hosts = allow_private_hosts
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._resolver = resolver
+        self._connecting = asyncio.Lock()
+        self._transport = transport
+
+    def check(self, url: str) -> httpx.URL:
+        """What can be said of an address without resolving it: the URL in one spelling, or PageError."""
+        checked = read_url(url)
+        literal = is_literal(checked.host)
+        if literal and not self._allow_private_hosts and not is_public(checked.host):
+            raise PageError("This address is not on the public Internet and is not opened.")
+        return checked
+
+    async def get(self, url: str, permits: Permits = lambda _: True) -> Fetched:
+        """The body behind `url`; `permits` is asked of it and of every redirect. Raises PageError."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._follow(self.check(url), permits)
+        except TimeoutError as error:
+            raise PageError(f"The page did not arrive within {self._timeout:g} seconds.") from error
+        except (httpx.TransportError, ssl.SSLError, OSError) as error:
+            raise PageError(f"The page could not be fetched: {_reason(error)}.") from error
+
+    async def close(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def _follow(self, url: httpx.URL, permits: Permits) -> Fetched:
+        for _ in range(MAX_REDIRECTS + 1):
+            if not permits(str(url)):
+                raise PageError(f"{url.host} is not among the domains that this request allows.")
+            response = await self._send(url)
+            try:
+                target = response.headers.get("location")
+                if response.status_code not in _REDIRECTS or not target:
+                    return await self._read(url, response)
+            finally:
+                await response.aclose()
+            url = self._redirected(url, target)
+        raise PageError(f"The page redirects more than {MAX_REDIRECTS} times.")
+
+    def _redirected(self, url: httpx.URL, target: str) -> httpx.URL:
+        try:
+            joined = url.join(target)
+        except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+            raise PageError("The page redirects to an address that is not valid.") from error
+        return self.check(str(joined))
+
+    async def _send(self, url: httpx.URL) -> httpx.Response:
+        """Connects to a checked address while the request and TLS go by the name."""
+        port = url.port or (443 if url.scheme == "https" else 80)
+        host = url.raw_host.decode("ascii")
+        addresses = await self._addresses(host, port)
+        transport = await self._ready_transport()
+        headers = {**_HEADERS, "Host": url.netloc.decode("ascii")}
+        refusal: httpx.TransportError | None = None
+        for address in addresses[:_MAX_ADDRESSES_TRIED]:
+            request = httpx.Request(
+                "GET",
+                url.copy_with(host=address),
+                headers=headers,
+                extensions={"sni_hostname": host, "timeout": httpx.Timeout(self._timeout).as_dict()},
+            )
+            try:
+                return await transport.handle_async_request(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                refusal = error
+        raise refusal or PageError(f"The host {host!r} has no address.")
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        if is_literal(host):  # checked with its URL
+            return [host]
+        try:
+            return await resolve_allowed(
+                host, port, resolver=self._resolver, allow_private=self._allow_private_hosts
+            )
+        except AddressRefused as error:
+            raise PageError(str(error)) from error
+
+    async def _ready_transport(self) -> httpx.AsyncBaseTransport:
+        async with self._connecting:
+            if self._transport is None:
+                # Reading the certificate authorities takes tens of milliseconds.
+                context = await asyncio.to_thread(httpx.create_ssl_context)
+                # No connection is kept: to the transport two names at one address look alike, to TLS they
+                # do not.
+                limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
+                self._transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits)
+            return self._transport
+
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> Fetched:
+        if response.status_code != 200:
+            raise PageError(f"The server answered {_status(response.status_code)}.")
+        inflate = _inflater(response.headers.get("content-encoding", ""))
+        body = bytearray()
+        received = 0
+        try:
+            async for chunk in response.aiter_raw():
+                received += len(chunk)
+                body += inflate(chunk, self._max_bytes + 1 - len(body))
+                if max(len(body), received) > self._max_bytes:
+                    break
+        except zlib.error as error:
+            raise PageError("The page's compression is damaged.") from error
+        return Fetched(
+            url=str(url),
+            content_type=response.headers.get("content-type", ""),
+            body=bytes(body[: self._max_bytes]),
+            cut=max(len(body), received) > self._max_bytes,
+        )
+
+
+Inflate = Callable[[bytes, int], bytes]
+"""(chunk, most) → what it decompresses to, `most` bytes at the most however much it would."""
+
+
+def _inflater(encoding: str) -> Inflate:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return lambda chunk, most: chunk[:most]
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress
+        case "deflate":
+            return _Deflate()
+        case other:
+            raise PageError(f"The page is compressed in a way that was not asked for: {other[:40]}.")
+
+
+class _Deflate:
+    """zlib's format, as the standard says, or the raw one that some servers send."""
+
+    def __init__(self) -> None:
+        self._inflate: Inflate | None = None
+
+    def __call__(self, chunk: bytes, most: int) -> bytes:
+        if self._inflate is None:
+            wrapped = bool(chunk) and chunk[0] & 0x0F == zlib.DEFLATED and chunk[0] >> 4 <= 7
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS).decompress
+        return self._inflate(chunk, most)
+
+
+def _status(code: int) -> str:
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
+
+
+def _reason(error: Exception) -> str:
+    """In words, without the addresses that system messages carry."""
+    match error:
+        case httpx.ConnectError() if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
+            return "its TLS certificate or handshake was refused"
+        case httpx.ConnectError() | httpx.ConnectTimeout():
+            return "no connection to its server"
+        case httpx.TimeoutException():
+            return "its server went silent"
+        case _:
+            return f"its server broke off ({type(error).__name__})"

@@ -1,0 +1,102 @@
+"""Bodies to documents: whatever was fetched or read from a folder, as text with links.
+
+In go bytes with a type and an address, out comes a `Document`; PageError for what has no text. It must not
+know where the bytes came from. HTML is parsed by selectolax (MIT, no dependencies, a parser that follows
+the HTML standard); html2text, which made the pages that the model was trained on, is under the GPL. PDF is
+read by pypdf (BSD).
+
+The synchronous functions take time in proportion to the body and belong on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tools.browser.pages.charset import decode
+from tools.browser.pages.document import Document
+from tools.browser.pages.errors import PageError
+from tools.browser.pages.html_text import HtmlText, html_to_text
+from tools.browser.pages.markdown_text import markdown_to_text
+from tools.browser.pages.pdf import read_pdf
+from tools.browser.pages.text import clean
+
+Kind = Literal["html", "markdown", "text", "pdf"]
+
+MAX_CHARS: Final = 2_000_000  # of a page's text; some 500 views of it
+_HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
+_MARKDOWN_TYPES: Final = ("text/markdown", "text/x-markdown")
+_TEXT_TYPES: Final = (
+    "application/json", "application/ld+json", "application/xml", "application/javascript",
+    "application/yaml", "application/x-yaml", "application/toml", "application/sql", "application/x-sh",
+    "application/x-ndjson", "application/graphql", "message/rfc822",
+)  # fmt: skip
+_UNSAID: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
+_CUT: Final = "Only the first part of this page was read: it is too long."
+_EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What there is to convert."""
+
+    url: str
+    content_type: str
+    data: bytes
+    cut: bool = False
+
+
+async def convert(body: Body, *, view_source: bool = False) -> Document:
+    kind = kind_of(body.content_type, body.data)
+    if kind != "pdf":
+        return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
+    if view_source:
+        raise PageError("A PDF has no source to view: open it without view_source.")
+    if body.cut:
+        raise PageError("This PDF is too large to be read.")
+    read = await read_pdf(body.data)
+    return _document(body, read.title, read.text, note=read.note)
+
+
+def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
+    text = decode(body.data, body.content_type)
+    if view_source or kind == "text":
+        return _document(body, "", clean(text[: MAX_CHARS + 1]))
+    if kind == "markdown":
+        return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
+    read = html_to_text(text, body.url)
+    return _linked(body, read, note="" if read.text.strip() else _EMPTY)
+
+
+def kind_of(content_type: str, data: bytes) -> Kind:
+    """By the type that was sent; by a look at the bytes where that says nothing or cannot be."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if data.startswith(b"%PDF-") or kind == "application/pdf":
+        return "pdf"
+    if kind in _HTML_TYPES:
+        return "html"
+    if kind in _MARKDOWN_TYPES:
+        return "markdown"
+    textual = kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
+    if kind not in _UNSAID and not textual:
+        raise PageError(f"This is no page of text: its content is of type {clean(kind)[:80]}.")
+    if _is_binary(data):
+        raise PageError("This is no page of text: its content is binary.")
+    start = data[:1_024].lstrip().lower()
+    return "html" if kind in _UNSAID and start.startswith((b"<!doctype html", b"<html")) else "text"
+
+
+def _is_binary(data: bytes) -> bool:
+    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return b"\x00" in data[:8_192] and not utf16
+
+
+def _linked(body: Body, read: HtmlText, note: str = "") -> Document:
+    return _document(body, read.title, read.text, read.links, note)
+
+
+def _document(body: Body, title: str, text: str, links: tuple[str, ...] = (), note: str = "") -> Document:
+    if body.cut or len(text) > MAX_CHARS:
+        note = _CUT
+    return Document(body.url, title, text[:MAX_CHARS], links, note)

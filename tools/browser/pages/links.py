@@ -1,0 +1,63 @@
+"""The links of one page: addresses made absolute and numbered, each shown as 【id†text】.
+
+In go texts and targets as the page wrote them, out come markers; `urls` then holds the address of each id.
+A link to another domain names it: 【id†text†domain】.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from tools.browser.pages.text import clean
+
+MAX_LINKS: Final = 5_000
+_MAX_TEXT: Final = 300
+LOCAL: Final = "local://"  # the scheme of a file in the local folder; see backends/local.py
+_STAND_IN: Final = "http://local.invalid"  # urljoin joins only for schemes that it knows
+
+
+class Links:
+    def __init__(self, url: str, base: str | None = None) -> None:
+        """`base`: what the page says its links begin from, where that is not its own address."""
+        self._base = (base and join(url, base)) or url
+        self._place = _place(url)
+        self._ids: dict[str, int] = {}
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(self._ids)
+
+    def marker(self, text: str, target: str) -> str:
+        """What stands for the link: its text alone where the target is no page, or none of another place."""
+        text = " ".join(text.split())[:_MAX_TEXT].replace("†", "‡")
+        url = None if target.lstrip().startswith("#") else join(self._base, target)
+        if url is None or not text:
+            return text
+        if url not in self._ids and len(self._ids) >= MAX_LINKS:
+            return text
+        number = self._ids.setdefault(url, len(self._ids))
+        place = _place(url)
+        suffix = "" if place == self._place else f"†{place}"
+        return f"【{number}†{text}{suffix}】"
+
+
+def join(base: str, target: str) -> str | None:
+    """A link's absolute http(s) or local address, None for any other (mailto, javascript, broken)."""
+    target = "".join(clean(target).split("\n")).strip().replace(" ", "%20")
+    local = base.startswith(LOCAL)
+    try:
+        joined = urljoin(base.replace(LOCAL, _STAND_IN, 1) if local else base, target)
+        parts = urlsplit(joined)
+    except ValueError:
+        return None
+    if local and joined.startswith(_STAND_IN):
+        return joined.partition("#")[0].replace(_STAND_IN, LOCAL, 1)
+    return joined if parts.scheme in ("http", "https") and parts.netloc else None
+
+
+def _place(url: str) -> str:
+    try:
+        return clean(urlsplit(url).netloc).replace("†", "‡")
+    except ValueError:
+        return ""

@@ -1,0 +1,40 @@
+"""Markdown as the model reads it: as it is, with its links numbered like those of other pages.
+
+In go text and its address, out come title, text and links. Markdown is already the form that pages are
+turned into, so nothing else changes; fenced code is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tools.browser.pages.html_text import HtmlText
+from tools.browser.pages.links import Links
+from tools.browser.pages.text import clean
+
+_FENCE: Final = re.compile(r"\s{0,3}(```|~~~)")
+_HEADING: Final = re.compile(r"#{1,6}\s+(.+?)\s*#*\s*")
+_LINK: Final = re.compile(
+    r"""(?<!!)\[([^\[\]\n]{1,300})\]\(\s*<?([^\s()<>]{1,2000})>?(?:\s+["'][^"'\n]{0,200}["'])?\s*\)"""
+    r"|<(https?://[^\s<>]{1,2000})>"
+)
+
+
+def markdown_to_text(markdown: str, url: str) -> HtmlText:
+    links = Links(url)
+    title, fenced = "", False
+    lines: list[str] = []
+
+    def marker(link: re.Match[str]) -> str:
+        return links.marker(link[1] or link[3], link[2] or link[3])
+
+    for line in clean(markdown).split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            heading = _HEADING.fullmatch(line)
+            title = title or (heading[1] if heading else "")
+            line = _LINK.sub(marker, line)
+        lines.append(line.rstrip())
+    return HtmlText(title, "\n".join(lines).strip("\n"), links.urls)

@@ -1,0 +1,78 @@
+"""What a bubblewrap box shows of the system, as arguments of bwrap.
+
+In: an interpreter, limits. Out: arguments. All that is not named here is not there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tools.python.sandboxes.interpreter import Interpreter
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Limits
+
+HOME = "/tmp/home"
+LAUNCHER = "/run/launcher.py"  # the text of inside.py
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
+    *("/usr/local/lib", "/nix/store"),
+)
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_ETC_SHOWN = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts")
+ETC_FILES = {
+    "/etc/passwd": "user:x:1000:1000::/tmp/home:/bin/sh\n",
+    "/etc/group": "user:x:1000:\n",
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_PROC_HIDDEN_FILES = (  # of the host as a whole and not needed by programs; the host's uid 0 may read them
+    *("kcore", "kmsg", "keys", "key-users", "kallsyms", "modules", "config.gz", "cmdline", "timer_list"),
+    *("sched_debug", "interrupts", "iomem", "ioports", "mtrr", "locks", "slabinfo", "vmallocinfo"),
+    *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "buddyinfo", "latency_stats"),
+)
+_PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
+
+
+def system_view(interpreter: Interpreter) -> list[str]:
+    """What is there to read: programs and libraries of the system, and the interpreter."""
+    argv: list[str] = []
+    for link in map(Path, _SYSTEM_LINKS):
+        if link.is_symlink():
+            argv += ["--symlink", os.readlink(link), str(link)]
+        elif link.is_dir():
+            argv += ["--ro-bind", str(link), str(link)]
+    bound = dict.fromkeys([*(Path(name) for name in _SYSTEM), *interpreter.paths])
+    for path in bound:
+        covered = any(path != other and path.is_relative_to(other) for other in bound)
+        if path.exists() and not covered:
+            argv += ["--ro-bind", str(path), str(path)]
+    for name in _ETC_SHOWN:
+        argv += ["--ro-bind-try", name, name]
+    return argv
+
+
+def private_view(limits: Limits, files: dict[str, int]) -> list[str]:
+    """What is the box's own: /proc and /dev of its own, and memory with a size to write to."""
+    argv: list[str] = []
+    for name, descriptor in files.items():
+        argv += ["--perms", "0444", "--file", str(descriptor), name]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for name in _PROC_HIDDEN_FILES:
+        if os.path.exists(f"/proc/{name}"):
+            argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    for name in _PROC_HIDDEN_FOLDERS:
+        if os.path.isdir(f"/proc/{name}"):
+            argv += ["--tmpfs", f"/proc/{name}", "--remount-ro", f"/proc/{name}"]
+    for size, folder in (
+        (limits.shared_size, "/dev/shm"),
+        (limits.temp_size, "/tmp"),
+        (limits.data_size, WORK_FOLDER),
+        (65536, SOCKET_FOLDER),
+    ):
+        argv += ["--perms", "0700", "--size", str(size), "--tmpfs", folder]
+    return argv
+
+
+def sealed() -> list[str]:
+    """What comes last: nothing but the sized folders stays writable."""
+    return ["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]

@@ -1,0 +1,198 @@
+"""The default sandbox: user namespaces by bubblewrap (`bwrap`).
+
+In: an interpreter, limits. Out: boxes in which code sees a read-only system, its own /tmp and /mnt/data,
+and nothing of the host's processes, network, environment, home or devices. What holds which limit:
+
+- files: /tmp, /mnt/data and /dev/shm are tmpfs with a size, so the kernel itself stops a disk fill; the
+  watchdog counts their entries. All else is read-only. This process reaches /mnt/data and the sockets
+  through the box's root in /proc, as open descriptors taken before any code of the model runs: no folder of
+  the host is bound writable.
+- memory: per process by rlimits; of the whole box by a control group where one can be made, else by the
+  watchdog.
+- processes: by a control group or, for an unprivileged user, RLIMIT_NPROC, or for root without control groups
+  by the box's highest process number (Linux 6.14); and by the watchdog always.
+- time: RLIMIT_CPU per process, the watchdog for the whole; a call's own time is the session's business.
+
+Started by root, uid 1000 inside is the host's uid 0 without any capability: it owns what root owns. Hence
+/proc is mounted read-only (/proc/sys would be writable), and nothing of root's is bound but the interpreter
+and /usr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import secrets
+import shutil
+import signal
+from contextlib import ExitStack, suppress
+
+from tools.python.sandboxes import seccomp
+from tools.python.sandboxes.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
+from tools.python.sandboxes.cgroups import Groups, make_groups, remove_stale
+from tools.python.sandboxes.folder import Folder
+from tools.python.sandboxes.interpreter import Interpreter, examine
+from tools.python.sandboxes.process_numbers import bound_processes
+from tools.python.sandboxes.refusals import INSTALL, refusal
+from tools.python.sandboxes.running import RunningBox
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
+from tools.python.sandboxes.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
+from tools.python.sandboxes.watchdog import Watchdog
+from tools.tool import ToolUnavailable
+
+_NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
+
+
+class Bubblewrap:
+    """Makes boxes with bwrap."""
+
+    name = "bubblewrap"
+    isolated = True
+
+    def __init__(self, limits: Limits, *, interpreter: str) -> None:
+        self._limits = limits
+        self._wanted = interpreter
+        self._interpreter: Interpreter | None = None
+        self._command = ""
+        self._options = ""
+        self._watchdog = Watchdog()
+        self._checking = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def check(self) -> None:
+        async with self._checking:
+            if self._interpreter is None:
+                self._interpreter = await self._probe()
+
+    async def start(self, connection: Connection, data: Folder | None) -> RunningBox:
+        await self.check()
+        assert self._interpreter is not None
+        return await self._start(self._interpreter, connection, data)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._ending)
+
+    async def _probe(self) -> Interpreter:
+        """Starts and ends one real box: no list of settings says as surely whether one can be had."""
+        command = shutil.which("bwrap")
+        if command is None:
+            raise ToolUnavailable(INSTALL)
+        if not seccomp.supported(platform.machine()):
+            raise ToolUnavailable(
+                f"The bubblewrap sandbox does not know {platform.machine()} machines; choose --python docker."
+            )
+        self._command, self._options = command, await _options(command)
+        missing = [option for option in _NEEDED_OPTIONS if option not in self._options]
+        if missing:
+            raise ToolUnavailable(
+                f"The python tool needs bubblewrap 0.7 or later; {command} lacks {', '.join(missing)}."
+            )
+        interpreter = await examine(self._wanted)
+        remove_stale()
+        try:
+            box = await self._start(interpreter, Connection(secrets.token_hex(16)), None)
+        except SandboxError as error:
+            raise ToolUnavailable(refusal(str(error))) from error
+        box.kill()
+        await box.wait()
+        box.data.close()
+        return interpreter
+
+    async def _start(
+        self, interpreter: Interpreter, connection: Connection, data: Folder | None
+    ) -> RunningBox:
+        groups = make_groups(self._limits)
+        # Not cancelled half-way: killed before its child is set up, bwrap would leave that behind.
+        spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
+        try:
+            spawned, root = await asyncio.shield(spawning)
+            await spawned.ready()
+            if not groups.folders:
+                await bound_processes(root, self._limits.processes)
+            return await self._box(spawned, root, groups, data)
+        except BaseException:
+            ending = asyncio.create_task(_abandon(spawning, groups))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
+            raise
+
+    async def _spawn(
+        self, interpreter: Interpreter, connection: Connection, groups: Groups
+    ) -> tuple[Spawned, int]:
+        """Starts bwrap; also the host's name (pid) of the first process in the box."""
+        send = launcher_input(
+            connection, SOCKET_FOLDER, HOME, self._limits, count_processes=os.geteuid() != 0
+        )
+        info, tell = os.pipe()
+        try:
+            with ExitStack() as given:
+                given.callback(os.close, tell)
+                argv, descriptors = self._command_line(interpreter, tell, given)
+                # bwrap's own environment is what /proc/1/environ shows inside: it gets none.
+                spawned = await spawn(groups.entering(argv), send=send, env={}, pass_fds=descriptors)
+            said, _ = await collect(info)
+        finally:
+            os.close(info)
+        return spawned, json.loads(said)["child-pid"] if said else 0
+
+    def _command_line(
+        self, interpreter: Interpreter, tell: int, given: ExitStack
+    ) -> tuple[list[str], tuple[int, ...]]:
+        """The command; its options go through a descriptor, so that listings of processes stay readable."""
+        contents = {**ETC_FILES, LAUNCHER: launcher_source()}
+        files = {name: _memory_file(text.encode(), given) for name, text in contents.items()}
+        rules = _memory_file(seccomp.program(platform.machine()), given)
+        options = [
+            *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
+            *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
+            *(["--disable-userns"] if "--disable-userns" in self._options else []),
+            *private_view(self._limits, files),
+            *system_view(interpreter),  # after /tmp: an interpreter may live there
+            *sealed(),
+            *("--info-fd", str(tell), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
+        ]
+        for name, value in environment(str(interpreter.executable), HOME).items():
+            options += ["--setenv", name, value]
+        told = _memory_file("\0".join(options).encode() + b"\0", given)
+        argv = [self._command, "--args", str(told), "--", str(interpreter.executable), "-I", LAUNCHER]
+        return argv, (tell, rules, told, *files.values())
+
+    async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> RunningBox:
+        """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
+        try:
+            box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
+        except OSError as error:
+            raise SandboxError(f"the box cannot be reached through /proc/{root}: {error.strerror}") from error
+        if data is not None:
+            await box.take_over(data)
+        return box
+
+
+def _memory_file(content: bytes, given: ExitStack) -> int:
+    descriptor = os.memfd_create("box")
+    given.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+async def _abandon(spawning: asyncio.Task[tuple[Spawned, int]], groups: Groups) -> None:
+    """Ends a box whose start failed or was cancelled."""
+    with suppress(SandboxError):
+        spawned, root = await spawning
+        if root and spawned.process.returncode is None:  # else its name may be another's by now
+            with suppress(ProcessLookupError):
+                os.kill(root, signal.SIGKILL)
+        await spawned.end()
+    await groups.remove()
+
+
+async def _options(command: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        command, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    words, _ = await process.communicate()
+    return words.decode("utf-8", "replace")

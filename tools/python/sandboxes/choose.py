@@ -1,0 +1,53 @@
+"""Which sandbox the python tool runs in.
+
+In: the operator's choice by name. Out: a sandbox that was seen to work, None for "off", or ToolUnavailable
+with what to install. `auto` takes bubblewrap, then docker; it never takes unsafe-local.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from tools.python.sandboxes.bubblewrap import Bubblewrap
+from tools.python.sandboxes.docker import DEFAULT_IMAGE, Docker
+from tools.python.sandboxes.sandbox import Limits, Sandbox
+from tools.python.sandboxes.unsafe_local import UnsafeLocal
+from tools.tool import ToolUnavailable
+
+CHOICES = ("auto", "bubblewrap", "docker", "unsafe-local", "off")
+
+
+async def choose_sandbox(
+    choice: str = "auto",
+    *,
+    limits: Limits | None = None,
+    interpreter: str = sys.executable,
+    image: str | None = None,
+) -> Sandbox | None:
+    """The sandbox of that name, probed. The probe starts a real box; it takes about as long as a kernel."""
+    caps = limits or Limits()
+    makers: dict[str, Callable[[], Sandbox]] = {
+        "bubblewrap": lambda: Bubblewrap(caps, interpreter=interpreter),
+        "docker": lambda: Docker(caps, image=image or DEFAULT_IMAGE),
+        "unsafe-local": lambda: UnsafeLocal(caps, interpreter=interpreter),
+    }
+    if choice == "off":
+        return None
+    if choice == "auto":
+        return await _first([makers["bubblewrap"](), makers["docker"]()])
+    if choice not in makers:
+        raise ToolUnavailable(f"There is no python sandbox {choice!r}; choose one of {', '.join(CHOICES)}.")
+    return await _first([makers[choice]()])
+
+
+async def _first(sandboxes: list[Sandbox]) -> Sandbox:
+    refusals: list[str] = []
+    for sandbox in sandboxes:
+        try:
+            await sandbox.check()
+        except ToolUnavailable as refusal:
+            refusals.append(str(refusal))
+        else:
+            return sandbox
+    raise ToolUnavailable(" ".join(refusals))

@@ -1,0 +1,253 @@
+"""The sandbox where a container engine runs: one container for each kernel.
+
+In: an image with ipykernel, limits. Out: boxes held by the engine. What holds which limit:
+
+- files: /tmp, /mnt/data, /dev/shm and the folder of the kernel's sockets are tmpfs with a size, and all else
+  is read-only. This process reaches them through the container's root in /proc, as in the bubblewrap
+  sandbox: a folder of the host bound into it could only be counted, and what is counted can be hidden.
+- memory: per process by rlimits; of the whole box by the watchdog, and by the engine's control group, which
+  counts files in memory too.
+- processes: by the engine; and by the watchdog, which also sums up processor time.
+- system calls: by the engine's own filter, and on top of it the filter that bubblewrap's boxes have.
+
+The engine and this process must share a kernel and see the same processes: a remote engine, or one in a
+virtual machine, does not do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import platform
+import secrets
+import shutil
+import stat
+
+from tools.python.sandboxes import seccomp
+from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.folder import Folder
+from tools.python.sandboxes.owner import gone, mark
+from tools.python.sandboxes.running import RunningBox
+from tools.python.sandboxes.sandbox import MIB, SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
+from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
+from tools.python.sandboxes.watchdog import Watchdog
+from tools.tool import ToolUnavailable
+
+DEFAULT_IMAGE = "quay.io/jupyter/scipy-notebook"
+_NAME = "gpt-oss-python-"
+_HOME = "/tmp/home"
+_PATH = "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"  # where images have their Python
+_OTHER_USER = 1000  # inside, when this process is root: never the container's root
+_KILLED = 128 + 9  # what the client ends with when the container's process was killed
+
+
+class Docker:
+    """Makes boxes with a `docker` command."""
+
+    name = "docker"
+    isolated = True
+
+    def __init__(self, limits: Limits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
+        self._limits = limits
+        self._image = image
+        self._command = command
+        self._checked = False
+        self._checking = asyncio.Lock()
+        self._watchdog = Watchdog()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def check(self) -> None:
+        async with self._checking:
+            if not self._checked:
+                await self._probe()
+                self._checked = True
+
+    async def start(self, connection: Connection, data: Folder | None) -> DockerBox:
+        await self.check()
+        return await self._start(connection, data)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._ending)
+
+    async def _probe(self) -> None:
+        """Starts and ends one real box: images, engines and their settings differ in too much to list."""
+        need = "The python tool's docker sandbox needs"
+        if shutil.which(self._command) is None:
+            raise ToolUnavailable(f"{need} the `{self._command}` command.")
+        code, words = await _run(self._command, "version", "--format", "{{.Server.Version}}")
+        if code != 0:
+            raise ToolUnavailable(f"{need} a running engine. ({self._command} said: {words})")
+        code, _ = await _run(self._command, "image", "inspect", "--format", "{{.Id}}", self._image)
+        if code != 0:
+            raise ToolUnavailable(
+                f"{need} its image: `{self._command} pull {self._image}`, or one of your own with "
+                "--python-image."
+            )
+        await self._remove_stale()
+        try:
+            box = await self._start(Connection(secrets.token_hex(16)), None)
+        except SandboxError as error:
+            raise ToolUnavailable(
+                f"The python tool cannot use a container of {self._image} here. (It said: {error})"
+            ) from error
+        box.kill()
+        await box.wait()
+        box.data.close()
+
+    async def _remove_stale(self) -> None:
+        """Removes containers of servers that were killed; nearly all have ended with their server."""
+        _, listed = await _run(
+            self._command, "ps", "--all", "--filter", f"name={_NAME}", "--format", "{{.Names}}"
+        )
+        for name in listed.split():
+            if name.startswith(_NAME) and gone(name.removeprefix(_NAME).partition("-")[0]):
+                await _run(self._command, "rm", "--force", name)
+
+    async def _start(self, connection: Connection, data: Folder | None) -> DockerBox:
+        name = f"{_NAME}{mark()}-{secrets.token_hex(8)}"
+        # Not cancelled half-way: the engine would go on making a container that nobody knows of.
+        starting = asyncio.create_task(self._box(name, connection))
+        try:
+            box = await asyncio.shield(starting)
+        except BaseException:
+            ending = asyncio.create_task(_abandon(starting))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
+            raise
+        if data is not None:
+            await box.take_over(data)
+        return box
+
+    async def _box(self, name: str, connection: Connection) -> DockerBox:
+        send = launcher_input(
+            connection, SOCKET_FOLDER, _HOME, self._limits, count_processes=False, call_filter=_filter()
+        )
+        spawned = await spawn(self.command_line(name), send=send, env=os.environ)
+        try:
+            await spawned.ready()
+            _, pid = await _run(self._command, "inspect", "--format", "{{.State.Pid}}", name)
+            box = self._reached(name, pid, spawned)
+        except BaseException:
+            await spawned.end()
+            await _run(self._command, "rm", "--force", name)
+            raise
+        if not _is_socket(connection.address(box.sockets, "shell")):
+            box.kill()
+            await box.wait()
+            box.data.close()
+            raise SandboxError(f"process {pid} of this machine is not the container's: is the engine remote?")
+        return box
+
+    def _reached(self, name: str, pid: str, spawned: Spawned) -> DockerBox:
+        try:
+            return DockerBox(self._command, name, int(pid), spawned, self._limits, self._watchdog)
+        except ValueError as error:
+            raise SandboxError(f"the engine does not tell the container's process: {pid}") from error
+        except OSError as error:
+            raise SandboxError(
+                f"the container cannot be reached through /proc/{pid}/root: {error.strerror}"
+            ) from error
+
+    def command_line(self, name: str) -> list[str]:
+        """The engine's command for one box."""
+        limits, user = self._limits, os.getuid() or _OTHER_USER
+        files = (
+            limits.data_size + limits.temp_size + limits.shared_size
+        )  # in memory: they count as memory here
+        memory = str(limits.memory + files)
+        argv = [
+            *(self._command, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
+            # A log would be a file of the host without a limit; a health check, a process beside the kernel.
+            *("--log-driver", "none", "--no-healthcheck"),
+            # The engine copies the host's name servers into a container even when that has no network.
+            *("--network", "none", "--dns", "127.0.0.1", "--hostname", "sandbox"),
+            *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+            *("--user", f"{user}:{user}", "--pids-limit", str(limits.processes)),
+            *("--memory", memory, "--memory-swap", memory),
+            *("--shm-size", str(limits.shared_size), "--ipc", "private"),
+            *("--workdir", WORK_FOLDER, "--entrypoint", "python3"),
+        ]
+        for folder, size in (
+            (WORK_FOLDER, limits.data_size),
+            ("/tmp", limits.temp_size),
+            (SOCKET_FOLDER, 65536),
+        ):
+            # exec: what was compiled is run; the engine's own choice is noexec.
+            options = f"rw,exec,nosuid,nodev,mode=0700,uid={user},gid={user}"
+            argv += ["--tmpfs", f"{folder}:{options},size={size},nr_inodes={limits.data_files}"]
+        for variable, value in {**environment("python3", _HOME), "PATH": _PATH}.items():
+            argv += ["--env", f"{variable}={value}"]
+        return [*argv, self._image, "-I", "-c", launcher_source()]
+
+
+class DockerBox(RunningBox):
+    """A running container, and the client process that stands for it."""
+
+    def __init__(
+        self, command: str, name: str, root: int, spawned: Spawned, limits: Limits, watchdog: Watchdog
+    ) -> None:
+        super().__init__(spawned, root, Groups(()), limits, watchdog)
+        self._command = command
+        self._name = name
+        self._killed = False
+
+    def kill(self) -> None:
+        self._killed = True
+        super().kill()
+
+    async def wait(self) -> None:
+        ended = await self._spawned.process.wait()
+        if ended == _KILLED and not self._killed and await self._out_of_memory():
+            self._watched.verdict = f"it used more than {self._limits.memory // MIB} MiB of memory"
+        self.kill()  # where only the client ended
+        await super().wait()
+        await _run(self._command, "rm", "--force", self._name)  # done already, unless the client was killed
+
+    async def _out_of_memory(self) -> bool:
+        """Whether the engine saw the kernel end a process there; it forgets the container, not its events."""
+        _, seen = await _run(
+            *(self._command, "events", "--since", "10m", "--until", "0s", "--format", "{{.Action}}"),
+            *("--filter", f"container={self._name}", "--filter", "event=oom"),
+        )
+        return "oom" in seen.split()
+
+
+def _filter() -> str:
+    """The filter of system calls for the launcher to load; on other machines the engine's own must do."""
+    machine = platform.machine()
+    return base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
+
+
+def _is_socket(address: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(address.removeprefix("ipc://")).st_mode)
+    except OSError:
+        return False
+
+
+async def _abandon(starting: asyncio.Task[DockerBox]) -> None:
+    """Ends a box whose start was cancelled; one whose start failed has ended."""
+    try:
+        box = await starting
+    except (SandboxError, OSError):
+        return
+    box.kill()
+    await box.wait()
+    box.data.close()
+
+
+async def _run(*argv: str) -> tuple[int, str]:
+    """A short command's exit status and what it said."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise SandboxError(f"{argv[0]}: {error.strerror}") from error
+    words, _ = await process.communicate()
+    return process.returncode or 0, words.decode("utf-8", "replace").strip()

@@ -1,0 +1,128 @@
+"""A running box, reached through its first process: /proc shows its files, and a handle ends it.
+
+In: the host's name (pid) of that process, before any code of the model ran. Out: `Box` (see sandbox.py). All
+is held as open descriptors, so that nothing which code in the box does can put another file in their place,
+and the files outlive the box. Must not know how boxes are started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.folder import Folder
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Limits
+from tools.python.sandboxes.spawn import Spawned
+from tools.python.sandboxes.watchdog import Watchdog, Watched
+
+_log = logging.getLogger(__name__)
+
+
+class RunningBox:
+    """A running box. Its files are reached through descriptors that keep them alive after its end."""
+
+    def __init__(
+        self,
+        spawned: Spawned,
+        root: int,
+        groups: Groups,
+        limits: Limits,
+        watchdog: Watchdog,
+    ) -> None:
+        self._spawned = spawned
+        self._groups = groups
+        self._limits = limits
+        self._watchdog = watchdog
+        self._handle = os.pidfd_open(root)
+        with ExitStack() as opened:
+            opened.callback(os.close, self._handle)
+            view = f"/proc/{root}/root"
+            self._sockets = _open(view + SOCKET_FOLDER, opened)
+            self._temp = _open(view + "/tmp", opened)
+            self.data = Folder.at(view + WORK_FOLDER)
+            opened.pop_all()
+        self._watched = Watched(root, limits, self.kill, self._over, spare=1)
+        watchdog.add(self._watched)
+
+    @property
+    def sockets(self) -> Path:
+        return Path(f"/proc/self/fd/{self._sockets}")
+
+    @property
+    def verdict(self) -> str | None:
+        return self._watched.verdict or self._over_memory()
+
+    def use(self, running: bool) -> None:
+        self._watched.running = running
+
+    def kill(self) -> None:
+        """The first process of a process namespace takes all others with it."""
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    async def wait(self) -> None:
+        await self._spawned.process.wait()
+        self._spawned.let_go()
+        if self._handle < 0:
+            return
+        await _readable(self._handle)  # the namespace has no process left
+        self._watchdog.remove(self._watched)
+        verdict = self.verdict
+        self._watched.verdict = verdict  # before the groups go that tell it
+        for descriptor in (self._sockets, self._temp, self._handle):
+            os.close(descriptor)
+        self._handle = -1
+        await self._groups.remove()
+
+    def _over(self) -> str | None:
+        """For want of memory the kernel may end one process alone, and the code goes on and knows nothing."""
+        return self._over_memory() or self._too_many_files()
+
+    def _over_memory(self) -> str | None:
+        if self._groups.out_of_memory():
+            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
+        return None
+
+    def _too_many_files(self) -> str | None:
+        for descriptor in (self.data.descriptor, self._temp):
+            with suppress(OSError):  # closed while the watchdog looked: the box is ending
+                room = os.fstatvfs(descriptor)
+                if room.f_files - room.f_ffree > self._limits.data_files:
+                    return f"it had more than {self._limits.data_files} files"
+        return None
+
+    async def take_over(self, data: Folder) -> None:
+        """Copies the files that an earlier box left, and closes them. When that fails, the box has ended."""
+        try:
+            lost = await asyncio.to_thread(data.copy_to, self.data, self._limits.data_size)
+        except BaseException:
+            self.kill()
+            await self.wait()
+            self.data.close()
+            raise
+        if lost:
+            _log.warning("%d files of a session could not be kept over a restart", len(lost))
+        data.close()
+
+
+def _open(path: str, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _readable(descriptor: int) -> None:
+    """Waits for a process to end, as its pidfd tells."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,112 @@
+"""Where hostile code runs: the small protocol that bubblewrap, docker and unsafe-local answer to.
+
+In: limits, and how a box is asked for. Out: a `Box`, that is a started kernel process, the folder of its
+sockets and the folder of its files. Nothing here knows of Jupyter messages, of sessions or of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tools.python.sandboxes.folder import Folder
+
+MIB = 1024 * 1024
+WORK_FOLDER = "/mnt/data"  # the model is told of this name
+SOCKET_FOLDER = "/run/kernel"  # where the kernel's sockets are inside a box
+
+
+class SandboxError(Exception):
+    """A box could not be started; the text says what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one box may use. Sizes in bytes; `docs` of each sandbox say how a limit is held."""
+
+    memory: int = 1024 * MIB  # of all its processes together, without its files
+    processes: int = 64  # processes and threads together
+    cpu_seconds: int = 3600  # of all its processes together, over the life of the kernel
+    file_size: int = 256 * MIB  # of any single file
+    open_files: int = 256  # per process
+    data_size: int = 256 * MIB  # of /mnt/data
+    data_files: int = 10_000  # files and folders under /mnt/data, and under /tmp
+    temp_size: int = 128 * MIB  # of /tmp
+    shared_size: int = 64 * MIB  # of /dev/shm
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How the kernel is spoken to: five unix sockets in one folder, as Jupyter numbers them."""
+
+    key: str
+    ports: dict[str, int] = field(
+        default_factory=lambda: {"shell": 1, "iopub": 2, "stdin": 3, "hb": 4, "control": 5}
+    )
+    prefix: str = "s"
+
+    def configuration(self, folder: str) -> dict[str, Any]:
+        """The kernel's connection, with its sockets as `folder` is called on the kernel's side."""
+        ports = {f"{name}_port": number for name, number in self.ports.items()}
+        return {"transport": "ipc", "ip": f"{folder}/{self.prefix}", "key": self.key, **ports}
+
+    def address(self, folder: Path, channel: str) -> str:
+        return f"ipc://{folder}/{self.prefix}-{self.ports[channel]}"
+
+
+class Box(Protocol):
+    """One running kernel process with all that it started."""
+
+    @property
+    def sockets(self) -> Path:
+        """The folder of its sockets as this process reaches it."""
+        ...
+
+    @property
+    def data(self) -> Folder:
+        """Its /mnt/data. It outlives the box; whoever took the box closes it or hands it to the next one."""
+        ...
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the box was ended, in words, when a limit ended it."""
+        ...
+
+    def use(self, running: bool) -> None:
+        """Says whether code is meant to run now; an unused box is watched less often."""
+        ...
+
+    def kill(self) -> None:
+        """Ends every process in it, at once and without waiting."""
+        ...
+
+    async def wait(self) -> None:
+        """Returns when its main process has ended and what it held outside is given back."""
+        ...
+
+
+class Sandbox(Protocol):
+    """A way to run a kernel apart from the host."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def isolated(self) -> bool:
+        """Whether code in it can reach no network."""
+        ...
+
+    async def check(self) -> None:
+        """Raises ToolUnavailable, with what to install or set, when it cannot be used here. Cached."""
+        ...
+
+    async def start(self, connection: Connection, data: Folder | None) -> Box:
+        """A box whose kernel listens. `data`: the files that an earlier box of the session left; taken over.
+
+        Raises SandboxError; then, and when it is cancelled, nothing is left running and `data` is the
+        caller's.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,163 @@
+"""Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
+
+In: a command line. Out: a process that has said it is ready, or SandboxError with what it wrote.
+No pipe outlives the start, so that nothing which runs inside can fill one of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from tools.child import Child, start
+from tools.python.sandboxes.inside import READY
+from tools.python.sandboxes.sandbox import Connection, Limits, SandboxError
+
+_KEPT = 8192  # bytes of a failed start's words
+_LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much and touches little; with less it crashes
+START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well under two seconds
+
+
+def launcher_source() -> str:
+    """The text of `inside.py`, which the box's interpreter runs; our package is not there."""
+    return resources.files("tools.python.sandboxes").joinpath("inside.py").read_text("utf-8")
+
+
+def launcher_input(
+    connection: Connection,
+    sockets: str,
+    home: str,
+    limits: Limits,
+    *,
+    count_processes: bool,
+    call_filter: str = "",
+) -> bytes:
+    """The line that `inside.py` reads. `call_filter`: of system calls in base64, where none is loaded yet."""
+    caps = {
+        "CORE": 0,
+        "CPU": limits.cpu_seconds,
+        # DATA counts what a process can write to privately; AS, looser, all that it maps.
+        "DATA": max(limits.memory, _LEAST_DATA),
+        "AS": 2 * limits.memory + 2 * 1024**3,
+        "FSIZE": limits.file_size,
+        "NOFILE": limits.open_files,
+    }
+    if count_processes:
+        caps["NPROC"] = limits.processes
+    wanted: dict[str, Any] = {"limits": caps, "connection": connection.configuration(sockets)}
+    return json.dumps({**wanted, "home": home, "nice": 10, "filter": call_filter}).encode() + b"\n"
+
+
+def environment(executable: str, home: str) -> dict[str, str]:
+    """All the environment that a kernel sees."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return {
+        "PATH": f"{os.path.dirname(executable)}:/usr/bin:/bin",
+        "HOME": home,
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "IPYTHONDIR": f"{home}/.ipython",
+        "MPLCONFIGDIR": f"{home}/.matplotlib",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",  # each arena reserves address space, which is limited
+        **dict.fromkeys(threads, "2"),
+    }
+
+
+class Spawned:
+    """A process that was started. It ends by itself when this process is gone or lets go of it."""
+
+    def __init__(self, process: Child, output: int, line: int) -> None:
+        self.process = process
+        self._output = output
+        self._line = line
+
+    async def ready(self) -> None:
+        """Returns when the kernel listens; raises SandboxError when it will not."""
+        words, ready = await collect(self._output, READY)
+        if not ready:
+            raise SandboxError(words.decode("utf-8", "replace").strip() or "the process ended without a word")
+        self._close_output()
+
+    async def end(self) -> None:
+        """Kills it and waits for its end."""
+        self.process.kill()
+        self.let_go()
+        await self.process.wait()
+
+    def let_go(self) -> None:
+        """Closes what ties it to this process."""
+        self._close_output()
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
+
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+
+
+async def spawn(
+    argv: Sequence[str],
+    *,
+    send: bytes,
+    env: Mapping[str, str],
+    cwd: str | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Spawned:
+    """Starts a process that reads `send` and whose words are kept until it is ready."""
+    get, line = os.pipe()
+    output, words = os.pipe()
+    try:
+        # Before the process exists, so nothing can block: a pipe takes at least a page, ours are smaller.
+        os.write(line, send)
+        os.set_blocking(output, False)
+        process = await start(argv, stdin=get, output=words, env=env, cwd=cwd, pass_fds=pass_fds)
+    except BaseException as error:
+        os.close(output)
+        os.close(line)
+        if isinstance(error, OSError):
+            raise SandboxError(f"{argv[0]}: {error.strerror}") from error
+        raise
+    finally:
+        os.close(get)
+        os.close(words)
+    return Spawned(process, output, line)
+
+
+async def collect(descriptor: int, until: bytes | None = None) -> tuple[bytes, bool]:
+    """Reads a pipe to its end or to a marker without blocking the loop; the last bytes, and if marked."""
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_NONBLOCK)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+    seen = bytearray()
+
+    def readable() -> None:
+        try:
+            chunk = os.read(descriptor, 4096)
+        except BlockingIOError:
+            return
+        seen.extend(chunk)
+        del seen[:-_KEPT]
+        marked = until is not None and until in seen
+        if (marked or not chunk) and not done.done():
+            done.set_result(marked)
+
+    loop.add_reader(descriptor, readable)
+    try:
+        async with asyncio.timeout(START_TIMEOUT):
+            marked = await done
+    except TimeoutError:
+        raise SandboxError(f"the kernel was not ready within {START_TIMEOUT:g} s") from None
+    finally:
+        loop.remove_reader(descriptor)
+    return bytes(seen), marked
