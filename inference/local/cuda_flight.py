@@ -67,16 +67,20 @@ class CudaFlight:
     def __init__(self, pending: Sequence[Pending], tokens: Tensor) -> None:
         """`pending` in the order in which the parts were launched, `tokens` already on their way."""
         self._pending, self._tokens = pending, tokens
+        self._outcomes: list[Outcome] | None = None
         self._arrived: torch.cuda.Event | None = None
         if tokens.is_pinned():
             self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._arrived.record()
 
     def outcomes(self) -> list[Outcome]:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        tokens = self._tokens.tolist()
-        return [_outcome(each, tokens[each.tokens]) for each in self._pending]
+        """Waits at the first call, which also moves the grammars on."""
+        if self._outcomes is None:
+            if self._arrived is not None:
+                self._arrived.synchronize()
+            tokens = self._tokens.tolist()
+            self._outcomes = [_outcome(each, tokens[each.tokens]) for each in self._pending]
+        return self._outcomes
 
 
 def on_host(values: Tensor) -> Tensor:

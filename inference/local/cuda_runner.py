@@ -47,6 +47,7 @@ class CudaRunner:
         self._clear_nobodys_block()
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
+        self._latest: CudaFlight | None = None
         # What each slot sampled last, and one place for nobody.
         self._newest = torch.zeros(max_concurrent + 1, dtype=torch.int64, device=model.device)
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
@@ -74,7 +75,7 @@ class CudaRunner:
 
     def close(self) -> None:
         """Recorded steps hold memory outside of tensors; the rest goes with the last reference."""
-        self._graphs = None
+        self._graphs = self._latest = None
 
     @torch.inference_mode()
     def launch(self, parts: Sequence[Part]) -> CudaFlight:
@@ -82,9 +83,13 @@ class CudaRunner:
         pending = [Pending(parts[at]) for at in order]
         self._tables.update(parts)
         logits = self._logits([each.part for each in pending])
+        if self._latest is not None and any(each.picker.masks is not None for each in pending):
+            # A mask needs the token before it: the host reads that while the device computes this step.
+            self._latest.outcomes()
         tokens = on_host(self._sample(pending, logits) if logits is not None else self._newest[:0])
         back = sorted(range(len(parts)), key=lambda at: order[at])
-        return CudaFlight([pending[at] for at in back], tokens)
+        self._latest = CudaFlight([pending[at] for at in back], tokens)
+        return self._latest
 
     # The model ----------------------------------------------------------------------------------------
 

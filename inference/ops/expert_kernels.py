@@ -20,8 +20,9 @@ from inference.ops.kernels import norm, pairs
 from inference.ops.packing import PackedRows
 
 PLAIN = os.environ.get("TRITON_INTERPRET") == "1"  # see `fused`
-SORTED_PAIRS = 1024  # up to so many pairs one program sorts
-COUNTED_AT_ONCE = 2048  # pairs that a program for one expert reads at a time
+UNCOUNTED_PAIRS = 1024  # up to so many pairs the launch that sorts them counts them itself
+PAIRS_AT_ONCE = 2048  # that a program for one expert reads at a time
+COMPARED_AT_ONCE = 4096  # comparisons of a pair with an expert that fit the registers
 EXACT_TOKENS = 64  # up to so many tokens the experts' results are kept in float32 until they are summed
 
 
@@ -72,7 +73,7 @@ class Mixture:
         norm.gather[(tokens, triton.cdiv(hidden, width))](
             residual, results, shares, out, hidden, chosen.numel(),
             CHOSEN=per_token, SPLITS=len(results), WIDTH=width, num_warps=4,
-            **launches.early(),
+            **launches.early("gather"),
         )  # fmt: skip
         return out
 
@@ -83,7 +84,7 @@ class Mixture:
             x, inner, rows.words, rows.scales, self._first_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, intermediate, rows.fragments, self._limit, self._alpha,
-            CHOSEN=per_token, **_sizes(tiles, how),
+            CHOSEN=per_token, **_sizes(tiles, how), **launches.early("gate_up"),
         )  # fmt: skip
         return inner
 
@@ -97,7 +98,7 @@ class Mixture:
             inner, out, rows.words, rows.scales, self._second_bias,
             tiles.order, tiles.experts, tiles.starts, tiles.ends,
             rows.columns, rows.tiles, rows.rows, len(inner), rows.fragments,
-            SPLITS=splits, **_sizes(tiles, how),
+            SPLITS=splits, **_sizes(tiles, how), **launches.early("down"),
         )  # fmt: skip
         return out
 
@@ -112,22 +113,18 @@ def _sizes(tiles: Tiles, how: launches.Product) -> dict[str, int]:
         "PLAIN": PLAIN,
         "num_warps": how.warps,
         "num_stages": how.stages,
-        **launches.early(),
     }
 
 
 def tiles_of(chosen: Tensor, experts: int) -> Tiles:
-    """Of T×k experts; as many tiles as there can be at most."""
+    """Of T×k experts."""
     pairs = chosen.numel()
     size = launches.of_experts(len(chosen), pairs, experts).tokens
     if len(chosen) == 1:
         return _one_token(chosen, size)
+    # As many tiles as there can be at most.
     count = min(pairs, experts) + pairs // size
-    return (
-        _sorted(chosen, experts, size, count)
-        if pairs <= SORTED_PAIRS
-        else _many(chosen, experts, size, count)
-    )
+    return _sorted(chosen, experts, size, count)
 
 
 _places: dict[tuple[torch.device, int], Tensor] = {}
@@ -143,32 +140,24 @@ def _one_token(chosen: Tensor, size: int) -> Tiles:
 
 
 def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
-    order, owners, starts, ends = (
-        torch.empty(length, dtype=torch.int32, device=chosen.device)
-        for length in (chosen.numel(), count, count, count)
-    )
-    width = max(16, triton.next_power_of_2(chosen.numel()))
-    pairs.sort[(1,)](
-        chosen, order, owners, starts, ends, chosen.numel(), experts, count,
-        PAIRS=width, EXPERTS=triton.next_power_of_2(experts), TILES=min(64, triton.next_power_of_2(count)),
-        AT_ONCE=launches.SORTED_AT_ONCE, TOKENS=size, num_warps=16 if width >= 128 else 8,
-        **launches.early(),
-    )  # fmt: skip
-    return Tiles(order, owners, starts, ends, size)
-
-
-def _many(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
-    """The same in two launches."""
+    pairs_of_all = chosen.numel()
     order, owners, starts, ends, counts = (
         torch.empty(length, dtype=torch.int32, device=chosen.device)
-        for length in (chosen.numel(), count, count, count, experts)
+        for length in (pairs_of_all, count, count, count, experts)
     )
-    pairs.count[(experts,)](
-        chosen, counts, chosen.numel(), PAIRS=COUNTED_AT_ONCE, num_warps=8, **launches.early()
-    )
+    counted = pairs_of_all > UNCOUNTED_PAIRS
+    width = triton.next_power_of_2(experts)
+    at_once = min(PAIRS_AT_ONCE, max(16, triton.next_power_of_2(pairs_of_all)))
+    compared = max(16, COMPARED_AT_ONCE // width)  # of pairs or tiles, with all experts
+    warps = 8 if at_once > 1024 else 4
+    if counted:
+        pairs.count[(experts,)](
+            chosen, counts, pairs_of_all, PAIRS=at_once, num_warps=warps, **launches.early("count")
+        )
     pairs.place[(experts + 1,)](
-        chosen, counts, order, owners, starts, ends, chosen.numel(), experts, count,
-        PAIRS=COUNTED_AT_ONCE, EXPERTS=triton.next_power_of_2(experts), TILES=64, TOKENS=size, num_warps=8,
-        **launches.early(),
+        chosen, counts, order, owners, starts, ends, pairs_of_all, experts, count,
+        COUNTED=counted, PAIRS=at_once, AT_ONCE=min(compared, at_once), EXPERTS=width,
+        TILES=min(compared, triton.next_power_of_2(count)), TOKENS=size, num_warps=warps,
+        **launches.early("place"),
     )  # fmt: skip
     return Tiles(order, owners, starts, ends, size)

@@ -35,7 +35,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)
     width = triton.next_power_of_2(x.shape[-1])
     norm.rms_norm[(len(x),)](
-        x, weight, out, x.shape[-1], eps, WIDTH=width, num_warps=warps_of(width), **launches.early()
+        x, weight, out, x.shape[-1], eps, WIDTH=width, num_warps=warps_of(width), **launches.early("rms_norm")
     )
     return out
 
@@ -62,7 +62,7 @@ def qkv(
         grid = (triton.cdiv(tokens, 16), heads + 2 * kv_heads)
         dense.rotate_and_write[grid](
             projected, *after, tokens, heads, kv_heads, *strides_of(keys, values),
-            SIZE=size, TOKENS=16, num_warps=1, **launches.early(),
+            SIZE=size, TOKENS=16, num_warps=1, **launches.early("rotate"),
         )  # fmt: skip
         return query
     whole = (x, norm_weight, weight, weight if bias is None else bias, *after)
@@ -71,7 +71,7 @@ def qkv(
         vector.qkv[(len(weight) // (2 * half),)](
             *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
             HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
-            num_warps=launches.QKV_WHOLE.warps, **launches.early(),
+            num_warps=launches.QKV_WHOLE.warps, **launches.early("qkv"),
         )  # fmt: skip
     else:
         how = launches.QKV
@@ -80,7 +80,7 @@ def qkv(
             *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
             HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
             COLUMNS=columns_of(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
-            num_warps=how.warps, num_stages=how.stages, **launches.early(),
+            num_warps=how.warps, num_stages=how.stages, **launches.early("qkv"),
         )  # fmt: skip
     return query
 
@@ -115,18 +115,20 @@ def _project(
     out = torch.empty(tokens, rows, dtype=dtype, device=x.device)
     flags = {"HAS_BIAS": bias is not None, "HAS_RESIDUAL": residual is not None}
     surroundings = (weight, weight if bias is None else bias, out if residual is None else residual, out)
+    overlap = launches.early("out" if norm_weight is None else "head")
     if tokens <= VECTOR_TOKENS:
-        vector.project[(triton.cdiv(rows, 4),)](
+        whole = launches.OUT_WHOLE if norm_weight is None else launches.HEAD_WHOLE
+        vector.project[(triton.cdiv(rows, whole.rows),)](
             x, weight if norm_weight is None else norm_weight, *surroundings, columns, rows, eps,
-            HAS_NORM=norm_weight is not None, **flags, TOKENS=tokens, ROWS=4,
-            WIDTH=triton.next_power_of_2(columns), num_warps=4, **launches.early(),
+            HAS_NORM=norm_weight is not None, **flags, TOKENS=tokens, ROWS=whole.rows,
+            WIDTH=triton.next_power_of_2(columns), num_warps=whole.warps, **overlap,
         )  # fmt: skip
     else:
         tile = 64 if rows > 16 * PROGRAMS * 4 else 16
         dense.project[(triton.cdiv(rows, tile),)](
             x, *surroundings, tokens, columns, rows,
             **flags, TOKENS=16, ROWS=tile, COLUMNS=columns_of(columns), PLAIN=PLAIN,
-            num_warps=4 if tile > 16 else 2, num_stages=4, **launches.early(),
+            num_warps=4 if tile > 16 else 2, num_stages=4, **overlap,
         )  # fmt: skip
     return out
 
@@ -154,7 +156,7 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
         pages.tables.stride(0), heads, *strides_of(keys, values), size**-0.5,
         WINDOW=pages.window or 0, GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), SIZE=size,
         BLOCK=pages.block_size, KEYS=64, SPLITS=splits, PLAIN=PLAIN, num_warps=4, num_stages=3,
-        **launches.early(),
+        **launches.early("decode"),
     )  # fmt: skip
     if splits > 1:
         attention_decode.combine[(count, heads)](
@@ -167,7 +169,7 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
             SIZE=size,
             SPLITS=splits,
             num_warps=2,
-            **launches.early(),
+            **launches.early("combine"),
         )
 
 
@@ -201,7 +203,7 @@ def _prefill(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: 
         size**-0.5,
         WINDOW=pages.window or 0, SIZE=size, BLOCK=pages.block_size, QUERIES=queries,
         KEYS=16 if PLAIN else 64, SEQUENCES=triton.next_power_of_2(sequences), PLAIN=PLAIN,
-        num_warps=8 if queries == 128 else 4, num_stages=3, **launches.early(),
+        num_warps=8 if queries == 128 else 4, num_stages=3, **launches.early("prefill"),
     )  # fmt: skip
 
 
@@ -239,7 +241,8 @@ def norm_and_route(
         x, norm_weight, weight, bias, normed, logits, _counters(x.device), chosen, shares,
         hidden, experts, eps,
         **_choice_sizes(experts, experts_per_token), PART=how.part, WIDTH=width,
-        COLUMNS=min(width, how.columns), num_warps=how.warps if width >= 2048 else 4, **launches.early(),
+        COLUMNS=min(width, how.columns), num_warps=how.warps if width >= 2048 else 4,
+        **launches.early("route"),
     )  # fmt: skip
     return normed, chosen, shares
 
@@ -248,7 +251,9 @@ def route(x: Tensor, weight: Tensor, bias: Tensor, experts_per_token: int) -> tu
     logits = functional.linear(x, weight, bias)
     chosen, shares = _choices(x, experts_per_token)
     sizes = _choice_sizes(len(weight), experts_per_token)
-    router.choose[(len(x),)](logits, chosen, shares, len(weight), **sizes, num_warps=1, **launches.early())
+    router.choose[(len(x),)](
+        logits, chosen, shares, len(weight), **sizes, num_warps=1, **launches.early("choose")
+    )
     return chosen, shares
 
 

@@ -48,6 +48,14 @@ class RotatedWhole:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """Any other product of one row or two."""
+
+    rows: int  # of the weights, that a program has
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Routed:
     part: int  # experts that a program has
     columns: int  # that it takes at a time
@@ -80,19 +88,31 @@ BY_PAIRS = (
 
 QKV = Rotated(half=16, columns=32, warps=4, stages=5)
 QKV_WHOLE = RotatedWhole(half=2, warps=4)
+OUT_WHOLE = Whole(rows=4, warps=4)
+HEAD_WHOLE = Whole(rows=4, warps=4)
 ROUTE_FEW = Routed(part=2, columns=4096, warps=8)
 ROUTE = Routed(part=8, columns=1024, warps=8)
 _FEW = 16  # rows: at 8 the first takes half the time of the second, at 64 a quarter more
-SORTED_AT_ONCE = 32  # pairs that are compared with all pairs at once
+
+
+# How launches overlap (`kernels.early` has what the bits mean); 0: one after the other.
+EARLY = {
+    "qkv": 3, "decode": 3, "combine": 3, "out": 3, "route": 3, "gate_up": 5, "down": 3, "gather": 3,
+    "place": 3, "count": 3, "rms_norm": 3, "rotate": 3, "choose": 3, "prefill": 3, "head": 3,
+}  # fmt: skip
+
+
+def early(launch: str) -> dict[str, int | bool]:
+    """The arguments with which a launch overlaps with the one ahead of it, on cards that can."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return {"EARLY": 0}
+    bits = EARLY[launch] if _overlaps() else 0
+    return {"EARLY": bits, "launch_pdl": bool(bits & 1)}
 
 
 @functools.cache
-def early() -> dict[str, bool]:
-    """For launches that may begin before the one ahead has ended (`kernels.early`): on cards that can."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        return {"EARLY": False}
-    able = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
-    return {"EARLY": able, "launch_pdl": able}
+def _overlaps() -> bool:
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
 
 
 def of_routes(tokens: int) -> Routed:

@@ -25,6 +25,7 @@ class Limits:
         64  # the same beside sequences that decode: what they add to the gap between two tokens
     )
     least_chunk: int = 32  # of one prompt: smaller chunks make prompts slower than they shorten the gap
+    prompts: int = 8  # that share a step, where there are more
     scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
     drafts: int = 0  # tokens that are guessed at once; 0: none
     ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
@@ -131,12 +132,11 @@ class Scheduler:
     def _may_decode(self, sequence: Sequence) -> bool:
         if sequence.in_flight == 0:
             return sequence.remaining == 1 and sequence.limit > 0
-        # Its token is being sampled by a step under way; a mask or a draft would need the token itself.
+        # Its token is being sampled by a step under way; a draft would need the token itself.
         return (
             sequence.remaining == 0
             and sequence.in_flight <= self.limits.ahead
             and sequence.sampled + sequence.in_flight < sequence.limit
-            and sequence.sampling.grammar is None
             and sequence.drafter is None
         )
 
@@ -194,12 +194,12 @@ class Scheduler:
         self.counts.prompt_tokens += sequence.prompt_length
 
     def _chunks(self, decoding: list[Share]) -> list[Share]:
-        """Prompts share what the step may take in: each in its turn, none less than the least chunk."""
+        """Prompts share what the step may take in: some in each turn, none less than the least chunk."""
         busy = {share.sequence.number for share in decoding}
         ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
         ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
         budget = self.limits.shared_chunk if decoding else self.limits.chunk
-        fair = max(self.limits.least_chunk, budget // max(1, len(ready)))
+        fair = max(self.limits.least_chunk, budget // max(1, min(len(ready), self.limits.prompts)))
         shares: list[Share] = []
         for sequence in ready:
             if budget > 0 and sequence.slot != NO_SLOT:

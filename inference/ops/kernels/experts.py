@@ -23,7 +23,7 @@ def gate_up(
 ):  # fmt: skip
     """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I. ALONE: of one token's experts."""
     wait_for_previous(EARLY)
-    begin_next(EARLY)  # not before: the launches behind it read what was written ahead of it
+    begin_next(EARLY)  # not before the wait: launches behind this one read what was written ahead of it
     expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
     if ALONE:
         place = tl.program_id(1) + tl.arange(0, TOKENS)

@@ -1,40 +1,13 @@
 """Pairs of token and chosen expert, sorted by expert and cut into tiles.
 
-Few pairs by one program, which compares each with each. Many in two launches: one counts, by a program for
-each expert; in the other each of these programs places its own pairs, and one more cuts the tiles.
+A program for each expert places the pairs of its own behind those of the experts before it, and one program
+more cuts the tiles. How many pairs each expert has is counted by a launch ahead where there are many.
 """
 
 import triton
 import triton.language as tl
 
 from inference.ops.kernels.early import begin_next, wait_for_previous
-
-
-@triton.jit
-def sort(
-    chosen_ptr, order_ptr, expert_ptr, start_ptr, end_ptr, pairs, experts, tiles,
-    PAIRS: tl.constexpr, EXPERTS: tl.constexpr, TILES: tl.constexpr, AT_ONCE: tl.constexpr,
-    TOKENS: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """order: the pairs by expert, then by token; a tile is up to TOKENS of one expert, from start to end.
-
-    Tiles that are left over are empty: start and end are equal.
-    """
-    pair = tl.arange(0, PAIRS)
-    expert = tl.arange(0, EXPERTS)
-    begin_next(EARLY)
-    wait_for_previous(EARLY)
-    # A pair that is not there has an expert past the last.
-    key = tl.load(chosen_ptr + pair, mask=pair < pairs, other=EXPERTS).to(tl.int32) * PAIRS + pair
-    rank = tl.zeros((PAIRS,), tl.int32)
-    counts = tl.zeros((EXPERTS,), tl.int32)
-    for first in range(0, PAIRS, AT_ONCE):
-        some = first + tl.arange(0, AT_ONCE)
-        owner = tl.load(chosen_ptr + some, mask=some < pairs, other=EXPERTS).to(tl.int32)
-        rank += tl.sum(((owner * PAIRS + some)[None, :] < key[:, None]).to(tl.int32), 1)
-        counts += tl.sum((owner[:, None] == expert[None, :]).to(tl.int32), 0)
-    tl.store(order_ptr + rank, pair, mask=pair < pairs)
-    _cut(counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES, TOKENS)
 
 
 @triton.jit
@@ -52,19 +25,36 @@ def count(chosen_ptr, counts_ptr, pairs, PAIRS: tl.constexpr, EARLY: tl.constexp
 @triton.jit
 def place(
     chosen_ptr, counts_ptr, order_ptr, expert_ptr, start_ptr, end_ptr, pairs, experts, tiles,
-    PAIRS: tl.constexpr, EXPERTS: tl.constexpr, TILES: tl.constexpr, TOKENS: tl.constexpr,
-    EARLY: tl.constexpr,
+    COUNTED: tl.constexpr, PAIRS: tl.constexpr, AT_ONCE: tl.constexpr, EXPERTS: tl.constexpr,
+    TILES: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """As `sort`, from the counts; the last program, one more than there are experts, cuts the tiles."""
+    """order: the pairs by expert, then by token; a tile is up to TOKENS of one expert, from start to end.
+
+    Tiles that are left over are empty: start and end are equal.
+    """
     begin_next(EARLY)
     wait_for_previous(EARLY)
     expert = tl.arange(0, EXPERTS)
-    counts = tl.load(counts_ptr + expert, mask=expert < experts, other=0)
     own = tl.program_id(0)
     if own == experts:
+        if COUNTED:
+            counts = tl.load(counts_ptr + expert, mask=expert < experts, other=0)
+        else:
+            counts = tl.zeros((EXPERTS,), tl.int32)
+            for first in range(0, pairs, AT_ONCE):
+                some = first + tl.arange(0, AT_ONCE)
+                owner = tl.load(chosen_ptr + some, mask=some < pairs, other=-1)
+                counts += tl.sum((owner[:, None] == expert[None, :]).to(tl.int32), 0)
         _cut(counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES, TOKENS)
     else:
-        end = tl.sum(tl.where(expert < own, counts, 0), 0)
+        if COUNTED:
+            end = tl.sum(tl.load(counts_ptr + expert, mask=expert < own, other=0), 0)
+        else:
+            end = tl.zeros((), tl.int32)
+            for first in range(0, pairs, PAIRS):
+                pair = first + tl.arange(0, PAIRS)
+                owner = tl.load(chosen_ptr + pair, mask=pair < pairs, other=EXPERTS)
+                end += tl.sum((owner < own).to(tl.int32), 0)
         for first in range(0, pairs, PAIRS):
             pair = first + tl.arange(0, PAIRS)
             mine = (tl.load(chosen_ptr + pair, mask=pair < pairs, other=-1) == own).to(tl.int32)

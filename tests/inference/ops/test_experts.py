@@ -80,9 +80,8 @@ def error_of(draw: Draw, tokens: int, experts: int, per_token: int, hidden: int,
     ("tokens", "experts", "per_token"),
     [(2, 5, 3), (8, 128, 4), (40, 3, 2), (64, 128, 4), (130, 32, 4), (300, 32, 4), (700, 5, 3)],
 )
-@pytest.mark.parametrize("how", ["_sorted", "_many"])
 def test_pairs_are_sorted_and_cut_as_by_the_library(
-    device: torch.device, tokens: int, experts: int, per_token: int, how: str
+    device: torch.device, tokens: int, experts: int, per_token: int
 ) -> None:
     """Also into more tiles than a kernel takes at a time."""
     from inference.ops import expert_kernels, launches
@@ -90,7 +89,7 @@ def test_pairs_are_sorted_and_cut_as_by_the_library(
     chosen, _ = Draw(tokens, device).choices(tokens, experts, per_token)
     size = launches.of_experts(tokens, chosen.numel(), experts).tokens
     most = min(chosen.numel(), experts) + chosen.numel() // size
-    found = getattr(expert_kernels, how)(chosen, experts, size, most)
+    found = expert_kernels._sorted(chosen, experts, size, most)
     assert torch.equal(found.order.long(), chosen.view(-1).argsort(stable=True))
     wanted: list[tuple[int, int, int]] = []
     end = 0
