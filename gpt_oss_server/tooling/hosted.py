@@ -1,8 +1,7 @@
 """The tools of ours that one request uses, bound to the server's and to the conversation.
 
-In: what the request asks for and what the server offers. Out: declarations for the prompt, recipients for
-the decoder, and `TurnTools` for the turn. A tool that is asked for and not offered is a 400 that says what to
-set.
+In: what `bind` found of the request's tools. Out: declarations for the prompt, recipients for the decoder,
+and `TurnTools` for the turn.
 """
 
 from __future__ import annotations
