@@ -7,6 +7,7 @@ course in plain PyTorch and records nothing, which is how it is tested.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -23,6 +24,8 @@ from inference.models.kv_cache import PagedMemory
 from inference.ops.sampling import log_probabilities
 
 BLOCK_SIZE = 64
+# Triton compiles a kernel again where a number is 1 or a multiple of 16; few rows have kernels of their own.
+WARMED_ROWS = (1, 2, 3, 16, 17)
 
 
 class CudaRunner:
@@ -72,6 +75,19 @@ class CudaRunner:
         """Compiles and records now what would hold up the first requests."""
         if self._graphs is not None:
             self._graphs.record_all(progress)
+        for rows in WARMED_ROWS:
+            self._warm_up_sampling(rows)
+
+    @torch.inference_mode()
+    def _warm_up_sampling(self, rows: int) -> None:
+        """With prompts neither logits nor sampling is recorded: their kernels are compiled here."""
+        config = self._model.config
+        x = torch.zeros(rows, config.hidden, dtype=self._model.dtype, device=self._device)
+        logits = self._model.logits(x)
+        every_token = bytes([255]) * -(-config.vocab_size // 8)
+        for bias, mask in itertools.product(({}, {0: 1.0}), (None, every_token)):
+            picker = self.picker(Sampling(logit_bias=bias))
+            pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
 
     def close(self) -> None:
         """Recorded steps hold memory outside of tensors; the rest goes with the last reference."""

@@ -71,11 +71,11 @@ class Experts:
     down: Product
 
 
-# The numbers below were the quickest of some 170 that were tried on an H100 (Triton 3.6.0), of those that
-# were right. Eight warps of eight fragments by rows were not: their sums were others, now and then infinite.
+# The quickest of some 170 correct variants on an H100, then of some 60 on an H200 (Triton 3.6.0). Eight warps
+# of eight fragments by rows gave wrong sums, sometimes infinite ones.
 
 # A step of one token: no expert has two pairs.
-ALONE = Experts(8, Product(2, 2, 3, True, unroll=3), Product(1, 2, 4, True, unroll=3))
+ALONE = Experts(8, Product(2, 2, 3, True, unroll=2), Product(1, 2, 4, True, unroll=2))
 
 # Up to how many pairs an expert may have in the mean, and what is launched then: a tile is about what it has.
 BY_PAIRS = (
@@ -88,17 +88,18 @@ BY_PAIRS = (
 
 QKV = Rotated(half=16, columns=32, warps=4, stages=5)
 QKV_WHOLE = RotatedWhole(half=2, warps=4)
-OUT_WHOLE = Whole(rows=4, warps=4)
+OUT_WHOLE = Whole(rows=2, warps=4)
 HEAD_WHOLE = Whole(rows=4, warps=4)
 ROUTE_FEW = Routed(part=2, columns=4096, warps=8)
-ROUTE = Routed(part=8, columns=1024, warps=8)
+ROUTE = Routed(part=4, columns=1024, warps=8)
 _FEW = 16  # rows: at 8 the first takes half the time of the second, at 64 a quarter more
 
 
-# How launches overlap (`kernels.early` has what the bits mean); 0: one after the other.
+# How each launch overlaps with its neighbours (the bits of `kernels.early`); 0: not at all. The quickest of
+# some 40 combinations on an H200, for steps of one sequence and of 64. Full overlap was slower than none.
 EARLY = {
-    "qkv": 3, "decode": 3, "combine": 3, "out": 3, "route": 3, "gate_up": 5, "down": 3, "gather": 3,
-    "place": 3, "count": 3, "rms_norm": 3, "rotate": 3, "choose": 3, "prefill": 3, "head": 3,
+    "qkv": 1, "decode": 3, "combine": 3, "out": 3, "route": 1, "gate_up": 5, "down": 1, "gather": 2,
+    "place": 5, "count": 5, "rms_norm": 3, "rotate": 0, "choose": 5, "prefill": 5, "head": 0,
 }  # fmt: skip
 
 

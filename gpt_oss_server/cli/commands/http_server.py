@@ -30,9 +30,6 @@ from inference.engine import Engine, EngineInfo
 
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that a connection stays open unused: proxies and clients use theirs again for up to 60
-# Seconds for which one thread may keep the interpreter while another waits for it. Python's 5 ms are most of a
-# GPU's step, and the engine's thread takes it back several times in each.
-_SWITCH_INTERVAL = 0.0005
 _TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
 
 
@@ -54,7 +51,6 @@ def serve_until_stopped(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _TO_SAY_SO,
     )
-    sys.setswitchinterval(_SWITCH_INTERVAL)
     # uvicorn raises the Ctrl-C that it was stopped with again, once all is closed.
     with suppress(KeyboardInterrupt):
         Server(config, settings, engine).run(sockets=[listener])

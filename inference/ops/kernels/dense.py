@@ -8,10 +8,7 @@ it, or bias and residual. Many rows are multiplied by the library instead, and `
 import triton
 import triton.language as tl
 
-from inference.ops.kernels.early import begin_next, prefetch, wait_for_previous
-
-LINE: tl.constexpr = tl.constexpr(64)  # weights of 128 bytes
-PREFETCHED: tl.constexpr = tl.constexpr(1024)  # lines of a program's weights, at most
+from inference.ops.kernels.early import begin_next, wait_for_previous
 
 
 @triton.jit
@@ -32,9 +29,6 @@ def project(
     token = tl.arange(0, TOKENS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     here, inside = token < tokens, row < rows
-    ahead = weight_ptr + tl.program_id(0).to(tl.int64) * ROWS * columns
-    there = tl.minimum(rows - tl.program_id(0) * ROWS, ROWS)
-    prefetch(ahead, there * columns // LINE, PREFETCHED, EARLY)
     wait_for_previous(EARLY)
     total = tl.zeros((TOKENS, ROWS), tl.float32)
     for first in range(0, columns, COLUMNS):
@@ -106,9 +100,6 @@ def qkv(
     pair = (tl.program_id(0) % parts) * HALF + tl.arange(0, HALF)
     tile = tl.arange(0, 2 * HALF)
     row = head * SIZE + (tile // HALF) * (SIZE // 2) + (tl.program_id(0) % parts) * HALF + tile % HALF
-    ahead = weight_ptr + (head * SIZE + (tl.program_id(0) % parts) * HALF).to(tl.int64) * hidden
-    prefetch(ahead, HALF * hidden // LINE, PREFETCHED, EARLY)
-    prefetch(ahead + SIZE // 2 * hidden, HALF * hidden // LINE, PREFETCHED, EARLY)
     wait_for_previous(EARLY)
     total = _normed_product(
         x_ptr, norm_ptr, weight_ptr, row.to(tl.int64), token, here, hidden, eps,

@@ -8,10 +8,8 @@ The second writes each pair's result, a part of the columns each, for `norm.gath
 import triton
 import triton.language as tl
 
-from inference.ops.kernels.early import begin_next, prefetch, wait_for_previous
+from inference.ops.kernels.early import begin_next, wait_for_previous
 from inference.ops.kernels.mxfp4 import UNSCALE, product
-
-PREFETCHED: tl.constexpr = tl.constexpr(512)  # lines of 128 bytes of the second product's weights, at most
 
 
 @triton.jit
@@ -87,9 +85,6 @@ def down(
         place = start + tl.arange(0, TOKENS)
         present = place < end
         pair = tl.load(order_ptr + place, mask=present, other=0).to(tl.int64)
-    ahead = words_ptr + (first * tiles + split * per_split) * 128
-    there = tl.minimum(fragments_per_expert - tl.program_id(0) * FRAGMENTS, FRAGMENTS)
-    prefetch(ahead, (per_split if SPLITS > 1 else there * tiles) * 4, PREFETCHED, EARLY)
     wait_for_previous(EARLY)
     total = product(
         inner_ptr, place.to(tl.int64) * intermediate, present, intermediate,

@@ -242,3 +242,16 @@ def test_a_step_is_filled_up_to_the_smallest_recorded_one_that_holds_it() -> Non
     assert held(64 + 512, 65, 64) == (64, 512)
     assert held(64 + 513, 65, 64) is None
     assert all(len(shapes_for(most, 1024)) == len(set(shapes_for(most, 1024))) for most in (1, 4, 64, 300))
+
+
+def test_a_runner_is_prepared_before_the_first_request(model: GptOss) -> None:
+    runner = CudaRunner(model, [40] * len(model.config.windows), 2, 16)
+    before = random.getstate()
+    runner.prepare()
+    assert random.getstate() == before
+    assert [
+        found.token
+        for found in runner.launch([Part(0, [5, 6], 0, [[1]] * 2, 1, runner.picker(SAMPLINGS[0]))])
+        .outcomes()[0]
+        .sampled
+    ]
