@@ -18,6 +18,7 @@ from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores,
 from inference.local.cuda_graphs import Graphs
 from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
 from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
+from inference.local.masks import Masks
 from inference.local.scheduling.step import Part, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
@@ -195,11 +196,11 @@ class CudaRunner:
     def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
         """One pick for all rows; masks are computed here, while the device computes the logits."""
         pickers, points, masks = [], [], []
-        for each in pending:
+        for each, mask in zip(pending, _masks(pending), strict=True):
             count = each.part.samples
             pickers += [each.picker] * count
             points += each.picker.points(count)
-            masks += [_mask(each)] * count
+            masks += [mask] * count
             if count == 1:
                 each.picker.used(1)
         tokens = pick_rows(logits, pickers, points, masks)
@@ -254,17 +255,18 @@ def _needs_each_token(pending: Pending) -> bool:
     return pending.part.samples > 1 and not pending.picker.is_plain
 
 
-def _mask(pending: Pending) -> bytes | None:
-    if pending.picker.masks is None:
-        return None
-    try:
-        return pending.picker.masks.bits()
-    except InferenceError as error:
-        pending.error = error
-    except Exception as error:
-        # As in a flight: a grammar is code from elsewhere.
-        pending.error = failure_of(error)
-    return None
+def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
+    """The mask of each part, None where no grammar binds it or where the grammar failed."""
+    bound = [each.picker.masks for each in pending if each.picker.masks is not None]
+    found = iter(Masks.bits_of_all(bound))
+    masks: list[bytes | None] = []
+    for each in pending:
+        mask = None if each.picker.masks is None else next(found)
+        if isinstance(mask, Exception):
+            each.error = mask if isinstance(mask, InferenceError) else failure_of(mask)
+            mask = None
+        masks.append(mask)
+    return masks
 
 
 def _count(pending: Sequence[Pending], tokens: Tensor) -> None:

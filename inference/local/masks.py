@@ -6,13 +6,14 @@ be sampled and -inf for the rest. It knows neither the model nor how a token is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 
 import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed
-from inference.grammar import Grammar
+from inference.grammar import Grammar, masks_of
 from inference.ops.sampling import mask_row
 
 
@@ -31,10 +32,7 @@ class Masks:
     def bits(self) -> bytes:
         """One for each token, lowest first: set where it may be sampled."""
         coming, self._coming = self._coming, None
-        bits = self._state.mask() if coming is None else coming.result()
-        if not any(bits):
-            raise EngineFailed("The request's grammar allows no token here.")
-        return bits
+        return _some(self._state.mask() if coming is None else coming.result())
 
     def row(self, vocab_size: int, device: torch.device) -> Tensor:
         bits = torch.frombuffer(bytearray(self.bits()), dtype=torch.uint8)
@@ -42,3 +40,19 @@ class Masks:
 
     def accept(self, token: int) -> None:
         self._state.accept(token)
+
+    @staticmethod
+    def bits_of_all(masks: Sequence[Masks]) -> list[bytes | Exception]:
+        """The bits of each, computed together, or the error that its generation ends with."""
+        found = masks_of([each._state for each in masks])
+        return [bits if isinstance(bits, Exception) or any(bits) else _no_token() for bits in found]
+
+
+def _some(bits: bytes) -> bytes:
+    if not any(bits):
+        raise _no_token()
+    return bits
+
+
+def _no_token() -> EngineFailed:
+    return EngineFailed("The request's grammar allows no token here.")
