@@ -70,7 +70,7 @@ def create_app(
     app.include_router(conversations_router(service))
     chat = ChatService(service)
     app.include_router(chat_router(chat))
-    app.include_router(completions_router(service, chat))
+    app.include_router(completions_router(service, chat.prompt))
     app.include_router(models_router(service))
     app.include_router(containers_router(service, tools, clock))
     describe(app)

@@ -18,7 +18,6 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.serving.counters import counted
 from gpt_oss_server.turns.background import EventLog
 
 
@@ -43,7 +42,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
             streamed = await service.start_streamed(body)
             return EventStream(
-                lambda: counted(streamed.events(), service.counters),
+                streamed.events,
                 encode,
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
@@ -127,7 +126,6 @@ def _sequence_number(given: str | None) -> int:
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
-        service.counters.cancelled += 1
         return Response(status_code=499)  # nobody reads it: the client is gone
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # that keeps its text
         kept = f" What was generated is in the response {response['id']}." if response["store"] else ""

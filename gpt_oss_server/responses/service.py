@@ -118,19 +118,11 @@ class ResponsesService(Served):
         )
         return Run(
             prepared,
+            self,
             response,
-            engine=self.engine,
-            encoding=self.encoding,
-            renderer=self.renderer,
             store=store if store is not None or not keep else self.store,
             conversations=self.conversations,
-            counters=self.counters,
-            ids=self.ids,
-            clock=self.clock,
-            log_text=self.settings.log_prompts,
-            event_names=self.settings.event_names,
             generates=generates,
-            sealer=lambda: self.sealer,
         )
 
     async def start_streamed(

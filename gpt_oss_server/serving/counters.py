@@ -1,13 +1,10 @@
-"""What the server has counted since it started: how responses ended, and how often the model slipped."""
+"""Counts since the server started: how responses ended, and how often the model slipped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class Counters:
@@ -20,21 +17,18 @@ class Counters:
         self.responses[status] += 1
         self.slips.update(slips)
 
+    @contextmanager
+    def until_the_end(self) -> Iterator[None]:
+        """Count a client that leaves before the block has ended."""
+        try:
+            yield
+        except BaseException:  # the reader was closed or cancelled, or a defect broke it
+            self.cancelled += 1
+            raise
+
     def snapshot(self) -> dict[str, object]:
         return {
             "responses": dict(self.responses),
             "harmony_slips": dict(self.slips),
             "cancelled": self.cancelled,
         }
-
-
-async def counted(events: AsyncGenerator[T, None], counters: Counters) -> AsyncGenerator[T, None]:
-    """The same events; a client that leaves before the end is counted."""
-    ended = False
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-        ended = True
-    finally:
-        counters.cancelled += not ended

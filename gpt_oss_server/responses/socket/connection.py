@@ -31,7 +31,6 @@ from gpt_oss_server.responses.socket.frames import (
     steer_refusal,
 )
 from gpt_oss_server.responses.stream import Event
-from gpt_oss_server.serving.counters import counted
 from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # that have something to do; an idle lane costs nothing
@@ -137,8 +136,7 @@ class Connection:
         async def beat() -> None:
             await write(run.still_in_progress())
 
-        events = counted(run.events(), self._service.counters)
-        await pump(events, write, beat, self._service.settings.keep_alive)
+        await pump(run.events(), write, beat, self._service.settings.keep_alive)
 
     def _remember(self, response_id: str, lane: str | None) -> None:
         self._made_in[response_id] = lane
