@@ -65,6 +65,10 @@ class Generation:
                         events, at = self._read(step, at)
                         if events:
                             yield events
+                        if self._passage.is_closed and self._between is None:
+                            self._between = Between(self._plan.encoding)
+                            if started := self._end_passage():
+                                yield started
                     if self._is_cut:
                         break
                     self.finish = step.finish or self.finish
@@ -77,8 +81,11 @@ class Generation:
                 break
         if self._between is not None:
             self.finish = Finish.STOP  # even at the limit: every message is complete
-        elif events := self._end_passage():
+            return
+        if events := self._passage.close(stopped=self.finish is Finish.STOP):
             yield events
+        if started := self._end_passage():
+            yield started
 
     def close(self) -> list[TurnEvent]:
         """The events that are still held, after a failure or an early end."""
@@ -96,11 +103,7 @@ class Generation:
             return [], at + 1
         passage = self._passage
         events, at = passage.read(step, at)
-        if passage.has_call or passage.is_over_budget:
-            self._is_cut = True
-        elif self._plan.parallel and step.tokens[at - 1] == CALL:
-            events += self._end_passage()
-            self._between = Between(self._plan.encoding)
+        self._is_cut = (passage.has_call and not passage.is_closed) or passage.is_over_budget
         return events, at
 
     def _read_between(self, between: Between, token: int) -> None:
@@ -112,14 +115,13 @@ class Generation:
             self._between = None
 
     def _end_passage(self) -> list[TurnEvent]:
-        """The rest of the passage, and the start of the built-in tool that it called, if it called one."""
-        events = self._passage.close(stopped=self.finish is Finish.STOP)
+        """Turn the passage into segments, after its last events; the start of the tool that it called."""
         self.calls_client |= self._passage.calls_client
         last = self._transcript.end_generation(self._plan.renderer)
         # A call that a limit has cut off is not complete.
-        if last is not None and self.finish is not Finish.LENGTH and self._plan.runs(last.header):
-            events.append(ToolStarted(last.header, last.text))
-        return events
+        if last is None or self.finish is Finish.LENGTH or not self._plan.runs(last.header):
+            return []
+        return [ToolStarted(last.header, last.text)]
 
     def _end_reasoning(self) -> list[TurnEvent]:
         assert self._budget is not None
