@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
+from gpt_oss_server.http.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
@@ -35,7 +36,6 @@ from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # that have something to do; an idle lane costs nothing
 MAX_WAITING = 64  # in one lane
-SERVER_STOPS = 1012  # the close code of a server that goes away in good order
 _log = logging.getLogger(__name__)
 
 
