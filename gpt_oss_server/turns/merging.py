@@ -1,4 +1,4 @@
-"""Several streams as one, in the order in which their items come: for choices that are generated together."""
+"""Several streams as one, in the order in which their items come: for choices that run together."""
 
 from __future__ import annotations
 
