@@ -52,7 +52,7 @@ class Connection:
         self._service = service
         self._receive = receive
         self._send = send
-        self._store = ConnectionStore(service.store)
+        self._store = ConnectionStore(service.served.store)
         self._lanes: dict[str | None, _Lane] = {}  # those that have something to do
         self._made_in: OrderedDict[str, str | None] = (
             OrderedDict()
@@ -136,7 +136,7 @@ class Connection:
         async def beat() -> None:
             await write(run.still_in_progress())
 
-        await pump(run.events(), write, beat, self._service.settings.keep_alive)
+        await pump(run.events(), write, beat, self._service.served.settings.keep_alive)
 
     def _remember(self, response_id: str, lane: str | None) -> None:
         self._made_in[response_id] = lane
