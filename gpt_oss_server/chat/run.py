@@ -19,6 +19,7 @@ from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import Part
 from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
@@ -227,13 +228,8 @@ class ChatRun:
         return usage_of([choice.transcript for choice in self._choices])
 
     def _log(self) -> None:
+        served = self._served
         for choice in self._choices:
-            cut = "incomplete" if choice.finish is Finish.LENGTH else "completed"
-            status = "failed" if self.error is not None else cut
-            self._served.counters.count(status, (slip.kind for slip in choice.transcript.slips))
-            log_turn(
-                self._id,
-                self._served.encoding,
-                choice.transcript,
-                with_text=self._served.settings.log_prompts,
-            )
+            slips = (slip.kind for slip in choice.transcript.slips)
+            served.counters.count(outcome(choice.finish, self.error), slips)
+            log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)

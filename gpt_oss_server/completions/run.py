@@ -15,6 +15,7 @@ from typing import Any
 from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search
 from gpt_oss_server.turns.logprobs import Speller
@@ -218,8 +219,7 @@ class CompletionRun:
 
     def _count(self) -> None:
         for choice in self._choices:
-            cut = "incomplete" if choice.finish is Finish.LENGTH else "completed"
-            self._served.counters.count("failed" if self.error is not None else cut, ())
+            self._served.counters.count(outcome(choice.finish, self.error), ())
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_rout
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
+from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Part, Store, StoredResponse
 from gpt_oss_server.tooling.container_names import container_id
@@ -135,7 +136,7 @@ class Run:
                             await self._turn.check_form()
                 except Exception as error:
                     self.error = from_exception(error, f"The response {self.id}")
-                yield await self._finish(self._status(finish))
+                yield await self._finish(outcome(finish, self.error))
             finally:
                 await self._close_tools()
 
@@ -162,11 +163,6 @@ class Run:
         assert go_on is not None
         self._begin(replace(go_on(compacted.segments(served.renderer)), binding=binding))
         return compaction_item(served.ids, compacted, served.sealer)
-
-    def _status(self, finish: Finish | None) -> Status:
-        if self.error is not None:
-            return "failed"
-        return "incomplete" if finish is Finish.LENGTH else "completed"
 
     async def stopped(self) -> list[Event]:
         """The events that end the response, after `events` was cancelled."""

@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
+
+from gpt_oss_server.errors import ApiError
+from inference.engine import Finish
+
+Outcome = Literal["completed", "incomplete", "failed"]
+
+
+def outcome(finish: Finish | None, error: ApiError | None) -> Outcome:
+    """How a response or a choice ended, by its engine's finish and by the error that ended it, if any."""
+    if error is not None:
+        return "failed"
+    return "incomplete" if finish is Finish.LENGTH else "completed"
 
 
 class Counters:
