@@ -13,7 +13,7 @@ Where the reasoning exceeds its budget, the engine is stopped, and asked again w
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -65,10 +65,10 @@ class Generation:
                         events, at = self._read(step, at)
                         if events:
                             yield events
-                        if self._passage.is_closed and self._between is None:
+                        if self._passage.is_complete and self._between is None:
                             self._between = Between(self._plan.encoding)
-                            if started := self._end_passage():
-                                yield started
+                            for events in self._end_passage():
+                                yield events
                     if self._is_cut:
                         break
                     self.finish = step.finish or self.finish
@@ -82,10 +82,8 @@ class Generation:
         if self._between is not None:
             self.finish = Finish.STOP  # even at the limit: every message is complete
             return
-        if events := self._passage.close(stopped=self.finish is Finish.STOP):
+        for events in self._end_passage():
             yield events
-        if started := self._end_passage():
-            yield started
 
     def close(self) -> list[TurnEvent]:
         """The events that are still held, after a failure or an early end."""
@@ -103,7 +101,7 @@ class Generation:
             return [], at + 1
         passage = self._passage
         events, at = passage.read(step, at)
-        self._is_cut = (passage.has_call and not passage.is_closed) or passage.is_over_budget
+        self._is_cut = (passage.has_call and not passage.is_complete) or passage.is_over_budget
         return events, at
 
     def _read_between(self, between: Between, token: int) -> None:
@@ -114,14 +112,15 @@ class Generation:
             self._passage = Passage(self._plan, self._transcript, self._budget)
             self._between = None
 
-    def _end_passage(self) -> list[TurnEvent]:
-        """Turn the passage into segments, after its last events; the start of the tool that it called."""
+    def _end_passage(self) -> Iterator[list[TurnEvent]]:
+        """The rest of the passage, and the start of the built-in tool that it called, if it called one."""
+        if events := self._passage.close(stopped=self.finish is Finish.STOP):
+            yield events  # before the passage becomes segments: a reader may need its tokens
         self.calls_client |= self._passage.calls_client
         last = self._transcript.end_generation(self._plan.renderer)
         # A call that a limit has cut off is not complete.
-        if last is None or self.finish is Finish.LENGTH or not self._plan.runs(last.header):
-            return []
-        return [ToolStarted(last.header, last.text)]
+        if last is not None and self.finish is not Finish.LENGTH and self._plan.runs(last.header):
+            yield [ToolStarted(last.header, last.text)]
 
     def _end_reasoning(self) -> list[TurnEvent]:
         assert self._budget is not None

@@ -30,7 +30,7 @@ class Passage:
         self.has_call = False  # to a built-in tool; what the model wrote after it does not count
         self.calls_client = False  # it has a call to a tool of the client, among parallel ones
         self.is_over_budget = False  # the reasoning must end here
-        self.is_closed = False  # by its last token, where more passages may follow
+        self.is_complete = False  # it ended with a call, and another passage may follow
         self._plan = plan
         self._transcript = transcript
         self._budget = budget
@@ -61,12 +61,13 @@ class Passage:
             if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
                 break
         self._transcript.sample(tokens[:taken])
-        return self._closed_after(token, events), at + taken
+        self.is_complete = token == last and not self.has_call
+        return events, at + taken
 
     def _read_scored(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
         """Like `read`, with a score for each token of a text; apart, to keep `read` fast."""
         assert step.logprobs is not None
-        tokens, budget = step.tokens[at:], self._budget
+        tokens, budget, last = step.tokens[at:], self._budget, self._last
         events: list[TurnEvent] = []
         taken = 0
         for token, score in zip(tokens, step.logprobs[at:], strict=True):
@@ -80,10 +81,11 @@ class Passage:
                 if self.has_call:
                     break
             events += scored
-            if token == self._last or self.has_call or (budget is not None and self._exceeds(budget, token)):
+            if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
                 break
         self._transcript.sample(tokens[:taken])
-        return self._closed_after(token, events), at + taken
+        self.is_complete = token == last and not self.has_call
+        return events, at + taken
 
     def end_reasoning(self, budget: ReasoningBudget, room: int | None) -> list[TurnEvent]:
         """End the reasoning with tokens in the model's place, at most `room` of them."""
@@ -103,12 +105,6 @@ class Passage:
             for event in self._decoder.close():
                 if stopped or not (isinstance(event, Slip) and event.kind is SlipKind.CUT_HEADER):
                     self._record(event, events)
-        return events
-
-    def _closed_after(self, token: int, events: list[TurnEvent]) -> list[TurnEvent]:
-        if token == self._last and not self.has_call:
-            self.is_closed = True
-            events += self.close(stopped=True)
         return events
 
     def _decode(self, tokens: Sequence[int]) -> list[TurnEvent]:
