@@ -32,6 +32,7 @@ from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.api import socket_router
 from gpt_oss_server.serving.models_api import models_router
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.tooling.toolset import ToolsetMaker
@@ -52,12 +53,13 @@ def create_app(
     """A server for `engine`. It closes the engine when it shuts down."""
     settings = settings or Settings()
     tools = ToolsetMaker(settings)
-    service = ResponsesService(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
+    served = Served(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
+    service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         tools.start()
-        service.make_ready()
+        served.make_ready()
         yield
         await service.close()
 
@@ -68,10 +70,9 @@ def create_app(
     origins = Origins(settings)
     app.include_router(socket_router(service, origins))
     app.include_router(conversations_router(service))
-    chat = ChatService(service)
     app.include_router(chat_router(chat))
-    app.include_router(completions_router(service, chat))
-    app.include_router(models_router(service))
+    app.include_router(completions_router(served, chat.prompt))
+    app.include_router(models_router(served))
     app.include_router(containers_router(service, tools, clock))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)

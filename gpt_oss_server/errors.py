@@ -33,12 +33,14 @@ ApiError                          500  server_error
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, InferenceError
 
 ErrorBody = dict[str, dict[str, str | None]]
+_log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
@@ -191,6 +193,16 @@ def from_inference(error: InferenceError) -> ApiError:
             return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
         case _:
             return GenerationFailed(f"The engine failed while it generated: {error}")
+
+
+def from_exception(error: Exception, of: str) -> ApiError:
+    """The error that ends a generation; `of` names what was generated, for the log."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, InferenceError):
+        return from_inference(error)
+    _log.error("%s failed.", of, exc_info=error)
+    return GenerationFailed("The server failed while it generated. Its log says why.")
 
 
 def every_error() -> list[type[ApiError]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from inference.callable_worker import Worker
@@ -22,7 +21,7 @@ from inference.engine import (
     Sampling,
     Step,
 )
-from inference.outbox import Outbox
+from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
@@ -57,7 +56,10 @@ class CallableEngine:
     def active(self) -> int:
         return self._worker.active
 
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+    def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        return steps_through(lambda: self._begin(tokens, sampling))
+
+    def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
         if len(tokens) >= self._info.context_length:
             raise ContextOverflow(len(tokens), self._info.context_length)
         room = self._info.context_length - len(tokens)
@@ -65,13 +67,7 @@ class CallableEngine:
         # Room for all: a slow reader must not hold up those who wait behind it.
         outbox = Outbox(self._worker.wake, capacity=limit + 1)
         self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))
-        try:
-            async with aclosing(outbox.steps()) as steps:
-                async for step in steps:
-                    yield step
-        finally:
-            outbox.abandoned = True
-            self._worker.wake()
+        return outbox
 
     async def close(self) -> None:
         await asyncio.to_thread(self._worker.close)

@@ -1,8 +1,8 @@
-"""What a generation has sampled on its thread, on the way to its reader in the event loop.
+"""The tokens of a generation, on their way from the engine's thread to the reader in the event loop.
 
-In go tokens from the engine's thread, out come steps: whatever is waiting when the reader comes is one step.
-The loop is woken once for each time that the reader waits, not once a token. The outbox is bounded: an
-engine that finds it full leaves the generation alone until the reader has emptied it. It samples nothing.
+In: tokens from the engine's thread. Out: steps; all tokens that wait when the reader comes are one step. The
+loop is woken once for each time that the reader waits, not once a token. The outbox is bounded: an engine
+that finds it full leaves the generation alone until the reader has emptied it. It samples nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PromptScores = tuple[TokenLogprob | None, ...]
 
 class Outbox:
     def __init__(self, on_room: Callable[[], None], capacity: int = CAPACITY) -> None:
-        """Made in the reader's event loop; `on_room` is called there when a full outbox has been emptied."""
+        """Made in the reader's event loop; `on_room` is called there once the reader empties it or leaves."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
@@ -71,19 +71,16 @@ class Outbox:
 
     # The reader ---------------------------------------------------------------------------------------
 
-    async def steps(self) -> AsyncGenerator[Step, None]:
-        """Until the end; raises the error if it is one."""
-        while True:
-            step, end = self._take()
-            if step is not None:
-                yield step
-            if isinstance(end, InferenceError):
-                raise end
-            if end is not None:
-                return
-            await self._wake.wait()
+    async def news(self) -> None:
+        await self._wake.wait()
 
-    def _take(self) -> tuple[Step | None, Finish | InferenceError | None]:
+    def abandon(self) -> None:
+        """The reader leaves: the engine need not go on."""
+        self.abandoned = True
+        self._on_room()
+
+    def take(self) -> tuple[Step | None, Finish | InferenceError | None]:
+        """All that waits, as one step, and the end, if it has come."""
         with self._lock:
             was_full = self.is_full
             tokens, logprobs, end = tuple(self._tokens), tuple(self._logprobs), self._end
@@ -100,3 +97,23 @@ class Outbox:
         if was_full:
             self._on_room()
         return Step(tokens, finish, logprobs or None, cached, scores), end
+
+
+async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:
+    """Begin a generation, and yield its steps until it ends or the reader leaves.
+
+    If an error ends it, the error is raised.
+    """
+    outbox = begin()
+    try:
+        while True:
+            step, end = outbox.take()
+            if step is not None:
+                yield step
+            if isinstance(end, InferenceError):
+                raise end
+            if end is not None:
+                return
+            await outbox.news()
+    finally:
+        outbox.abandon()

@@ -23,6 +23,8 @@ from tools.sessions import SessionLimits, SessionPool, TooManySessions
 from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _log = logging.getLogger(__name__)
+# Seconds by which an offer's time-out exceeds the tool's own, which stops its work in better order.
+MARGIN = 15.0
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is left behind
 
 

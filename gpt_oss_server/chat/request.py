@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.choices import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
@@ -34,21 +35,12 @@ from gpt_oss_server.http.fields import (
 )
 from gpt_oss_server.turns.beams import check_best_of
 
-MAX_CHOICES = 128  # as OpenAI has it
-MAX_STOPS = 64  # OpenAI takes four
 _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
-
-Stop = str | list[str] | None
 
 
 class Reasoning(Body):
     effort: Effort | None = None
     max_tokens: Budget | None = None
-
-
-class StreamOptions(Body):
-    include_usage: Boolean | None = None
-    continuous_usage_stats: Boolean | None = None
 
 
 class TemplateOptions(Body):
@@ -213,10 +205,3 @@ def parse_request(body: object) -> CreateChatCompletion:
             param="add_generation_prompt",
         )
     return request
-
-
-def check_stops(stops: tuple[str, ...]) -> None:
-    if len(stops) > MAX_STOPS:
-        raise InvalidRequest(f"`stop` may have {MAX_STOPS} strings at most.", param="stop")
-    if "" in stops:
-        raise InvalidRequest("`stop` has an empty string, which would stop everywhere.", param="stop")

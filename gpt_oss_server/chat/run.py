@@ -8,10 +8,9 @@ shown, and the last chunk is the error. Closing the iterator cancels every choic
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpt_oss_server.chat.fold import Folded
@@ -19,19 +18,20 @@ from gpt_oss_server.chat.prepare import PreparedChat
 from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import Part
-from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
-from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.events import TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
+from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.transcript import Transcript
-from gpt_oss_server.turns.turn import Turn, TurnFinished
-from inference.engine import Finish, InferenceError
+from gpt_oss_server.turns.turn import Turn
+from inference.engine import Finish
 
 Chunk = dict[str, Any]
-_log = logging.getLogger(__name__)
 _REASONING_FIELDS = {
     "both": ("reasoning", "reasoning_content"),
     "reasoning": ("reasoning",),
@@ -47,12 +47,11 @@ class _Choice:
     hosted: HostedTools
     finish: Finish = Finish.STOP
     ended: bool = False
-    said: list[MessageFinished] = field(default_factory=list)  # where its form is checked at the end
-    told: int = 0  # of its tokens, where their ids are asked for
+    shown: int = 0  # tokens whose ids are in chunks, where the request wants ids
 
 
 class ChatRun:
-    """Iterate once over `chunks()`; `error` then tells whether it broke."""
+    """Iterate once over `chunks()`; `error` is then set if it failed."""
 
     def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
         self.request = prepared.request
@@ -68,26 +67,22 @@ class ChatRun:
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        try:
+        with self._served.counters.until_the_end():
             try:
-                async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
-                    async for parts in batches:
-                        yield self._chunks(parts)
-                self._prompt_scores = await self._scores_of_prompt()
-            except InvalidOutput as error:
-                self.error = error
-            except InferenceError as error:
-                self.error = from_inference(error)
-            except Exception:
-                _log.exception("The chat completion %s failed.", self._id)
-                self.error = GenerationFailed("The server failed while it generated. Its log says why.")
-            yield self._end()
-        finally:
-            for choice in self._choices:
-                await choice.hosted.close(keeps_conversation=False)
+                try:
+                    async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
+                        async for parts in batches:
+                            yield self._chunks(parts)
+                    self._prompt_scores = await self._scores_of_prompt()
+                except Exception as error:
+                    self.error = from_exception(error, f"The chat completion {self._id}")
+                yield self._end()
+            finally:
+                for choice in self._choices:
+                    await choice.hosted.close(keeps_conversation=False)
 
     async def wait(self) -> dict[str, Any]:
-        """The completion once it has ended; where that broke, the error is raised."""
+        """The completion once it has ended; raises the error if it failed."""
         folded = Folded()
         async with aclosing(self.chunks()) as batches:
             async for batch in batches:
@@ -102,19 +97,19 @@ class ChatRun:
         prepared, served = self._prepared, self._served
         hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
-        turn = Turn(
-            prepared.engines.of(index),
-            served.encoding,
-            served.renderer,
-            prepared.recipients,
-            transcript,
-            prepared.sampling_of(index),
-            hosted,
-            prepared.agreed,
+        plan = TurnPlan(
+            engine=prepared.engines.of(index),
+            encoding=served.encoding,
+            renderer=served.renderer,
+            sampling=prepared.sampling_of(index),
+            recipients=prepared.recipients,
+            tools=hosted,
+            approved=prepared.agreed,
             binding=prepared.binding,
-            reasoning=prepared.thinking.budget,
+            reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
         )
+        turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
     def _form(self, hosted: HostedTools) -> Form:
@@ -141,20 +136,18 @@ class ChatRun:
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Part], None]:
         stream = choice.stream
         begun = choice.turn.prefill(self._prepared.prefill)
-        choice.told = len(self._prepared.prefill)
+        choice.shown = len(self._prepared.prefill)
         yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
         async with aclosing(choice.turn.events()) as turn:
             async for batch in turn:
-                if isinstance(batch[-1], TurnFinished):
-                    choice.finish = batch[-1].finish
-                if self._prepared.binding.check is not None:
-                    choice.said += [event for event in batch if isinstance(event, MessageFinished)]
+                if type(last := batch[-1]) is TurnFinished:
+                    choice.finish = last.finish
                 if parts := stream.feed(batch):
                     yield self._with_ids(choice, parts)
                 if stream.stopped:
                     break
         if choice.finish is not Finish.LENGTH and not stream.stopped:
-            await self._check_form(choice)
+            await choice.turn.check_form()  # the client has the text, and then gets the error
         choice.ended = True
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
 
@@ -162,20 +155,9 @@ class ChatRun:
         """With the tokens that these parts, and headers before them, were made of."""
         if self.request.return_token_ids:
             tokens = choice.transcript.tokens
-            parts[-1]["token_ids"] = tokens[choice.told :]
-            choice.told = len(tokens)
+            parts[-1]["token_ids"] = tokens[choice.shown :]
+            choice.shown = len(tokens)
         return parts
-
-    async def _check_form(self, choice: _Choice) -> None:
-        """For engines that cannot be made to keep a form: the text is shown, and then the error."""
-        check = self._prepared.binding.check
-        if check is None:
-            return
-        said = [(message.header, message.text) for message in choice.said]
-        called = bool(self._prepared.agreed)
-        problem = await asyncio.to_thread(check.problem, said, called)  # a large answer takes a while
-        if problem is not None:
-            raise InvalidOutput(problem)
 
     def _chunks(self, parts: Sequence[Part]) -> list[Chunk]:
         chunks = [
@@ -207,7 +189,7 @@ class ChatRun:
             last.append(dict(self.error.body()))
         else:
             last += self._closing_chunk()
-        self._tell()
+        self._log()
         return last
 
     def _closing_chunk(self) -> list[Chunk]:
@@ -245,14 +227,9 @@ class ChatRun:
     def _usage(self) -> dict[str, Any]:
         return usage_of([choice.transcript for choice in self._choices])
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
+        served = self._served
         for choice in self._choices:
-            cut = "incomplete" if choice.finish is Finish.LENGTH else "completed"
-            status = "failed" if self.error is not None else cut
-            self._served.counters.count(status, (slip.kind for slip in choice.transcript.slips))
-            log_turn(
-                self._id,
-                self._served.encoding,
-                choice.transcript,
-                with_text=self._served.settings.log_prompts,
-            )
+            slips = (slip.kind for slip in choice.transcript.slips)
+            served.counters.count(outcome(choice.finish, self.error), slips)
+            log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)

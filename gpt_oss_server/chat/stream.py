@@ -33,9 +33,9 @@ from gpt_oss_server.chat.writers import (
 )
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
+from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from gpt_oss_server.turns.logprobs import Scores, Speller
 from gpt_oss_server.turns.stops import StopFilter
-from gpt_oss_server.turns.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import Finish
 
 if TYPE_CHECKING:

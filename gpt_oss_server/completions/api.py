@@ -6,32 +6,38 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.chat.api import answer
-from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
 from gpt_oss_server.completions.run import CompletionRun
-from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions, detokenize, tokenize
+from gpt_oss_server.completions.tokens import (
+    ChatPrompt,
+    DetokenizeRequest,
+    TokenizeOptions,
+    detokenize,
+    tokenize,
+)
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.serving.chunks import answer
 from gpt_oss_server.serving.served import Served, beside_others
 
 
-def completions_router(served: Served, chat: ChatService) -> APIRouter:
+def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
+    """`chat_prompt` makes the prompt of a chat request, for /tokenize."""
     router = APIRouter()
-    limit = served.settings.max_body_bytes
+    limit, keep_alive = served.settings.max_body_bytes, served.settings.keep_alive
 
     @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
     async def create(request: Request) -> Response:
         run = await start(await read_json(request, limit), served)
-        return await answer(run, request, served, streams=bool(run.request.stream))
+        return await answer(run, request, streams=bool(run.request.stream), keep_alive=keep_alive)
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
-        return JSONResponse(await tokenize(await read_json(request, limit), chat))
+        return JSONResponse(await tokenize(await read_json(request, limit), served, chat_prompt))
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
-        return JSONResponse(detokenize(await read_json(request, limit), chat))
+        return JSONResponse(detokenize(await read_json(request, limit), served))
 
     return router
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gpt_oss_server.chat.request import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
+from gpt_oss_server.http.choices import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,

@@ -7,7 +7,6 @@ prompt i has the index i * n + j. Closing the iterator cancels every choice.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,8 @@ from typing import Any
 
 from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
-from gpt_oss_server.errors import ApiError, ContextLengthExceeded, GenerationFailed, from_inference
+from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search
 from gpt_oss_server.turns.logprobs import Speller
@@ -23,10 +23,9 @@ from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import sampling_of
 from gpt_oss_server.turns.stops import StopFilter
-from inference.engine import ContextOverflow, Engine, Finish, InferenceError, Sampling, Step
+from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 
 Chunk = dict[str, Any]
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class _Choice:
 
 
 class CompletionRun:
-    """Iterate once over `chunks()`; `error` then tells whether it broke."""
+    """Iterate once over `chunks()`; `error` is then set if it failed."""
 
     def __init__(
         self, request: CreateCompletion, prompts: Sequence[Sequence[int]], served: Served, completion_id: str
@@ -67,20 +66,18 @@ class CompletionRun:
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        try:
-            async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
-                async for batch in batches:
-                    yield batch
-        except InferenceError as error:
-            self.error = from_inference(error)
-        except Exception:
-            _log.exception("The completion %s failed.", self._head["id"])
-            self.error = GenerationFailed("The server failed while it generated. Its log says why.")
-        self._count()
-        if self.error is not None:
-            yield [dict(self.error.body())]
-        elif self.request.includes_usage:
-            yield [{**self._head, "choices": [], "usage": self._usage()}]
+        with self._served.counters.until_the_end():
+            try:
+                async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
+                    async for batch in batches:
+                        yield batch
+            except Exception as error:
+                self.error = from_exception(error, f"The completion {self._head['id']}")
+            self._count()
+            if self.error is not None:
+                yield [dict(self.error.body())]
+            elif self.request.includes_usage:
+                yield [{**self._head, "choices": [], "usage": self._usage()}]
 
     async def wait(self) -> dict[str, Any]:
         parts: dict[int, list[dict[str, Any]]] = {}
@@ -222,8 +219,7 @@ class CompletionRun:
 
     def _count(self) -> None:
         for choice in self._choices:
-            cut = "incomplete" if choice.finish is Finish.LENGTH else "completed"
-            self._served.counters.count("failed" if self.error is not None else cut, ())
+            self._served.counters.count(outcome(choice.finish, self.error), ())
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

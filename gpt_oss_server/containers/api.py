@@ -36,8 +36,8 @@ def containers_router(
 def _add_containers(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
-        asked = parse_container(await read_json(request, service.settings.max_body_bytes))
-        made = await containers.create(service.ids("cntr"), asked.name)
+        asked = parse_container(await read_json(request, service.served.settings.max_body_bytes))
+        made = await containers.create(service.served.ids("cntr"), asked.name)
         return JSONResponse(made.shown())
 
     @router.get("")
@@ -66,7 +66,7 @@ def _add_files(router: APIRouter, containers: Containers, service: ResponsesServ
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
-        name, content = await read_upload(request, service.settings.max_body_bytes)
+        name, content = await read_upload(request, service.served.settings.max_body_bytes)
         found = await containers.find_or_open(container)
         return JSONResponse(found.shown_file(await found.put(name, content)))
 

@@ -116,7 +116,7 @@ class Containers:
 
     async def _stored_since(self, conversation: str) -> float | None:
         """When what is kept under this id was made; None: nothing is stored."""
-        store = self._service.store
+        store = self._service.served.store
         if (response := await store.get(conversation)) is not None:
             return float(response.response["created_at"])
         named = await store.get_conversation(conversation)

@@ -60,6 +60,7 @@ class EventStream(Response, Generic[E]):
         *,
         keep_alive: float | None = None,
         beat: Callable[[], Sequence[E]] = tuple,
+        end: Callable[[], bytes] = bytes,
     ) -> None:
         super().__init__(
             headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
@@ -70,6 +71,7 @@ class EventStream(Response, Generic[E]):
         self._encoder = encoder
         self._keep_alive = keep_alive  # seconds of silence until a sign of life
         self._beat = beat  # the events that are one; a comment where there is none
+        self._end = end  # what follows the last batch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(receive, self._pump(send))
@@ -90,4 +92,6 @@ class EventStream(Response, Generic[E]):
                 await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
         await pump(self._batches(), write, beat, self._keep_alive)
+        if end := self._end():
+            await send({"type": "http.response.body", "body": end, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -18,7 +18,6 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.serving.counters import counted
 from gpt_oss_server.turns.background import EventLog
 
 
@@ -31,7 +30,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
 def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     """Responses: made, read and deleted."""
-    keep_alive = service.settings.keep_alive
+    keep_alive = service.served.settings.keep_alive
 
     def logged(log: EventLog, after: int = -1) -> Response:
         # They are encoded in the log.
@@ -39,11 +38,11 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
-        body = await read_json(request, service.settings.max_body_bytes)
+        body = await read_json(request, service.served.settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
             streamed = await service.start_streamed(body)
             return EventStream(
-                lambda: counted(streamed.events(), service.counters),
+                streamed.events,
                 encode,
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
@@ -73,12 +72,12 @@ def _add_the_rest(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
     async def input_tokens(request: Request) -> Response:
-        found = await service.count(await read_json(request, service.settings.max_body_bytes))
+        found = await service.count(await read_json(request, service.served.settings.max_body_bytes))
         return JSONResponse({"object": "response.input_tokens", "input_tokens": found})
 
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
-        body = await read_json(request, service.settings.max_body_bytes)
+        body = await read_json(request, service.served.settings.max_body_bytes)
         compacted = await unless_gone(request.receive, service.compact(body))
         return Response(status_code=499) if compacted is None else JSONResponse(compacted)
 
@@ -94,7 +93,7 @@ def _add_the_rest(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:
-        rendered = await service.render(await read_json(request, service.settings.max_body_bytes))
+        rendered = await service.render(await read_json(request, service.served.settings.max_body_bytes))
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
 
@@ -127,7 +126,6 @@ def _sequence_number(given: str | None) -> int:
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
-        service.counters.cancelled += 1
         return Response(status_code=499)  # nobody reads it: the client is gone
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # that keeps its text
         kept = f" What was generated is in the response {response['id']}." if response["store"] else ""

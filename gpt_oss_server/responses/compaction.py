@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
-from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses.input.compacted import Compacted
+from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Engine, Sampling
@@ -53,20 +53,17 @@ class Compaction:
         self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
     ) -> Compacted:
         """`transcript` is of the prompt, and has what was sampled even where this fails."""
-        turn = Turn(
-            engine,
-            encoding,
-            renderer,
-            Recipients(frozenset(), frozenset()),
-            transcript,
-            self.sampling,
+        plan = TurnPlan(
+            engine=engine,
+            encoding=encoding,
+            renderer=renderer,
+            sampling=self.sampling,
             binding=self.binding,
         )
-        said: list[MessageFinished] = []
-        async with aclosing(turn.events()) as events:
-            async for batch in events:
-                said += [event for event in batch if isinstance(event, MessageFinished)]
-        summary = _summary_in(said)
+        async with aclosing(Turn(plan, transcript).events()) as events:
+            async for _ in events:
+                pass
+        summary = _summary_in(transcript.messages)
         if not summary:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
         return Compacted(self.instructions, self.said, summary)

@@ -17,7 +17,7 @@ def conversations_router(service: ResponsesService) -> APIRouter:
     conversations = service.conversations
 
     async def body_of(request: Request) -> object:
-        return await read_json(request, service.settings.max_body_bytes)
+        return await read_json(request, service.served.settings.max_body_bytes)
 
     @router.post("", openapi_extra=documented(CreateConversation))
     async def create(request: Request) -> Response:

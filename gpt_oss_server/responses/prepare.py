@@ -15,10 +15,7 @@ from typing import Any
 from gpt_oss_server.constraints.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, since_compaction
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
@@ -31,8 +28,7 @@ from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Approved, Conversation
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
@@ -63,44 +59,32 @@ class Prepared:
     go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every request is prepared with."""
-
-    info: EngineInfo
-    settings: Settings
-    encoding: Encoding
-    renderer: Renderer
-    ids: Ids
-    date: str
-    sealer: Callable[[], Sealer]
-
-
 def prepare(
     request: CreateResponse,
     past: Past,
     tools: RequestTools,
     hosted: HostedTools,
-    around: Surroundings,
+    served: Served,
+    info: EngineInfo,
     *,
     compacts: bool = False,
 ) -> Prepared:
     """With `compacts` the conversation is compacted and nothing else, as by a compaction_trigger."""
     conversation = read_input(
         request.input,
-        around.renderer,
-        around.ids,
+        served.renderer,
+        served.ids,
         recipients=past.recipients,
         approvals=past.approvals,
         results=past.results,
         servers=hosted.names,
-        sealer=around.sealer,
+        sealer=lambda: served.sealer,
         leads=not past.history,
     )
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
-    preparing = _Preparing(request, tools, hosted, around, conversation)
+    preparing = _Preparing(request, tools, hosted, served, info, conversation)
     alone = compacts or conversation.compacts
     if alone or preparing.is_over_threshold(history):
         return preparing.compacting(history, alone=alone)
@@ -115,21 +99,23 @@ class _Preparing:
         request: CreateResponse,
         tools: RequestTools,
         hosted: HostedTools,
-        around: Surroundings,
+        served: Served,
+        info: EngineInfo,
         conversation: Conversation,
     ) -> None:
         self._request = request
         self._tools = tools
         self._hosted = hosted
-        self._around = around
+        self._served = served
+        self._info = info
         self._conversation = conversation
         self._answer = answer_format(request.text.format if request.text else None)
-        self._effort = conversation.effort or request.effort or around.settings.default_reasoning_effort
-        self._thinking = thinking_of(self._effort, request.reasoning_budget, around.settings)
+        self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
+        self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
 
     @property
     def _context(self) -> int:
-        return self._around.info.context_length
+        return self._info.context_length
 
     def is_over_threshold(self, history: tuple[Segment, ...]) -> bool:
         threshold = self._threshold
@@ -139,7 +125,7 @@ class _Preparing:
         """Own are the segments of the history that are not in the conversation yet."""
         request = self._request
         prompt, history = fitted_prompt(
-            self._around.renderer,
+            self._served.renderer,
             self._system,
             history,
             **self._told,
@@ -152,8 +138,8 @@ class _Preparing:
         return self._prepared(prompt, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
-        around = self._around
-        prompt = asking(history, self._opened, around.renderer, self._context)
+        served = self._served
+        prompt = asking(history, self._opened, served.renderer, self._context)
         own = tuple(self._conversation.segments)
         room = room_for_summary(self._context)
         asked = self._request.max_output_tokens if alone else None  # else it is the answer's
@@ -169,7 +155,7 @@ class _Preparing:
                 prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
             ),
             instructions=instructions_in(history),
-            said=said_in(history, around.encoding, min(self._context, self._threshold or self._context)),
+            said=said_in(history, served.encoding, min(self._context, self._threshold or self._context)),
             alone=alone,
         )
         return replace(prepared, compaction=compaction, go_on=go_on)
@@ -185,14 +171,14 @@ class _Preparing:
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
-        hosted.count_on_from(prompt, self._around.encoding)
+        hosted.count_on_from(prompt, self._served.encoding)
         return Prepared(
             request=request,
             prompt=prompt,
             sampling=sampling_of(
                 request,
-                self._around.info,
-                self._around.settings,
+                self._info,
+                self._served.settings,
                 prompt=len(prompt),
                 limit=limit,
                 logprobs=request.scores,
@@ -220,18 +206,18 @@ class _Preparing:
 
     def _length(self, history: tuple[Segment, ...]) -> int:
         all_reasoning = self._request.reasoning_context == "all_turns"
-        return len(self._around.renderer.prompt(*self._opened(history), all_reasoning=all_reasoning))
+        return len(self._served.renderer.prompt(*self._opened(history), all_reasoning=all_reasoning))
 
     def _opened(self, history: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-        return self._around.renderer.opening(self._system, history, **self._told)
+        return self._served.renderer.opening(self._system, history, **self._told)
 
     @property
     def _system(self) -> Segment:
-        around = self._around
-        return around.renderer.system(
+        served = self._served
+        return served.renderer.system(
             effort=self._thinking.effort,
-            date=around.date,
-            identity=around.settings.identity,
+            date=served.date(),
+            identity=served.settings.identity,
             builtin_tools=self._hosted.in_system_message,
             function_tools=bool(self._tools.functions),
         )

@@ -1,26 +1,22 @@
 """One run: a prepared request, generated, as batches of events.
 
-In: what `prepare` made. Out: batches of Responses events, the last of which is the one terminal event, and
-`response`, the object as it stands. Whatever breaks, open items are closed and the response ends as failed.
-Closing the iterator cancels the generation; `stopped` then tells how it ended, for whoever still listens.
+In: what `prepare` made. Out: batches of Responses events, the last of which has the one terminal event, and
+`response`, the object at its current state. Whatever breaks, open items are closed and the response ends as
+failed. Closing the iterator cancels the generation; `stopped` then returns the events that end the response.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.errors import ApiError, GenerationFailed, InvalidOutput, from_inference
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.errors import ApiError, GenerationFailed, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.messages import messages_of
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -29,80 +25,70 @@ from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_rout
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
-from gpt_oss_server.serving.counters import Counters
+from gpt_oss_server.serving.counters import outcome
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Part, Store, StoredResponse
-from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.container_names import container_id
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.transcript import Transcript
-from gpt_oss_server.turns.turn import Turn, TurnEvent, TurnFinished
-from inference.engine import Engine, Finish, InferenceError
+from gpt_oss_server.turns.turn import Turn
+from inference.engine import Finish
 
-# Others are tried again, with the same input; but no call that was approved is made again.
+# Clients retry other responses with the same input; but no approved call is made twice.
 _ADDED_TO_CONVERSATION = ("completed", "incomplete")
 _log = logging.getLogger(__name__)
 
 
 class Run:
-    """Iterate once over `events()`; `response` and `error` then tell how it ended."""
+    """Iterate once over `events()`; `response` and `error` are then how it ended."""
 
     def __init__(
         self,
         prepared: Prepared,
+        served: Served,
         response: dict[str, Any],
         *,
-        engine: Engine,
-        encoding: Encoding,
-        renderer: Renderer,
         store: Store | None,
         conversations: Conversations,
-        counters: Counters,
-        ids: Ids,
-        clock: Callable[[], float],
-        sealer: Callable[[], Sealer],
-        log_text: bool = False,
-        event_names: str = "openai",
         generates: bool = True,
     ) -> None:
+        """`store` keeps the response, if it is kept. Without `generates` the engine only reads the prompt."""
         self.request = prepared.request
         self.error: ApiError | None = None
         self._prepared = prepared
-        self._engine = engine
-        self._ids = ids
-        self._sealer = sealer
-        self._encoding = encoding
-        self._renderer = renderer
+        self._served = served
         self._store = store
         self._conversations = conversations
-        self._counters = counters
-        self._event_names = event_names
-        self._used: list[Transcript] = []  # what counts as usage
-        self._begin(prepared)
-        route = item_route(ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients)
-        self._stream = ResponseStream(response, route, clock)
-        self._log_text = log_text
-        self._generates = generates  # or only reads the prompt
+        self._generates = generates
         self._compaction = prepared.compaction
-        self._said: list[MessageFinished] = []
+        self._used: list[Transcript] = []  # what counts as usage
         self._ending = False
+        self._begin(prepared)
+        route = item_route(
+            served.ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients
+        )
+        self._stream = ResponseStream(response, route, served.clock)
 
     def _begin(self, prepared: Prepared) -> None:
-        self._prepared = prepared
-        self._transcript = Transcript(prepared.prompt)
-        self._turn = Turn(
-            self._engine,
-            self._encoding,
-            self._renderer,
-            prepared.recipients,
-            self._transcript,
-            prepared.sampling,
-            prepared.hosted,
-            [(call.recipient, call.arguments) for call in prepared.approved],
-            prepared.binding,
-            prepared.thinking.budget,
+        served = self._served
+        plan = TurnPlan(
+            engine=served.engine,
+            encoding=served.encoding,
+            renderer=served.renderer,
+            sampling=prepared.sampling,
+            recipients=prepared.recipients,
+            tools=prepared.hosted,
+            approved=tuple((call.recipient, call.arguments) for call in prepared.approved),
+            binding=prepared.binding,
+            reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
         )
+        self._prepared = prepared
+        self._transcript = Transcript(prepared.prompt)
+        self._turn = Turn(plan, self._transcript)
 
     @property
     def id(self) -> str:
@@ -115,7 +101,7 @@ class Run:
 
     @property
     def snapshot(self) -> StoredResponse:
-        """As it stands, for who asks while it runs."""
+        """The response as it is now, while it runs."""
         response = {**self.response, "output": list(self.response["output"])}
         return StoredResponse(response=response, input_items=self._prepared.items)
 
@@ -127,82 +113,60 @@ class Run:
         return self._stream.still_in_progress()
 
     async def abandon(self) -> None:
-        """For one whose events nobody will ever read."""
+        """End a run whose events nobody will read."""
         await self._prepared.hosted.close(keeps_conversation=True)
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
-        try:
-            async with aclosing(self._events()) as events:
-                async for batch in events:
-                    yield batch
-        finally:
-            request = self.request
-            continued = request.previous_response_id is not None or request.conversation is not None
-            await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
+        stream, finish = self._stream, None
+        with self._counting_cancellation():
+            try:
+                yield stream.start()
+                for listing in self._prepared.hosted.listings:
+                    yield stream.add_listing(listing)
+                try:
+                    if self._compaction is not None:
+                        yield stream.add_compaction(await self._compact(self._compaction))
+                    if self._compaction is None or not self._compaction.alone:
+                        async with aclosing(self._turn_events()) as turn:
+                            async for batch in turn:
+                                if type(last := batch[-1]) is TurnFinished:
+                                    finish = last.finish
+                                yield stream.feed(batch)
+                        if finish is Finish.STOP and self._generates:
+                            await self._turn.check_form()
+                except Exception as error:
+                    self.error = from_exception(error, f"The response {self.id}")
+                yield await self._finish(outcome(finish, self.error))
+            finally:
+                await self._close_tools()
 
-    async def _events(self) -> AsyncGenerator[list[Event], None]:
-        stream = self._stream
-        yield stream.start()
-        for listing in self._prepared.hosted.listings:
-            yield stream.add_listing(listing)
-        finish: Finish | None = None
-        try:
-            if self._prepared.compaction is not None:
-                yield stream.add_compaction(await self._compact(self._prepared.compaction))
-            async with aclosing(self._generated()) as turn:
-                async for batch in turn:
-                    if isinstance(batch[-1], TurnFinished):
-                        finish = batch[-1].finish
-                    if self._prepared.binding.check is not None:
-                        self._said += [event for event in batch if isinstance(event, MessageFinished)]
-                    yield stream.feed(batch)
-        except InferenceError as error:
-            self.error = from_inference(error)
-        except ApiError as error:
-            self.error = error
-        except Exception:
-            _log.exception("The response %s failed.", self.response["id"])
-            self.error = GenerationFailed("The server failed while it generated. Its log says why.")
-        if self.error is None and finish is Finish.STOP and self._generates:
-            self.error = await self._invalid_output()
-        if self.error is not None:
-            yield await self._finish("failed")
-        elif finish is Finish.LENGTH:
-            yield await self._finish("incomplete", reason="max_output_tokens")
-        else:
-            yield await self._finish("completed")
+    def _counting_cancellation(self) -> AbstractContextManager[None]:
+        """Count a client that leaves; a background run does not end with its client."""
+        return nullcontext() if self.request.background else self._served.counters.until_the_end()
 
-    async def _generated(self) -> AsyncGenerator[list[TurnEvent], None]:
-        if self._compaction is not None and self._compaction.alone:
-            return
+    def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)
-        events = self._turn.events() if self._generates else self._turn.read_prompt()
-        async with aclosing(events):
-            async for batch in events:
-                yield batch
+        return self._turn.events() if self._generates else self._turn.read_prompt()
+
+    async def _close_tools(self) -> None:
+        request = self.request
+        continued = request.previous_response_id is not None or request.conversation is not None
+        await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
 
     async def _compact(self, compaction: Compaction) -> dict[str, str]:
-        """The item; what is generated from here on goes on from it."""
-        asking = Transcript(compaction.prompt)
-        self._used.append(asking)
-        compacted = await compaction.make(asking, self._engine, self._encoding, self._renderer)
+        """Make the compaction, and return its item; the turn then begins after it."""
+        served = self._served
+        transcript = Transcript(compaction.prompt)
+        self._used.append(transcript)
+        compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         go_on, binding = self._prepared.go_on, self._prepared.binding
         assert go_on is not None
-        self._begin(replace(go_on(compacted.segments(self._renderer)), binding=binding))
-        return compaction_item(self._ids, compacted, self._sealer())
+        self._begin(replace(go_on(compacted.segments(served.renderer)), binding=binding))
+        return compaction_item(served.ids, compacted, served.sealer)
 
     async def stopped(self) -> list[Event]:
-        """After `events` was cancelled: what ends the response."""
+        """The events that end the response, after `events` was cancelled."""
         return await self._finish("cancelled")
-
-    async def _invalid_output(self) -> InvalidOutput | None:
-        check = self._prepared.binding.check
-        if check is None:
-            return None
-        said = [(message.header, message.text) for message in self._said]
-        called = bool(self._prepared.approved)
-        problem = await asyncio.to_thread(check.problem, said, called)  # a large answer takes a while
-        return None if problem is None else InvalidOutput(problem)
 
     def __aiter__(self) -> AsyncGenerator[list[Event], None]:
         return self.events()
@@ -214,7 +178,7 @@ class Run:
                 pass
         return self.response
 
-    async def _finish(self, status: Status, *, reason: str | None = None) -> list[Event]:
+    async def _finish(self, status: Status) -> list[Event]:
         self._ending = True
         closing = self._stream.feed(self._turn.close())  # nothing, if it ended well
         if self.request.enable_response_messages:
@@ -222,50 +186,54 @@ class Run:
         end = self._stream.finish(
             status,
             usage=usage_of(*self._used),
-            reason=reason,
+            reason="max_output_tokens" if status == "incomplete" else None,
             error=self.error,
             metadata=self._metadata(),
         )
         try:
             await self._keep()
-        except Exception:  # of a store: whoever waits for the end must be told one, and not that it is kept
+        except Exception:  # of a store: the client must get an end, and not one that claims it is kept
             _log.exception("The response %s could not be stored.", self.response["id"])
             self.error = GenerationFailed("The response could not be stored. The server's log says why.")
             end[-1] = self._stream.failed_instead(end[-1], self.error)
-        self._tell()
+        self._log()
         return closing + end
 
     def _detail(self) -> Detail:
+        served = self._served
+
         def seal(message: MessageFinished) -> str:
-            return seal_reasoning(self._sealer(), self._transcript.spoken(message, self._renderer).tokens)
+            segment = self._transcript.spoken(message, served.renderer)
+            return seal_reasoning(served.sealer, segment.tokens)
 
         sealed = "reasoning.encrypted_content" in (self.request.include or ())
         scored = self._prepared.sampling.logprobs is not None
         return Detail(
-            speller=Speller(self._encoding, as_ids=False) if scored else None,
+            speller=Speller(self._served.encoding, as_ids=False) if scored else None,
             summary=self.request.summary,
             seal=seal if sealed else None,
-            reasoning_events=REASONING_EVENTS[self._event_names],
+            reasoning_events=REASONING_EVENTS[self._served.settings.event_names],
         )
 
     def _harmony_messages(self) -> dict[str, Any]:
-        """What the model was shown and what it said, tools' answers included."""
+        """The messages of the prompt and of the turn, results of tools included."""
         self._turn.end()
         said = [token for segment in self._transcript.segments for token in segment.tokens]
         return {
-            "input_messages": messages_of(self._transcript.prompt, self._encoding),
-            "output_messages": messages_of(said, self._encoding),
+            "input_messages": messages_of(self._transcript.prompt, self._served.encoding),
+            "output_messages": messages_of(said, self._served.encoding),
         }
 
     def _metadata(self) -> dict[str, Any]:
         metadata = dict(self.response["metadata"])
         if self._prepared.request.debug:
-            metadata |= debug_metadata(self._encoding, self._transcript)
+            metadata |= debug_metadata(self._served.encoding, self._transcript)
         return metadata
 
-    def _tell(self) -> None:
-        self._counters.count(self.response["status"], (slip.kind for slip in self._transcript.slips))
-        log_turn(self.response["id"], self._encoding, self._transcript, with_text=self._log_text)
+    def _log(self) -> None:
+        served, transcript = self._served, self._transcript
+        served.counters.count(self.response["status"], (slip.kind for slip in transcript.slips))
+        log_turn(self.id, served.encoding, transcript, with_text=served.settings.log_prompts)
 
     async def _keep(self) -> None:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""

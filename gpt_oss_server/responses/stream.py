@@ -17,7 +17,7 @@ from gpt_oss_server.responses.items.client_builders import ApplyPatchBuilder, Cl
 from gpt_oss_server.responses.items.reasoning import ReasoningBuilder
 from gpt_oss_server.responses.items.routes import ItemRoute
 from gpt_oss_server.responses.items.tool_builders import McpApprovalBuilder
-from gpt_oss_server.turns.turn import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
+from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from inference.engine import TokenLogprob
 
 Event = dict[str, Any]

@@ -1,5 +1,4 @@
 """What one server process shares between its APIs: the engine, the tools, the counters, the model list.
 
-An engine and settings come in, `Served` goes out, which every API's service stands on. It must not know any
-API.
+An engine and settings come in; `Served`, which every API's service holds, goes out. It must not know any API.
 """

@@ -1,13 +1,23 @@
-"""What the server has counted since it started: how responses ended, and how often the model slipped."""
+"""Counts since the server started: how responses ended, and how often the model slipped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
 
-T = TypeVar("T")
+from gpt_oss_server.errors import ApiError
+from inference.engine import Finish
+
+Outcome = Literal["completed", "incomplete", "failed"]
+
+
+def outcome(finish: Finish | None, error: ApiError | None) -> Outcome:
+    """How a response or a choice ended, by its engine's finish and by the error that ended it, if any."""
+    if error is not None:
+        return "failed"
+    return "incomplete" if finish is Finish.LENGTH else "completed"
 
 
 class Counters:
@@ -20,21 +30,18 @@ class Counters:
         self.responses[status] += 1
         self.slips.update(slips)
 
+    @contextmanager
+    def until_the_end(self) -> Iterator[None]:
+        """Count a client that leaves before the block has ended."""
+        try:
+            yield
+        except BaseException:  # the reader was closed or cancelled, or a defect broke it
+            self.cancelled += 1
+            raise
+
     def snapshot(self) -> dict[str, object]:
         return {
             "responses": dict(self.responses),
             "harmony_slips": dict(self.slips),
             "cancelled": self.cancelled,
         }
-
-
-async def counted(events: AsyncGenerator[T, None], counters: Counters) -> AsyncGenerator[T, None]:
-    """The same events; a client that leaves before the end is counted."""
-    ended = False
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-        ended = True
-    finally:
-        counters.cancelled += not ended

@@ -1,6 +1,7 @@
-"""What is served, whichever API asks: the engine, its names, the settings, the tools, and what is counted.
+"""What all APIs share: the engine and its names, the settings, the tools, the store and the counters.
 
-In: an engine and settings. Out: what every API's service stands upon. It must not know of any API.
+In: an engine and settings. Out: a `Served`, which each API's service and each run holds. It must not know
+any API.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -34,11 +37,11 @@ ANY_MODEL = "*"
 # take 3 to 6 ms to render, be they one text, messages of one letter or declarations. More goes to a thread.
 LARGE_INPUT = 10_000
 _MOST_CHOICES = 128
-_LEAST_AT_ONCE = 32  # that an engine generates for which was not told how many
+_LEAST_AT_ONCE = 32  # where --max-concurrent sets no limit
 
 
 async def beside_others(work: Callable[[], T], size: int) -> T:
-    """What `work` makes of a request of about `size` characters; a large one does not hold up the others."""
+    """The result of `work` on about `size` characters; a large request does not delay the others."""
     return await asyncio.to_thread(work) if size > LARGE_INPUT else work()
 
 
@@ -48,6 +51,7 @@ class Served:
         engine: Engine,
         settings: Settings | None = None,
         *,
+        store: Store | None = None,
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
@@ -55,6 +59,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
+        self.store = _memory_store(self.settings) if store is None else store  # an empty store is false
         self.counters = Counters()
         self.encoding = encoding or load_encoding()
         self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
@@ -62,7 +67,7 @@ class Served:
         self.clock = clock
         self._tools = tools
         if self.settings.sealing_key_file is not None:
-            self.sealer  # noqa: B018 – a file that cannot be used is told at the start
+            self.sealer  # noqa: B018 – a key file that cannot be used must fail at the start
 
     @cached_property
     def sealer(self) -> Sealer:
@@ -84,9 +89,9 @@ class Served:
             )
 
     def check_room(self) -> None:
-        """Turns a request away before anything is done for it, where the engine would.
+        """Refuse a request before any work, where the engine would refuse it.
 
-        Later it could only be told inside a stream that has begun.
+        Later the error could only come inside a stream that has begun.
         """
         if isinstance(self.engine, Shared):
             try:
@@ -96,12 +101,12 @@ class Served:
 
     @property
     def choices_at_once(self) -> int:
-        """How many choices of one request are under way: a thousand prompts turn nobody away."""
+        """How many choices of one request run at once, so that a thousand prompts leave room for others."""
         room = (self.settings.max_concurrent or _LEAST_AT_ONCE) + self.settings.max_waiting
         return min(_MOST_CHOICES, room)
 
     def engine_counters(self) -> dict[str, float]:
-        """What the engine counts, where it does."""
+        """The engine's measures, where it has any."""
         return dict(self.engine.measures()) if isinstance(self.engine, Shared) else {}
 
     def date(self) -> str:
@@ -115,7 +120,7 @@ class Served:
     async def tools_for(
         self, tools: RequestTools, *, limit: int | None, conversation: str = ""
     ) -> AsyncGenerator[HostedTools, None]:
-        """What a request asks for of the tools that run here; closed if it is refused after all."""
+        """The built-in tools of a request; closed if the request is refused after all."""
         hosted = await bind_tools(tools, self.toolset, self.ids)
         hosted.conversation, hosted.limit = conversation, limit
         try:
@@ -130,18 +135,34 @@ class Served:
         return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
 
     def make_ready(self) -> None:
-        """What the first request would wait for, without waiting for it."""
+        """Start the work that the first request would otherwise wait for."""
         if self.engine.info.enforces_grammar:
             make_ready(self.encoding)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
-        """What a request's wishes for the form of a turn come to on this engine."""
+        """How this engine binds a turn to the form that a request requires."""
         enforces = by_grammar and self.engine.info.enforces_grammar
         if not wanted.binds and not enforces:
             return Binding()
         return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
+        """Close the tools and the engine; what still generates then ends by itself."""
         if self._tools is not None:
             await self._tools.close()
         await self.engine.close()
+
+    async def close(self) -> None:
+        """Close what runs need until they have ended. Only after `stop`."""
+        if self._tools is not None:
+            await self._tools.left()
+        await self.store.close()
+
+
+def _memory_store(settings: Settings) -> Store:
+    return MemoryStore(
+        max_responses=settings.store_max_responses,
+        max_conversations=settings.store_max_conversations,
+        max_bytes=settings.store_max_bytes,
+        max_age=settings.store_max_age,
+    )

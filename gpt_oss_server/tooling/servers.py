@@ -20,9 +20,7 @@ from tools.mcp.failures import McpFailure
 from tools.mcp.listing import McpListing
 from tools.mcp.request import request_tool
 from tools.mcp.transports import Reach
-from tools.toolbox import Offer, Toolbox
-
-_MARGIN = 15.0  # seconds: the tool's own time-out comes first, and stops its call in better order
+from tools.toolbox import MARGIN, Offer, Toolbox
 
 
 async def add_servers(
@@ -40,7 +38,7 @@ async def add_servers(
 
 
 def _offer(server: McpTool) -> Offer:
-    return Offer(server, timeout=server.timeout + _MARGIN, counted_as="mcp")
+    return Offer(server, timeout=server.timeout + MARGIN, counted_as="mcp")
 
 
 def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:

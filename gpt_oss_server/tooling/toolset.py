@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.tool import ToolUnavailable
-from tools.toolbox import Offer, Toolbox
+from tools.toolbox import MARGIN, Offer, Toolbox
 
 if TYPE_CHECKING:
     from tools.browser.backends.base import Backend
@@ -32,9 +32,6 @@ _NO_BROWSER = (
 )
 _INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
 _NO_PYTHON = "The python tool is off. Start with --python auto."
-_MARGIN = (
-    15.0  # seconds by which the toolbox waits longer than the tool, which stops its work in better order
-)
 # Of a tool server that was not there: seconds between two askings, and how long a request waits for one.
 _ASK_AGAIN, _ASK_WAIT = 5.0, 2.0
 
@@ -142,7 +139,7 @@ class ToolsetMaker:
                 allow_private_hosts=settings.allow_private_hosts,
                 count_tokens=lambda text: len(load_encoding().encode(text)),
             )
-            offers.append(Offer(browser, timeout=30.0 + _MARGIN))
+            offers.append(Offer(browser, timeout=30.0 + MARGIN))
         await self._add_python(toolset, offers)
         if self._servers:
             self._add_servers(toolset, offers)
@@ -171,7 +168,7 @@ class ToolsetMaker:
             return
         if sandbox is not None:
             toolset.python = PythonTool(sandbox, timeout=settings.python_timeout)
-            offers.append(Offer(toolset.python, timeout=settings.python_timeout + _MARGIN))
+            offers.append(Offer(toolset.python, timeout=settings.python_timeout + MARGIN))
 
     def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool
@@ -181,7 +178,7 @@ class ToolsetMaker:
                 server.label, server.endpoint, server.credentials, timeout=self._settings.mcp_timeout
             )
             toolset.operators[server.label] = tool
-            offers.append(Offer(tool, timeout=tool.timeout + _MARGIN))
+            offers.append(Offer(tool, timeout=tool.timeout + MARGIN))
 
     async def _ask_missing(self, toolset: Toolset) -> None:
         try:

@@ -1,6 +1,6 @@
-"""A request's wish for a beam search, read: what it needs of the engine, and what it cannot go with.
+"""A request for a beam search: what it needs from the engine, and which fields exclude it.
 
-In: a request of any API that has the field. Out: a `BeamSearch`, None where none is wished for, or a 400
+In: a request of any API that has the field. Out: a `BeamSearch`, None where the request has none, or a 400
 that names the field.
 """
 
@@ -13,7 +13,7 @@ from inference.beams import MOST_BEAMS, BeamSearch
 from inference.engine import Engine
 
 _DEFAULT_LENGTH_PENALTY = 1.0
-_HAVE_NO_SAY = ("logit_bias", "presence_penalty", "frequency_penalty")
+_WITHOUT_EFFECT = ("logit_bias", "presence_penalty", "frequency_penalty")
 
 
 class AsksForBeams(Protocol):
@@ -44,7 +44,7 @@ def beam_search(request: AsksForBeams, engine: Engine) -> BeamSearch | None:
             "search by. Leave it out; use n to sample several answers.",
             param="use_beam_search",
         )
-    for name in _HAVE_NO_SAY:
+    for name in _WITHOUT_EFFECT:
         if getattr(request, name, None):
             raise UnsupportedField(
                 f"`{name}` has no say in a beam search, which goes by the model's own scores. Leave one out.",

@@ -1,4 +1,4 @@
-"""What is told of a turn besides its answer: debug metadata for the client, slips and texts for the log."""
+"""Debug metadata of a turn for the client, and its slips and texts for the log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.turns.transcript import Transcript
 
 _log = logging.getLogger(__name__)
-_TOLD_SLIPS = 100
+_MOST_SLIPS = 100
 
 
 def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
     prompt = encoding.decode(transcript.prompt)
     output = encoding.decode(transcript.tokens)
     # Bounded: a broken model can slip at every token.
-    slips = [{"kind": slip.kind, "detail": slip.detail} for slip in transcript.slips[:_TOLD_SLIPS]]
+    slips = [{"kind": slip.kind, "detail": slip.detail} for slip in transcript.slips[:_MOST_SLIPS]]
     return {
         "__debug": prompt + output,
         "__debug_input": prompt,

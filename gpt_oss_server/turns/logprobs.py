@@ -1,7 +1,7 @@
-"""Log-probabilities as clients read them: tokens spelt, their bytes, the likeliest others.
+"""Log-probabilities as clients read them: the token's text, its bytes, the likeliest alternatives.
 
-In: an engine's `TokenLogprob`. Out: an entry in the form that every API has, and which entries belong to the
-text that is shown so far: text can be held back, and what is never shown has no entry.
+In: an engine's `TokenLogprob`. Out: an entry in the form that every API has, and the entries that belong to
+the text shown so far: text can be held back, and text that is never shown has no entry.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import TokenLogprob
 
-LEAST = -9999.0  # in place of minus infinity, which JSON has not; as OpenAI does
+LEAST = -9999.0  # in place of minus infinity, which JSON lacks; as OpenAI does
 
 
 class Speller:
@@ -30,9 +30,9 @@ class Speller:
         return self._encoding.token_bytes([token]).decode("utf-8", "replace")
 
     def told_apart(self, token: int) -> str:
-        """As above, where no bytes stand beside it: parts of characters by their bytes, as OpenAI does.
+        """Like `spelt`, but parts of characters appear as their bytes, as OpenAI does where no bytes follow.
 
-        Else they were all U+FFFD, and a token could not be found among its alternatives.
+        Otherwise they would all be U+FFFD, and a token could not be found among its alternatives.
         """
         raw = self._encoding.token_bytes([token])
         if self._as_ids or _is_text(raw):
@@ -63,7 +63,7 @@ class Scores:
         self._waiting.append((place, scored))
 
     def due(self, shown: int) -> list[dict[str, Any]]:
-        """The entries of the tokens whose text has begun to be shown, and which were not told before."""
+        """The entries of the tokens whose text has begun to be shown, each entry once."""
         entries = []
         while self._waiting and self._waiting[0][0] < shown:
             entries.append(self._speller.entry(self._waiting.popleft()[1]))

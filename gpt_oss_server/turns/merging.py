@@ -1,4 +1,4 @@
-"""Several streams as one, in the order in which their items come: for choices that are generated together."""
+"""Several streams as one, in the order in which their items come: for choices that run together."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ class _Ended:
     error: Exception | None
 
 
-async def merged(
-    sources: Sequence[AsyncGenerator[T, None]], at_once: int | None = None
-) -> AsyncGenerator[T, None]:
-    """The first failure ends them all and is raised; closing this closes every source.
+def merged(sources: Sequence[AsyncGenerator[T, None]], at_once: int | None = None) -> AsyncGenerator[T, None]:
+    """All items of all sources. The first failure ends all sources and is raised; closing closes all.
 
-    `at_once`: how many are under way beside each other; the others begin as these end.
+    `at_once`: how many sources run at the same time; the others begin as these end.
     """
-    if len(sources) == 1:
-        async with aclosing(sources[0]) as only:
-            async for item in only:
-                yield item
-        return
+    return sources[0] if len(sources) == 1 else _merged(sources, at_once)
+
+
+async def _merged(sources: Sequence[AsyncGenerator[T, None]], at_once: int | None) -> AsyncGenerator[T, None]:
     queue: asyncio.Queue[T | _Ended] = asyncio.Queue(
         maxsize=len(sources)
     )  # no source runs ahead of the reader
@@ -57,6 +54,6 @@ async def _drain(
         async with gate, aclosing(source):
             async for item in source:
                 await queue.put(item)
-    except Exception as raised:  # told to the reader, who raises it
+    except Exception as raised:  # raised by the reader
         error = raised
     await queue.put(_Ended(error))

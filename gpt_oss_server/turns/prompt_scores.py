@@ -1,7 +1,7 @@
-"""How likely the model finds the prompt itself: asked of the engine once, and told in vLLM's shape.
+"""How likely the model finds the prompt itself: requested from the engine once, in vLLM's shape for clients.
 
-In: an engine that scores prompts, and how many alternatives to tell. Out: an engine that is used in its place
-and remembers what it was told of the prompt, and its JSON. It must not know which API asked.
+In: an engine that scores prompts, and how many alternatives to return. Out: an engine to use in its place,
+which keeps the scores of the prompt, and their JSON. It must not know any API.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ScoredPrompt:
     def __init__(self, engine: Engine, top: int) -> None:
         self._engine = engine
         self._top = top
-        self._has_asked = False
+        self._has_scored = False
         self.scores: tuple[TokenLogprob | None, ...] = ()
 
     @property
@@ -30,8 +30,8 @@ class ScoredPrompt:
         return self._engine.info
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        if not self._has_asked:
-            self._has_asked = True
+        if not self._has_scored:
+            self._has_scored = True
             sampling = replace(sampling, prompt_logprobs=self._top)
         async with aclosing(self._engine.generate(tokens, sampling)) as steps:
             async for step in steps:
@@ -40,7 +40,7 @@ class ScoredPrompt:
                 yield step
 
     async def close(self) -> None:
-        """The engine behind it is its owner's to close."""
+        """The engine behind it is closed by its owner."""
 
     def as_json(self, speller: Speller, top: int) -> list[dict[str, Any] | None]:
         return [None if scored is None else _entry(scored, speller, top) for scored in self.scores]

@@ -1,7 +1,7 @@
-"""What both APIs make of a request's wishes: the effort, the prompt within the context, how to sample.
+"""The effort, the prompt within the context, and the sampling of a request, the same for every API.
 
-In: values that a request has, the engine's facts and the settings. Out: a prompt and a `Sampling`, or an
-error before anything is generated. It must not know which API asked.
+In: values of a request, the engine's facts and the settings. Out: a prompt and a `Sampling`, or an error
+before anything is generated. It must not know any API.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HarmonyEffort = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How much the model is to reason: what the prompt says of it, and the tokens it gets (None: any)."""
+    """How much the model reasons: the effort in the prompt, and the budget in tokens (None: no limit)."""
 
     effort: HarmonyEffort
     budget: int | None = None
@@ -60,7 +60,7 @@ def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking
 
 
 def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
-    """Harmony has no verbosity: it is asked for in words."""
+    """Harmony has no verbosity, so words in the instructions request it."""
     parts = [instructions, _VERBOSITY.get(verbosity or "")]
     return "\n\n".join(part for part in parts if part) or None
 

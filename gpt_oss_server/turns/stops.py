@@ -1,8 +1,8 @@
 """Stop strings, found in a text that comes in pieces cut anywhere.
 
-In: pieces of text. Out: what of them can be shown now. Text is held back only while its end can still
-become a stop string; once one is found, nothing of it or after it is shown (or it is the last that is,
-where asked for).
+In: pieces of text. Out: the text that can be shown now. Text is held back only while its end can still
+become a stop string; once one is found, nothing after it is shown, and the stop string itself only where the
+request wants it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StopFilter:
         return held[: len(held) - kept]
 
     def close(self) -> str:
-        """What was held back: no stop string came of it."""
+        """The text that was held back: no stop string came of it."""
         held, self._held = self._held, ""
         return held
 

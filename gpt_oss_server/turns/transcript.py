@@ -1,8 +1,8 @@
-"""What happened in one turn, as it happened: append-only tokens, and the messages found in them.
+"""The record of one turn: append-only tokens, and the messages found in them.
 
-In: the prompt, then what each generation sampled and what tools answered in between. Out: the prompt of the
-next generation, counts for usage, text for debugging, and the turn's segments for the conversation's history.
-It knows neither items nor HTTP.
+In: the prompt, then the tokens of each generation and the results of tools between generations. Out: the
+prompt of the next generation, counts for usage, text for debugging, and the turn's segments for the
+conversation's history. It knows neither items nor HTTP.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from gpt_oss_server.harmony.render import Renderer
 @dataclass(slots=True)
 class Transcript:
     prompt: Sequence[int]  # ends with the cue, <|start|>assistant
-    tokens: list[int] = field(default_factory=list)  # all that follows it: sampled, and given by tools
+    tokens: list[int] = field(default_factory=list)  # all that follow it: sampled, and results of tools
     segments: list[Segment] = field(default_factory=list)  # the same as whole messages
     slips: list[Slip] = field(default_factory=list)
     sampled: int = 0  # stop tokens included
     reasoning_tokens: int = 0  # of reasoning messages, their headers and ends included
-    given: int = 0  # by tools: input, not output
+    given: int = 0  # results of tools: input, not output
     cached_tokens: int = 0
-    prefilled: int = 0  # put into the model's mouth before it began: input as well
+    prefilled: int = 0  # given as the beginning of the answer: input as well
+    messages: list[MessageFinished] = field(default_factory=list)
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
-    _messages: list[MessageFinished] = field(default_factory=list)
+    _ended: int = 0  # how many messages earlier generations made
 
     def prefill(self, tokens: Sequence[int]) -> None:
-        """The answer's beginning, given rather than sampled. Only before anything else."""
+        """Begin the answer with tokens that are not sampled. Only before anything else."""
         self._generation += tokens
         self.tokens += tokens
         self.prefilled = len(tokens)
@@ -41,30 +42,30 @@ class Transcript:
         self.sampled += len(tokens)
 
     def finish_message(self, message: MessageFinished) -> None:
-        self._messages.append(message)
+        self.messages.append(message)
         if message.header.channel == "analysis" and message.header.recipient is None:
             first = message.start if self.segments else max(message.start, self.prefilled)
             self.reasoning_tokens += max(message.end - first, 0)
 
     def spoken(self, message: MessageFinished, renderer: Renderer) -> Segment:
-        """A message of the generation under way, as it will stand in the conversation's history."""
+        """A message of the current generation, as the conversation's history will contain it."""
         [segment] = renderer.from_completion(self._generation, [message])
         return segment
 
     def end_generation(self, renderer: Renderer) -> MessageFinished | None:
-        """The generation's messages become segments; its last message, if it made any."""
-        self.segments += renderer.from_completion(self._generation, self._messages)
-        last = self._messages[-1] if self._messages else None
-        self._generation, self._messages = [], []
-        return last
+        """Turn the generation's messages into segments, and return the last message, if there is one."""
+        messages = self.messages[self._ended :]
+        self.segments += renderer.from_completion(self._generation, messages)
+        self._generation, self._ended = [], len(self.messages)
+        return messages[-1] if messages else None
 
     def pass_over(self, token: int) -> None:
-        """Sampled between passages: it belongs to no message."""
+        """Record a token that was sampled between passages: it belongs to no message."""
         self.tokens.append(token)
         self.sampled += 1
 
     def give(self, answers: Sequence[Segment], cue: Sequence[int]) -> None:
-        """What tools answered, and the cue where the model is asked to go on after that."""
+        """Append the results of tools, and the cue where the model continues after them."""
         if not answers:
             return
         self.segments += answers
@@ -73,7 +74,7 @@ class Transcript:
         self.given += len(given)
 
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
-        """What the next generation is given: the very ids so far. Segments begin with the cue themselves."""
+        """The prompt of the next generation: all ids so far. Segments begin with the cue themselves."""
         if not self.segments:
             return [*self.prompt, *self._generation]
         said = [token for segment in self.segments for token in segment.tokens]

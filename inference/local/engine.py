@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Limits, Scheduler
 from inference.local.scheduling.step import Runner
-from inference.outbox import Outbox
+from inference.outbox import Outbox, steps_through
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +74,10 @@ class LocalEngine:
         """Raises `EngineBusy` where a generation that came now would be turned away."""
         self._loop.check_room()
 
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+    def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        return steps_through(lambda: self._begin(tokens, sampling))
+
+    def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
         if len(tokens) >= self._info.context_length:
             raise ContextOverflow(len(tokens), self._info.context_length)
         _check_prompt(tokens, self._info.vocab_size)
@@ -83,13 +85,7 @@ class LocalEngine:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._loop.wake)
         self._loop.submit(self._sequence(self._runner, tokens, sampling, outbox))
-        try:
-            async with aclosing(outbox.steps()) as steps:
-                async for step in steps:
-                    yield step
-        finally:
-            outbox.abandoned = True
-            self._loop.wake()
+        return outbox
 
     def _sequence(
         self, runner: Runner, tokens: Sequence[int], sampling: Sampling, outbox: Outbox

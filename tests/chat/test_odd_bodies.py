@@ -63,10 +63,10 @@ async def test_plain_completions_and_tokens(odd: Any) -> None:
         return await (await start(body, service.served)).wait()
 
     async def to_text(body: Any) -> object:
-        return detokenize(body, service)
+        return detokenize(body, service.served)
 
     plain = [with_odd(PLAIN, place, odd) for place in places(PLAIN)]
-    asked = [made for body in plain for made in (ask(body), tokenize(body, service))]
+    asked = [made for body in plain for made in (ask(body), tokenize(body, service.served, service.prompt))]
     asked += [to_text(body) for body in (odd, {"tokens": odd}, {"tokens": [odd]})]
     for one in asked:
         refused = await answer_or_sentence(one)

@@ -7,8 +7,8 @@ import pytest
 from gpt_oss_server.containers.sessions import Containers
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Ready
 from tests.doubles.tools.scripted_tool import Clock
@@ -26,7 +26,7 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), python=python)
     tools = Ready(toolset)
-    service = ResponsesService(
+    service = responses_service(
         scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
     )
     containers = Containers(service, tools, lambda: clock.now)

@@ -10,8 +10,8 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.messages import messages_of
-from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.turns import TurnsEngine
@@ -57,7 +57,7 @@ async def test_a_response_tells_them_where_that_is_asked_for(encoding: Encoding,
     answer = (
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>"
     )
-    service = ResponsesService(TurnsEngine(encoding, answer))
+    service = responses_service(TurnsEngine(encoding, answer))
     body: dict[str, Any] = {"input": "2 + 2?", "instructions": "Be brief.", "stream": stream}
     run = await service.start({**body, "enable_response_messages": True})
     response = check_stream([event async for batch in run.events() for event in batch])
@@ -74,7 +74,7 @@ async def test_a_response_tells_them_where_that_is_asked_for(encoding: Encoding,
 
 async def test_of_a_failure_what_was_said_is_told(encoding: Encoding) -> None:
     tokens = encoding.encode_special("<|channel|>final<|message|>One two three")
-    service = ResponsesService(ReplayEngine(tokens, fails_after=5, error=EngineFailed("gone")))
+    service = responses_service(ReplayEngine(tokens, fails_after=5, error=EngineFailed("gone")))
     response = await (await service.start({"input": "Hi", "enable_response_messages": True})).wait()
     assert response["status"] == "failed"
     [message] = response["output_messages"]

@@ -122,6 +122,14 @@ def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> No
         assert not of_responses, f"{path.relative_to(ROOT)} imports {of_responses}"
 
 
+def test_what_chat_and_plain_completions_need_stands_outside_of_both() -> None:
+    apis = {"chat", "completions"}
+    for api in apis:
+        for path in sources(f"gpt_oss_server/{api}"):
+            rooms = {name.split(".")[1] for name in imported(path) if name.startswith("gpt_oss_server.")}
+            assert not rooms & (apis - {api}), f"{path.relative_to(ROOT)} imports another API"
+
+
 @pytest.mark.parametrize("package", SOURCES)
 def test_nobody_imports_tests_or_examples(package: str) -> None:
     for path in sources(package):

@@ -14,13 +14,14 @@ from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.turns.background import EventLog
 from tests.doubles.apis.bodies import BODY
+from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import StreamLint
 
 
 def service_of(tokens: list[int], encoding: Encoding) -> ResponsesService:
-    return ResponsesService(
+    return responses_service(
         ReplayEngine(tokens, per_step=3), encoding=encoding, ids=CountingIds(), clock=lambda: 0.0
     )
 
@@ -88,4 +89,4 @@ async def test_cancelled_at_any_time_the_stream_ends_well(encoding: Encoding, se
     for event in decoded(await asyncio.wait_for(reader, 10)):
         lint.feed(event)
     assert lint.close()["status"] in ("cancelled", "completed")
-    assert service.engine.open_generations == 0  # type: ignore[attr-defined]
+    assert service.served.engine.open_generations == 0  # type: ignore[attr-defined]

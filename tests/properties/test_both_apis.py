@@ -9,9 +9,9 @@ import pytest
 
 from gpt_oss_server.chat.writers import BETWEEN_MESSAGES
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
 from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
+from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 
@@ -19,7 +19,7 @@ TOOLS: dict[str, Any] = {"type": "function", **TOOL["function"]}
 
 
 async def response_to(engine: ReplayEngine, encoding: Encoding, limit: int | None = None) -> dict[str, Any]:
-    service = ResponsesService(engine, encoding=encoding, clock=lambda: CLOCK)
+    service = responses_service(engine, encoding=encoding, clock=lambda: CLOCK)
     body = {"input": "hi", "tools": [TOOLS], "store": False, "max_output_tokens": limit}
     return await (await service.start(body)).wait()
 

@@ -7,16 +7,16 @@ import random
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import EngineFailed
 from tests.doubles.apis.bodies import BODY
+from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import StreamLint, check_stream
 
 
 async def events_of(engine: ReplayEngine, encoding: Encoding, **fields: object) -> list[dict[str, object]]:
-    service = ResponsesService(engine, encoding=encoding)
+    service = responses_service(engine, encoding=encoding)
     run = await service.start({**BODY, "store": False, **fields})
     return [event async for batch in run for event in batch]
 

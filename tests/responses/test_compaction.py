@@ -344,7 +344,7 @@ async def test_another_servers_compaction_is_refused_and_so_is_one_that_was_chan
     api: Make, encoding: Encoding
 ) -> None:
     here, there = api(Summariser(encoding)), api(Summariser(encoding))
-    there.service.sealer = Sealer(b"another key, as another server has")
+    there.service.served.sealer = Sealer(b"another key, as another server has")
     asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     [compaction] = (await here.create(input=asked))["output"]
     question = {"role": "user", "content": "?"}

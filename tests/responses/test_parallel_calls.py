@@ -18,6 +18,7 @@ from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, Ready
+from tests.doubles.turns import TurnsEngine
 from tools.toolbox import Offer, Toolbox
 
 PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -107,6 +108,16 @@ async def test_tools_of_ours_run_in_order_and_the_model_goes_on_with_all_answers
     assert response["metadata"]["__debug_output"] == TWO + NEXT + THREE + answers + NEXT + ANSWER
     prompt = await ask.prompt(input="More", previous_response_id=response["id"])
     assert TWO + NEXT + THREE + answers + NEXT + ANSWER.replace("<|return|>", "<|end|>") in prompt
+
+
+@pytest.mark.parametrize("per_step", [1, 2, 100])
+async def test_parallel_tools_run_however_the_engine_cuts_steps(encoding: Encoding, per_step: int) -> None:
+    engine = TurnsEngine(encoding, TWO + NEXT + THREE, ANSWER, per_step=per_step)
+    ask = Asking(engine=engine, tools=Ready(Toolset(Toolbox([Offer(Calculator())]))))
+    response = await ask(tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"])
+    first, second, _ = response["output"]
+    assert [each["outputs"][0]["logs"] for each in (first, second)] == ["2 (call 1)", "3 (call 2)"]
+    assert len(engine.prompts) == 2
 
 
 @pytest.mark.parametrize("order", ["ours first", "the client's first"])

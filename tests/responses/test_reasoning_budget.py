@@ -12,11 +12,11 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import Toolset
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.apis.services import responses_service
 from tests.doubles.harmony.sampling import RandomModel, closing_tokens
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
@@ -33,7 +33,7 @@ TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "prope
 
 
 async def run_of(engine: Engine, settings: Settings | None = None, **body: Any) -> Run:
-    run = await ResponsesService(engine, settings).start({"input": "2 + 2?", **body})
+    run = await responses_service(engine, settings).start({"input": "2 + 2?", **body})
     check_stream([event async for batch in run.events() for event in batch])
     return run
 
@@ -112,7 +112,7 @@ async def test_after_a_tools_answer_the_model_may_call_again(encoding: Encoding)
     python = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
     turns = [THINKS + python, python] * 3 + [THINKS + ANSWER, ANSWER]
     toolset = Toolset(Toolbox([Offer(Calculator())]))
-    service = ResponsesService(TurnsEngine(encoding, *turns), tools=Ready(toolset))
+    service = responses_service(TurnsEngine(encoding, *turns), tools=Ready(toolset))
     body = {"input": "hi", "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
     run = await service.start({**body, "reasoning": {"max_tokens": 0}})
     response = await run.wait()
@@ -127,7 +127,7 @@ async def test_a_script_says_what_it_has() -> None:
 
 async def test_a_call_may_follow_and_its_reasoning_is_kept_for_the_next_turn(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, THINKS + CALL, CALL, ANSWER)
-    service = ResponsesService(engine)
+    service = responses_service(engine)
     body = {"input": "2 + 2?", "tools": [TOOL], "reasoning": {"max_tokens": 3}}
     run = await service.start(body)
     await run.wait()
@@ -240,7 +240,7 @@ async def test_held_to_a_grammar_the_turn_stays_well_formed(encoding: Encoding, 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     wanted = {"type": "json_schema", "name": "n", "schema": {**schema, "additionalProperties": False}}
     engine = RandomEngine(encoding, budget)
-    service = ResponsesService(engine)
+    service = responses_service(engine)
     for _ in range(20):
         run = await service.start(
             {"input": "hi", "reasoning": {"max_tokens": budget}, "text": {"format": wanted}}
@@ -250,11 +250,11 @@ async def test_held_to_a_grammar_the_turn_stays_well_formed(encoding: Encoding, 
         reasoning = "".join(text for kind, text in texts_of(run) if kind == "reasoning")
         assert not budget <= 0 < len(reasoning)
         assert set(json.loads(response["output"][-1]["content"][0]["text"])) == {"n"}
-    assert not service.counters.slips
+    assert not service.served.counters.slips
 
 
 async def test_a_call_that_is_asked_for_comes_also_when_reasoning_was_closed(encoding: Encoding) -> None:
-    service = ResponsesService(RandomEngine(encoding, 3))
+    service = responses_service(RandomEngine(encoding, 3))
     for _ in range(10):
         body = {"input": "hi", "tools": [TOOL], "tool_choice": "required", "reasoning": {"max_tokens": 2}}
         response = await (await service.start({**body, "max_output_tokens": 2_000})).wait()

@@ -8,10 +8,10 @@ import pytest
 from openai import BadRequestError, OpenAI
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import StreamLint
 from tests.doubles.serving import VOCABULARY, serving
@@ -31,7 +31,7 @@ BROKEN: list[tuple[Exception, str, str]] = [
 async def test_whatever_breaks_in_mid_stream_the_response_fails_with_its_code(
     encoding: Encoding, error: Exception, code: str, part: str, after: int
 ) -> None:
-    service = ResponsesService(ReplayEngine(encoding.encode_special(SAID), fails_after=after, error=error))
+    service = responses_service(ReplayEngine(encoding.encode_special(SAID), fails_after=after, error=error))
     asked: dict[str, Any] = {"include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}}
     run = await service.start({"input": "hi", **asked})
     events = [event async for batch in run.events() for event in batch]

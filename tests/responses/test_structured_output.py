@@ -17,12 +17,12 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import parse_tools
 from inference.engine import Engine
 from inference.local.engine import load_local
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.harmony.sampling import allowed, closing_tokens
 from tests.doubles.inference.smallest import write_smallest
@@ -51,7 +51,7 @@ def random_engine(encoding: Encoding) -> RandomEngine:
 
 
 async def run_of(engine: Engine, **request: Any) -> Run:
-    run = await ResponsesService(engine).start({"input": "Hi", **request})
+    run = await responses_service(engine).start({"input": "Hi", **request})
     events = [event async for batch in run.events() for event in batch]
     if run.response["status"] != "failed":  # invalid_output is a code that the SDK's types do not list
         check_stream(events)
@@ -91,7 +91,7 @@ async def test_json_object_is_an_object(random_engine: RandomEngine) -> None:
 
 
 async def test_the_schema_is_told_in_the_prompt() -> None:
-    rendered = await ResponsesService(scripted(FITS)).render({"input": "Hi", "text": {"format": FORMAT}})
+    rendered = await responses_service(scripted(FITS)).render({"input": "Hi", "text": {"format": FORMAT}})
     assert '# Response Formats\n\n## city\n\n{"type":"object","properties"' in rendered.text
 
 
@@ -208,7 +208,7 @@ async def test_what_cannot_be_served_is_told_before_anything_is_generated(
     request_: dict[str, Any], param: str, part: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        await ResponsesService(scripted(FITS)).start({"input": "Hi", **request_})
+        await responses_service(scripted(FITS)).start({"input": "Hi", **request_})
     assert refused.value.status == 400
     assert refused.value.param == param
     assert part in refused.value.message
@@ -270,12 +270,12 @@ async def test_without_llguidance_a_schema_is_refused_and_the_rest_is_served(
         raise GrammarsMissing("Grammars need llguidance. Install it.")
 
     monkeypatch.setattr(binding, "grammars_of", missing)
-    service = ResponsesService(scripted(FITS))
+    service = responses_service(scripted(FITS))
     with pytest.raises(ApiError, match="Install it") as refused:
         await service.start({"input": "Hi", "text": {"format": FORMAT}})
     assert refused.value.status == 400
     assert refused.value.param == "text.format.schema"
-    assert binding.bind(binding.Wanted(), service.encoding, enforces=True) == binding.Binding()
+    assert binding.bind(binding.Wanted(), service.served.encoding, enforces=True) == binding.Binding()
     assert (await run_of(scripted(FITS), tools=[LOOSE])).response["status"] == "completed"
 
 

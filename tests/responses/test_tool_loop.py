@@ -11,6 +11,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import ANSWER, Calculator, Ready
@@ -22,7 +23,7 @@ PYTHON: dict[str, Any] = {"tools": [{"type": "code_interpreter", "container": {"
 
 def service_with(encoding: Encoding, *turns: str, timeout: float = 5, loop: bool = False) -> ResponsesService:
     toolset = Toolset(Toolbox([Offer(Calculator(), timeout=timeout)]))
-    return ResponsesService(scripted(*turns, loop=loop), encoding=encoding, tools=Ready(toolset))
+    return responses_service(scripted(*turns, loop=loop), encoding=encoding, tools=Ready(toolset))
 
 
 async def events_of(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
@@ -117,7 +118,7 @@ async def test_slips_of_a_call_are_run_all_the_same(encoding: Encoding, turn: st
 async def test_calls_are_counted_for_each_tool(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "1+1"), ANSWER)
     await events_of(service)
-    counted = service.tool_counters()["python"]
+    counted = service.served.tool_counters()["python"]
     assert (counted["calls"], counted["failures"]) == (1, 0)
     assert counted["seconds"] > 0
 

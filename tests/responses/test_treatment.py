@@ -8,8 +8,8 @@ import pytest
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.responses.request import parse_request
-from gpt_oss_server.responses.service import ResponsesService
 from tests.doubles.apis.chat_asking import completion_of, replaying
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 
 TREATMENT: dict[str, Any] = {"cache_salt": "tenant 1", "priority": -3}
@@ -23,7 +23,7 @@ async def test_salt_and_priority_reach_the_engine(api: str, asked: dict[str, Any
     if api == "chat":
         await completion_of(engine, **asked)
     else:
-        await (await ResponsesService(engine).start({"input": "hi", **asked})).wait()
+        await (await responses_service(engine).start({"input": "hi", **asked})).wait()
     [sampling] = engine.samplings
     assert sampling.cache_salt == asked.get("cache_salt")
     assert sampling.priority == asked.get("priority", 0)

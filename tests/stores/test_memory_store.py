@@ -10,12 +10,12 @@ import pytest
 from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
 from tests.contracts.store_contract import StoreContract, conversation, item, stored
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -190,7 +190,7 @@ async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
 def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
     store = MemoryStore(max_responses=1)
     app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
-    assert app.state.service.store is store
+    assert app.state.service.served.store is store
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -200,7 +200,7 @@ async def test_a_response_that_cannot_be_stored_ends_as_failed(encoding: Encodin
             raise OSError("the disk is full")
 
     engine = scripted("<|channel|>final<|message|>Hello!<|return|>")
-    service = ResponsesService(engine, Settings(), encoding=encoding, store=Broken())
+    service = responses_service(engine, Settings(), encoding=encoding, store=Broken())
     run = await service.start({"input": "Hi", "background": background})
     if background:
         log = await service.run_in_background(run)

@@ -75,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.responses.service import ResponsesService
+    from gpt_oss_server.serving.served import Served
 
     # One runner, so that every turn has the same event loop; and on Ctrl-C it cancels the turn, not the chat.
     with asyncio.Runner() as runner:
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             if tools is not None:
                 runner.run(tools.close())
             raise
-        service = ResponsesService(engine, settings, tools=tools)
+        service = ResponsesService(Served(engine, settings, tools=tools))
         try:
             Chat(service, runner, args, settings).talk(engine.info.name)
         finally:

@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.responses.service import ResponsesService
+    from gpt_oss_server.serving.served import Served
 
     settings = replace(settings, served_model_name=("*",))
-    service = ResponsesService(PromptsOnly(), settings, tools=_tools(settings))
+    service = ResponsesService(Served(PromptsOnly(), settings, tools=_tools(settings)))
     rendered = asyncio.run(_rendered(service, read_request(args.file)))
     tokens, text = list(rendered.tokens), rendered.text
     if args.json:

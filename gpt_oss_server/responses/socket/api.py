@@ -18,7 +18,7 @@ from gpt_oss_server.responses.socket.connection import Connection
 
 def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
     router = APIRouter()
-    served = service.settings.websocket
+    served = service.served.settings.websocket
 
     @router.websocket("/v1/responses")
     async def connect(socket: WebSocket) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
+from gpt_oss_server.http.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
@@ -31,12 +32,10 @@ from gpt_oss_server.responses.socket.frames import (
     steer_refusal,
 )
 from gpt_oss_server.responses.stream import Event
-from gpt_oss_server.serving.counters import counted
 from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # that have something to do; an idle lane costs nothing
 MAX_WAITING = 64  # in one lane
-SERVER_STOPS = 1012  # the close code of a server that goes away in good order
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +52,7 @@ class Connection:
         self._service = service
         self._receive = receive
         self._send = send
-        self._store = ConnectionStore(service.store)
+        self._store = ConnectionStore(service.served.store)
         self._lanes: dict[str | None, _Lane] = {}  # those that have something to do
         self._made_in: OrderedDict[str, str | None] = (
             OrderedDict()
@@ -137,8 +136,7 @@ class Connection:
         async def beat() -> None:
             await write(run.still_in_progress())
 
-        events = counted(run.events(), self._service.counters)
-        await pump(events, write, beat, self._service.settings.keep_alive)
+        await pump(run.events(), write, beat, self._service.served.settings.keep_alive)
 
     def _remember(self, response_id: str, lane: str | None) -> None:
         self._made_in[response_id] = lane

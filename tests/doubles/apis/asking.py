@@ -6,8 +6,8 @@ from typing import Any
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.responses.service import ResponsesService
 from inference.engine import Engine
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -24,7 +24,7 @@ class Asking:
     """A service; `events` are those of the last request."""
 
     def __init__(self, *turns: str, engine: Engine | None = None, **options: Any) -> None:
-        self.service = ResponsesService(
+        self.service = responses_service(
             engine or scripted(*turns),
             encoding=load_encoding(),
             ids=CountingIds(),

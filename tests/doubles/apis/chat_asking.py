@@ -10,7 +10,7 @@ from gpt_oss_server.chat.fold import Folded
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine
 from tests.doubles.engines.replay import ReplayEngine
@@ -33,7 +33,7 @@ def replaying(text: str, **options: Any) -> ReplayEngine:
 
 
 def service_of(engine: Engine, settings: Settings | None = None, **options: Any) -> ChatService:
-    made = ResponsesService(
+    made = Served(
         engine, settings, encoding=load_encoding(), ids=CountingIds(), clock=lambda: CLOCK, **options
     )
     return ChatService(made)

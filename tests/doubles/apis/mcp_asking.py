@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -25,7 +25,9 @@ class Asking:
 
     def __init__(self, encoding: Encoding, *turns: str, **settings: Any) -> None:
         given = Settings(python="off", browser="off", **settings)
-        self.service = ResponsesService(scripted(*turns), given, encoding=encoding, tools=ToolsetMaker(given))
+        self.service = responses_service(
+            scripted(*turns), given, encoding=encoding, tools=ToolsetMaker(given)
+        )
 
     async def __call__(self, **body: Any) -> dict[str, Any]:
         run = await self.service.start({"input": "Say hi.", **body})

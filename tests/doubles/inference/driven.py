@@ -138,7 +138,7 @@ class Client:
     end: Finish | InferenceError | None = None
 
     def read(self) -> None:
-        step, end = self.outbox._take()
+        step, end = self.outbox.take()
         if step is not None:
             self.tokens += step.tokens
             self.cached += step.cached_tokens

@@ -15,8 +15,8 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import FunctionTool, Renderer
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.turns.prompting import fitted_prompt
+from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
 TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a": {"type": "string"}}})
@@ -154,15 +154,15 @@ MANY_TOOLS = [
 async def test_what_takes_long_to_render_is_rendered_in_a_thread(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
-    service = ResponsesService(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
-    user = service.renderer.user
+    service = responses_service(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
+    user = service.served.renderer.user
     threads = set()
 
     def watched(text: str, *, name: str | None = None) -> Segment:
         threads.add(threading.get_ident())
         return user(text, name=name)
 
-    monkeypatch.setattr(service.renderer, "user", watched)
+    monkeypatch.setattr(service.served.renderer, "user", watched)
     await service.render(body)
     assert (threading.get_ident() not in threads) is elsewhere
     await service.close()

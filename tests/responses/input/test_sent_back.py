@@ -9,13 +9,13 @@ import pytest
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
 WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
@@ -105,7 +105,7 @@ async def test_a_reference_to_a_call_made_here_has_what_the_model_read(
 ) -> None:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
-    service = ResponsesService(
+    service = responses_service(
         scripted(SEARCH, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
     )
     web: dict[str, Any] = {"tools": [{"type": "web_search"}]}

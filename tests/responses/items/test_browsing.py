@@ -13,6 +13,7 @@ from gpt_oss_server.http.sse import encode
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.tools.shelf import Shelf
@@ -30,7 +31,7 @@ def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     engine = scripted(SEARCH, OPEN, FIND, ANSWER)
-    return ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    return responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
 
 
 async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
@@ -69,10 +70,10 @@ async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     final = "<|channel|>final<|message|>"
     said = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
-    service = ResponsesService(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = responses_service(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
     first = (await ask(service))[-1]["response"]
     stored = await service.retrieve(first["id"])
-    (await service.toolset()).toolbox.forget(stored.conversation)
+    (await service.served.toolset()).toolbox.forget(stored.conversation)
     more = (await ask(service, previous_response_id=first["id"]))[-1]["response"]
     shown = (await service.render({"input": "And?", "previous_response_id": more["id"], **WEB})).text
     for cursor in range(4):
@@ -87,7 +88,7 @@ async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding
     preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
     answer = '<|channel|>final<|message|>{"answer":"Deep【1†L2】."}<|return|>'
     engine = scripted(preamble + SEARCH, OPEN, answer)
-    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     schema = {
         "type": "object",
         "properties": {"answer": {"type": "string"}},
@@ -115,7 +116,7 @@ async def test_half_a_character_from_a_search_service_breaks_no_response(encodin
     settings = Settings(browser="off", python="off")
     cites = "<|channel|>final<|message|>Deep【0†L4】.<|return|>"
     tools = ToolsetMaker(settings, backend=Halves())
-    service = ResponsesService(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
+    service = responses_service(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
     events = await ask(service, include=["web_search_call.results"])
     response = check_stream(events)
     assert all(map(encode, events))
@@ -141,7 +142,7 @@ async def test_pages_and_cursors_live_across_turns(encoding: Encoding, tmp_path:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     engine = scripted(SEARCH, OPEN, "<|channel|>final<|message|>Opened.<|return|>", ANSWER)
-    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     first = check_stream(await ask(service))
     second = check_stream(await ask(service, previous_response_id=first["id"]))
     assert len(second["output"][-1]["content"][0]["annotations"]) == 2
@@ -164,7 +165,7 @@ async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path:
         "<|channel|>analysis to=browser.fly code<|message|>{}<|call|>",
     ]
     engine = scripted(*calls, ANSWER)
-    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     response = check_stream(await ask(service))
     assert response["status"] == "completed"
     assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
@@ -129,7 +129,7 @@ async def test_the_stream_ends_once_and_well(
 ) -> None:
     toolset = Toolset(Toolbox([Offer(Failing(namespace, how), timeout=0.1)]))
     engine = scripted(CALLS[namespace], ANSWER)
-    service = ResponsesService(engine, encoding=encoding, tools=Ready(toolset))
+    service = responses_service(engine, encoding=encoding, tools=Ready(toolset))
     body = {"input": "Go.", "tools": [REQUESTS[namespace]], "include": INCLUDE, "store": False}
     run = await service.start(body)
     response = check_stream([event async for batch in run for event in batch])

@@ -10,11 +10,11 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.engine import TokenLogprob
 from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tests.doubles.turns import TurnsEngine, score_of
@@ -28,7 +28,7 @@ Events = list[dict[str, Any]]
 
 
 async def events_of(engine: Any, **body: Any) -> Events:
-    run = await ResponsesService(engine).start({"input": "hi", **body})
+    run = await responses_service(engine).start({"input": "hi", **body})
     return [event async for batch in run.events() for event in batch]
 
 
@@ -113,7 +113,7 @@ async def test_a_citations_scores_are_those_of_its_marker(
     opened = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
     answer = f"<|channel|>final<|message|>{said.replace('0†', '1†')}<|return|>"
     engine = TurnsEngine(encoding, search, opened, answer, per_step=per_step)
-    service = ResponsesService(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     run = await service.start(
         {"input": "How deep?", "tools": [{"type": "web_search"}], "include": INCLUDE, "stream": True}
     )

@@ -166,7 +166,7 @@ async def test_the_servers_conversations_end_with_a_request_that_is_not_stored(
         other = {"type": "mcp", "server_label": "other", "server_url": url, "require_approval": "never"}
         response = await ask(tools=[tool(), other], store=False)
         assert response["output"][2]["output"] == "hi"
-        tools = ask.service._tools
+        tools = ask.service.served._tools
         assert tools is not None
         assert not any((await tools.ready()).toolbox.sessions.values())
 

@@ -15,6 +15,7 @@ from gpt_oss_server.responses.items.summary import Summary, SummaryKind
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
+from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
@@ -49,7 +50,7 @@ def summary_of(item: dict[str, Any]) -> list[str]:
 async def test_a_summary_has_a_part_for_each_paragraph(
     encoding: Encoding, kind: str, parts: list[str], per_step: int
 ) -> None:
-    service = ResponsesService(TurnsEngine(encoding, THINKS + ANSWER, per_step=per_step))
+    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER, per_step=per_step))
     events = await events_of(service, reasoning={"summary": kind})
     response = check_stream(events)
     assert summary_of(response["output"][0]) == parts
@@ -63,7 +64,7 @@ async def test_a_summary_has_a_part_for_each_paragraph(
 
 @pytest.mark.parametrize("asked", [{}, {"summary": None}, {"summary": "none"}])
 async def test_without_a_wish_there_is_none(encoding: Encoding, asked: dict[str, Any]) -> None:
-    service = ResponsesService(TurnsEngine(encoding, THINKS + ANSWER))
+    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
     events = await events_of(service, reasoning=asked)
     response = check_stream(events)
     assert response["output"][0]["summary"] == []
@@ -72,7 +73,7 @@ async def test_without_a_wish_there_is_none(encoding: Encoding, asked: dict[str,
 
 
 async def test_its_old_name_is_understood(encoding: Encoding) -> None:
-    service = ResponsesService(TurnsEngine(encoding, THINKS + ANSWER))
+    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
     response = check_stream(await events_of(service, reasoning={"generate_summary": "auto"}))
     assert summary_of(response["output"][0]) == PARTS
 
@@ -131,14 +132,14 @@ def test_what_a_summary_says_does_not_depend_on_how_the_text_was_cut(kind: Summa
 
 
 async def test_tokens_are_sealed_where_that_is_asked_for(encoding: Encoding) -> None:
-    service = ResponsesService(TurnsEngine(encoding, THINKS + ANSWER))
+    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
     events = await events_of(service, include=SEALED)
     item = check_stream(events)["output"][0]
     added = next(event["item"] for event in events if event["type"] == "response.output_item.added")
     assert "encrypted_content" not in added
     sealed = item["encrypted_content"]
     assert b"user asks" not in base64.urlsafe_b64decode(sealed)
-    segment = unsealed_reasoning(service.sealer, sealed)
+    segment = unsealed_reasoning(service.served.sealer, sealed)
     assert segment is not None
     assert encoding.decode(segment.tokens) == "<|start|>assistant" + THINKS.removesuffix("<|start|>assistant")
     plain = check_stream(await events_of(service))
@@ -157,7 +158,7 @@ async def test_what_is_not_stored_goes_on_with_the_very_tokens(encoding: Encodin
     """As Codex and LangChain do: every item sent back, nothing stored."""
     tokens = spelt_oddly(encoding)
     engine = ReplayEngine(tokens)
-    service = ResponsesService(engine)
+    service = responses_service(engine)
     body: dict[str, Any] = {"tools": [TOOL], "store": False, "include": SEALED}
     question = {"role": "user", "content": "2 + 2?"}
     run = await service.start({**body, "input": [question]})
@@ -184,7 +185,7 @@ async def test_what_is_not_stored_goes_on_with_the_very_tokens(encoding: Encodin
     ids=["foreign", "empty", "null", "half a character", "another server's"],
 )
 async def test_foreign_blobs_are_ignored(encoding: Encoding, blob: str | None) -> None:
-    service = ResponsesService(scripted(ANSWER))
+    service = responses_service(scripted(ANSWER))
 
     async def prompt(**reasoning: Any) -> str:
         item = {"type": "reasoning", "id": "rs_1", "summary": [], **reasoning}
@@ -211,10 +212,10 @@ def test_a_changed_blob_is_nobodys_reasoning() -> None:
 async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how: str) -> None:
     tokens = encoding.encode_special(THINKS)
     broken: dict[str, Any] = {"fails_after": 9, "error": EngineFailed("gone")} if how == "failed" else {}
-    service = ResponsesService(ReplayEngine(tokens, **broken))
+    service = responses_service(ReplayEngine(tokens, **broken))
     run = await service.start({"input": "hi", "include": SEALED, "max_output_tokens": 9, "store": False})
     item = (await run.wait())["output"][0]
-    segment = unsealed_reasoning(service.sealer, item["encrypted_content"])
+    segment = unsealed_reasoning(service.served.sealer, item["encrypted_content"])
     assert segment is not None
     assert list(segment.tokens[2:-1]) == tokens[:9]
     assert segment.tokens[-1] == 200_007
@@ -225,12 +226,12 @@ async def test_streams_keep_their_form_with_all_that_can_be_asked_for(encoding: 
     rng = random.Random(9_000 + seed)
     for _ in range(30):
         tokens = mutated(encoded(encoding, rng), rng) if rng.random() < 0.7 else encoded(encoding, rng)
-        service = ResponsesService(ReplayEngine(tokens, per_step=rng.choice((1, 5, 64))))
+        service = responses_service(ReplayEngine(tokens, per_step=rng.choice((1, 5, 64))))
         asked: dict[str, Any] = {"reasoning": {"summary": "auto"}, "include": SEALED, "tools": [TOOL]}
         response = check_stream(await events_of(service, **asked))
         for item in response["output"]:
             if item["type"] == "reasoning":
-                segment = unsealed_reasoning(service.sealer, item["encrypted_content"])
+                segment = unsealed_reasoning(service.served.sealer, item["encrypted_content"])
                 assert segment is not None
                 assert set(segment.tokens) - set(tokens) <= {200_006, 200_007, *encoding.encode("assistant")}
 
@@ -252,7 +253,7 @@ async def test_the_reasoning_of_earlier_turns_is_shown_where_that_is_asked_for(
     encoding: Encoding, asked: str | None, told: str, shown: bool, stored: bool
 ) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER)
-    service = ResponsesService(engine)
+    service = responses_service(engine)
     first = await (await service.start({"input": "2 + 2?", "include": SEALED})).wait()
     history = [{"role": "user", "content": "2 + 2?"}, *first["output"], {"role": "user", "content": "Sure?"}]
     body = {"input": "Sure?", "previous_response_id": first["id"]} if stored else {"input": history}

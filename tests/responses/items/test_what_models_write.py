@@ -9,9 +9,9 @@ import pytest
 from pydantic_core import to_json
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -54,7 +54,7 @@ async def test_it_ends_is_stored_and_can_be_told(
 ) -> None:
     (tmp_path / "a.md").write_text("# A\n\nText.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
-    service = ResponsesService(
+    service = responses_service(
         scripted(turn, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
     )
     for limit in (None, 200):

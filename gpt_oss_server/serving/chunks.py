@@ -1,0 +1,45 @@
+"""The answer of a run that makes chunks, as chat and plain completions do: a stream, or one JSON object.
+
+In: a run that is ready to start, and the HTTP request. Out: the HTTP response. It must not know what a chunk
+contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.sse import Event, EventStream, unless_gone
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class ChunkRun(Protocol):
+    error: ApiError | None  # after the last chunk
+
+    def chunks(self) -> AsyncGenerator[list[Event], None]: ...
+
+    async def wait(self) -> dict[str, Any]: ...
+
+
+async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: float | None) -> Response:
+    if streams:
+        return EventStream(
+            run.chunks,
+            encode_chunk,
+            keep_alive=keep_alive,
+            end=lambda: _DONE if run.error is None else b"",
+        )
+    whole = await unless_gone(request.receive, run.wait())
+    return JSONResponse(whole) if whole is not None else Response(status_code=499)  # the client has gone
+
+
+def encode_chunk(chunk: Event) -> bytes:
+    """Chunks have no event names."""
+    return b"data: %s\n\n" % to_json(chunk)

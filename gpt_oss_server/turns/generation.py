@@ -1,0 +1,144 @@
+"""One generation: the engine samples until the model stops, and the tokens become turn events.
+
+In: the plan of the turn, and the transcript that the model continues. Out: batches of turn events, usually
+one per step of the engine. A batch that ends with `ToolStarted` is a call to a built-in tool: the reader runs
+the tool, then reads on. The generation runs no tool itself. Closing the iterator stops the engine.
+
+A generation is one passage, or several where calls are parallel: then `<|call|>` does not stop the engine,
+and `<|start|>assistant` after it begins the next passage. Anything else there is the model imagining the
+tool's result, and ends the generation.
+
+Where the reasoning exceeds its budget, the engine is stopped, and asked again with the reasoning closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from gpt_oss_server.harmony.encoding import CALL
+from gpt_oss_server.turns.between import Between
+from gpt_oss_server.turns.events import ToolStarted, TurnEvent
+from gpt_oss_server.turns.passage import Passage
+from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.transcript import Transcript
+from inference.engine import Finish, Sampling, Step
+
+
+class Generation:
+    """Iterate once over `events()`; `finish` is then how the model stopped."""
+
+    def __init__(
+        self,
+        plan: TurnPlan,
+        transcript: Transcript,
+        budget: ReasoningBudget | None,
+        *,
+        after_call: bool = False,
+    ) -> None:
+        self.finish = Finish.STOP
+        self.calls_client = False  # it has a call to a tool of the client, among parallel ones
+        self._plan = plan
+        self._transcript = transcript
+        self._budget = budget
+        self._after_call = after_call  # the turn has made a call already
+        self._passage = Passage(plan, transcript, budget)
+        self._between: Between | None = None  # after a passage, until the next one begins
+        self._is_cut = False  # no further token of the engine belongs to this generation
+
+    def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
+        """Begin with tokens that the request gives, and return their events."""
+        return self._passage.prefill(tokens)
+
+    async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
+        while True:
+            self._is_cut = False
+            prompt = self._transcript.prompt_so_far(self._plan.renderer.cue)
+            async with aclosing(self._plan.engine.generate(prompt, self._sampling(len(prompt)))) as steps:
+                async for step in steps:
+                    if not self._transcript.sampled:  # later prompts contain the turn's own tokens
+                        self._transcript.cached_tokens += step.cached_tokens
+                    at = 0
+                    while at < len(step.tokens) and not self._is_cut:
+                        events, at = self._read(step, at)
+                        if events:
+                            yield events
+                        if self._passage.is_complete and self._between is None:
+                            self._between = Between(self._plan.encoding)
+                            for events in self._end_passage():
+                                yield events
+                    if self._is_cut:
+                        break
+                    self.finish = step.finish or self.finish
+            if not self._passage.is_over_budget:
+                break
+            if events := self._end_reasoning():
+                yield events
+            if not self.has_room():
+                self.finish = Finish.LENGTH
+                break
+        if self._between is not None:
+            self.finish = Finish.STOP  # even at the limit: every message is complete
+            return
+        for events in self._end_passage():
+            yield events
+
+    def close(self) -> list[TurnEvent]:
+        """The events that are still held, after a failure or an early end."""
+        return self._passage.close()
+
+    def has_room(self) -> bool:
+        """Whether the turn's limit and the context leave room for another token."""
+        plan, transcript = self._plan, self._transcript
+        limit, length = plan.sampling.max_tokens, len(transcript.prompt) + len(transcript.tokens)
+        return length < plan.engine.info.context_length and (limit is None or transcript.sampled < limit)
+
+    def _read(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
+        if self._between is not None:
+            self._read_between(self._between, step.tokens[at])
+            return [], at + 1
+        passage = self._passage
+        events, at = passage.read(step, at)
+        self._is_cut = (passage.has_call and not passage.is_complete) or passage.is_over_budget
+        return events, at
+
+    def _read_between(self, between: Between, token: int) -> None:
+        self._transcript.pass_over(token)
+        between.take(token)
+        self._is_cut = between.led_elsewhere
+        if between.led_on:
+            self._passage = Passage(self._plan, self._transcript, self._budget)
+            self._between = None
+
+    def _end_passage(self) -> Iterator[list[TurnEvent]]:
+        """The rest of the passage, and the start of the built-in tool that it called, if it called one."""
+        if events := self._passage.close(stopped=self.finish is Finish.STOP):
+            yield events  # before the passage becomes segments: a reader may need its tokens
+        self.calls_client |= self._passage.calls_client
+        last = self._transcript.end_generation(self._plan.renderer)
+        # A call that a limit has cut off is not complete.
+        if last is not None and self.finish is not Finish.LENGTH and self._plan.runs(last.header):
+            yield [ToolStarted(last.header, last.text)]
+
+    def _end_reasoning(self) -> list[TurnEvent]:
+        assert self._budget is not None
+        limit = self._plan.sampling.max_tokens
+        room = None if limit is None else limit - self._transcript.sampled
+        return self._passage.end_reasoning(self._budget, room)
+
+    def _sampling(self, prompt: int) -> Sampling:
+        """The plan's sampling, within the limit that earlier generations of the turn have left."""
+        plan, sampled = self._plan, self._transcript.sampled
+        sampling = plan.sampling
+        if plan.parallel:
+            sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids - {CALL})
+        reasons = self._budget is None or not self._budget.spent
+        grammar = plan.binding.at(called=self._after_call, reasons=reasons)
+        if grammar is not None:
+            sampling = replace(sampling, grammar=grammar)
+        if sampling.max_tokens is None or not sampled:
+            return sampling
+        room = plan.engine.info.context_length - prompt
+        return replace(sampling, max_tokens=min(sampling.max_tokens - sampled, room))

@@ -1,0 +1,133 @@
+"""One passage: messages up to a call or the end of the generation, decoded from the engine's steps.
+
+In: steps, and the place in a step to read from. Out: turn events, and how far the step was read. The passage
+records messages, tokens and slips in the transcript. It asks no engine for tokens and runs no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpt_oss_server.harmony.decoder import Decoder
+from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL
+from gpt_oss_server.harmony.events import (
+    ClosedBy,
+    HarmonyEvent,
+    MessageFinished,
+    Slip,
+    SlipKind,
+    TextDelta,
+)
+from gpt_oss_server.turns.events import TokenScored, TurnEvent
+from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.transcript import Transcript
+from inference.engine import Step
+
+
+class Passage:
+    def __init__(self, plan: TurnPlan, transcript: Transcript, budget: ReasoningBudget | None) -> None:
+        self.has_call = False  # to a built-in tool; what the model wrote after it does not count
+        self.calls_client = False  # it has a call to a tool of the client, among parallel ones
+        self.is_over_budget = False  # the reasoning must end here
+        self.is_complete = False  # it ended with a call, and another passage may follow
+        self._plan = plan
+        self._transcript = transcript
+        self._budget = budget
+        self._decoder = Decoder(plan.encoding, plan.recipients)
+        self._last = CALL if plan.parallel else None  # the token that ends the passage
+
+    def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
+        """Begin with tokens that the request gives, and return their events."""
+        self._transcript.prefill(tokens)
+        return self._decode(tokens)
+
+    def read(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
+        """The events of the step's tokens from `at` on, and the place up to which the passage has read."""
+        if step.logprobs is not None:
+            return self._read_scored(step, at)
+        tokens, feed, budget, last = step.tokens[at:], self._decoder.feed, self._budget, self._last
+        events: list[TurnEvent] = []
+        taken = 0
+        for token in tokens:
+            taken += 1
+            for event in feed(token):
+                if type(event) is TextDelta:  # by far the most frequent
+                    events.append(event)
+                    continue
+                self._record(event, events)
+                if self.has_call:
+                    break
+            if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
+                break
+        self._transcript.sample(tokens[:taken])
+        self.is_complete = token == last and not self.has_call
+        return events, at + taken
+
+    def _read_scored(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
+        """Like `read`, with a score for each token of a text; apart, to keep `read` fast."""
+        assert step.logprobs is not None
+        tokens, budget, last = step.tokens[at:], self._budget, self._last
+        events: list[TurnEvent] = []
+        taken = 0
+        for token, score in zip(tokens, step.logprobs[at:], strict=True):
+            taken += 1
+            found = self._decoder.feed(token)
+            scored = [TokenScored(score)] if token < FIRST_SPECIAL and self._decoder.in_text else []
+            for event in found:
+                if scored and isinstance(event, TextDelta):
+                    events.append(scored.pop())
+                self._record(event, events)
+                if self.has_call:
+                    break
+            events += scored
+            if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
+                break
+        self._transcript.sample(tokens[:taken])
+        self.is_complete = token == last and not self.has_call
+        return events, at + taken
+
+    def end_reasoning(self, budget: ReasoningBudget, room: int | None) -> list[TurnEvent]:
+        """End the reasoning with tokens in the model's place, at most `room` of them."""
+        self.is_over_budget = False
+        tokens = budget.closing()[:room]
+        events = self._decode(tokens)
+        self._transcript.sample(tokens)
+        return events
+
+    def close(self, *, stopped: bool = False) -> list[TurnEvent]:
+        """The events that the decoder still holds; also after a failure, so that no text is lost.
+
+        A header that is cut short is a slip only where the model `stopped` by itself.
+        """
+        events: list[TurnEvent] = []
+        if not self.has_call:
+            for event in self._decoder.close():
+                if stopped or not (isinstance(event, Slip) and event.kind is SlipKind.CUT_HEADER):
+                    self._record(event, events)
+        return events
+
+    def _decode(self, tokens: Sequence[int]) -> list[TurnEvent]:
+        events: list[TurnEvent] = []
+        for token in tokens:
+            for event in self._decoder.feed(token):
+                self._record(event, events)
+        return events
+
+    def _exceeds(self, budget: ReasoningBudget, token: int) -> bool:
+        """Whether the reasoning must end after this token."""
+        self.is_over_budget = budget.closes(token, self._decoder)
+        return self.is_over_budget
+
+    def _record(self, event: HarmonyEvent, events: list[TurnEvent]) -> None:
+        if isinstance(event, Slip):
+            self._transcript.slips.append(event)
+            return
+        if isinstance(event, MessageFinished):
+            self._transcript.finish_message(event)
+            if event.closed_by is not ClosedBy.TRUNCATED and event.header.recipient is not None:
+                if self._plan.runs(event.header):
+                    self.has_call = True
+                elif self._plan.parallel:
+                    self.calls_client = True
+        events.append(event)

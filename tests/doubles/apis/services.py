@@ -1,0 +1,14 @@
+"""The services of the APIs, each on an engine and settings of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.settings import Settings
+from inference.engine import Engine
+
+
+def responses_service(engine: Engine, settings: Settings | None = None, **options: Any) -> ResponsesService:
+    return ResponsesService(Served(engine, settings, **options))

@@ -1,0 +1,61 @@
+"""What the counters count: how responses ended, and clients that left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from gpt_oss_server.errors import ApiError, GenerationFailed
+from gpt_oss_server.serving.counters import Counters, outcome
+from inference.engine import Finish
+
+
+async def numbers(counters: Counters) -> AsyncGenerator[int, None]:
+    with counters.until_the_end():
+        for number in range(3):
+            yield number
+
+
+async def test_a_reader_that_reads_to_the_end_is_not_counted() -> None:
+    counters = Counters()
+    assert [number async for number in numbers(counters)] == [0, 1, 2]
+    assert counters.cancelled == 0
+
+
+async def test_a_reader_that_leaves_is_counted_once() -> None:
+    counters = Counters()
+    async with aclosing(numbers(counters)) as read:
+        await anext(read)
+    assert counters.cancelled == 1
+
+
+async def test_a_cancelled_task_is_counted_once() -> None:
+    counters = Counters()
+
+    async def wait() -> None:
+        with counters.until_the_end():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert counters.cancelled == 1
+
+
+@pytest.mark.parametrize(
+    ("finish", "error", "ended"),
+    [
+        (Finish.STOP, None, "completed"),
+        (None, None, "completed"),
+        (Finish.LENGTH, None, "incomplete"),
+        (Finish.LENGTH, GenerationFailed("broke"), "failed"),
+    ],
+)
+def test_an_error_decides_before_the_engine_s_finish(
+    finish: Finish | None, error: ApiError | None, ended: str
+) -> None:
+    assert outcome(finish, error) == ended
