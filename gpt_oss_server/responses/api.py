@@ -19,7 +19,7 @@ from gpt_oss_server.responses.request import CompactResponse, CreateResponse, ch
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.serving.counters import counted
-from gpt_oss_server.turns.background import EventLog
+from gpt_oss_server.stores.events import EventLog
 
 
 def responses_router(service: ResponsesService) -> APIRouter:

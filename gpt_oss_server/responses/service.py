@@ -40,10 +40,11 @@ from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, beside_others
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.kinds import stores_of
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.tooling.toolset import ToolsetMaker
-from gpt_oss_server.turns.background import BackgroundRuns, EventLog
+from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Engine, EngineInfo, InferenceError
 
@@ -71,20 +72,11 @@ class ResponsesService(Served):
         tools: ToolsetMaker | None = None,
     ) -> None:
         super().__init__(engine, settings, ids=ids, clock=clock, encoding=encoding, tools=tools)
-        if store is None:  # and not where it is false: an empty store has a length of 0
-            store = MemoryStore(
-                max_responses=self.settings.store_max_responses,
-                max_conversations=self.settings.store_max_conversations,
-                max_bytes=self.settings.store_max_bytes,
-                max_age=self.settings.store_max_age,
-            )
-        self.store: Store = store
+        self._stores = stores_of(self.settings, store)
+        self.store = self._stores.responses
         self.conversations = Conversations(self.store, self.renderer, ids, clock, lambda: self.sealer)
         self.background = BackgroundRuns[Run](
-            encode,
-            max_running=self.settings.background_max_runs,
-            max_bytes=self.settings.background_log_max_bytes,
-            max_age=self.settings.background_log_max_age,
+            encode, self._stores.events, max_running=self.settings.background_max_runs
         )
 
     async def start(self, body: object, *, store: Store | None = None, generates: bool = True) -> Run:
@@ -212,7 +204,7 @@ class ResponsesService(Served):
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
         await self.background.stop(response_id)
-        self.background.forget(response_id)
+        await self.background.logs.delete(response_id)
         await self.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
@@ -235,14 +227,14 @@ class ResponsesService(Served):
     async def run_in_background(self, run: Run) -> EventLog:
         """It runs on from here, whoever reads its log."""
         try:
-            return self.background.start(run)
+            return await self.background.start(run)
         except ApiError:  # others were faster
             await run.abandon()
             raise
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
         """The events of a background response, all of those after number `after`."""
-        log = self.background.log(response_id)
+        log = await self.background.logs.open(response_id)
         if log is None:
             await self.retrieve(response_id)  # that there is none is told first
             raise EventsForgotten(
@@ -250,7 +242,7 @@ class ResponsesService(Served):
                 "has ended too long ago. Leave `stream` out to get all of it.",
                 param="stream",
             )
-        log.check(after)
+        await log.check(after)
         return log
 
     async def close(self) -> None:
@@ -258,7 +250,7 @@ class ResponsesService(Served):
         await self.background.close()
         if self._tools is not None:
             await self._tools.left()
-        await self.store.close()
+        await self._stores.close()
 
     async def _prepare(
         self,
@@ -294,7 +286,7 @@ class ResponsesService(Served):
                 return prepare(request, past, tools, hosted, around, compacts=compacts)
 
             prepared = await beside_others(work, _size(request))
-            prepared = replace(prepared, binding=await self.bound(prepared.wanted))
+            prepared = replace(prepared, past=past, binding=await self.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
             compaction = replace(prepared.compaction, binding=await self.bound(Wanted()))
