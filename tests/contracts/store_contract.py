@@ -101,6 +101,10 @@ class StoreContract:
     async def make(self) -> Store:
         raise NotImplementedError
 
+    async def make_small(self, most: int) -> Store:
+        """A store that keeps so many responses and so many conversations."""
+        raise NotImplementedError
+
     async def test_what_was_put_comes_back_whole(self) -> None:
         store = await self.make()
         await store.put(stored("resp_1"))
@@ -370,6 +374,46 @@ class StoreContract:
             await store.put(turn("a", None), Append("conv_1", (part("msg_2"), part("msg_1")), fails))
         assert await ids(store, "conv_1") == ["msg_1"]
         assert await store.get("a") is None
+        await store.close()
+
+    # --- eviction ----------------------------------------------------------------------------------
+
+    async def test_the_oldest_responses_go_and_their_children_continue(self) -> None:
+        store = await self.make_small(2)
+        positions: list[Position | None] = [None]
+        for name in ("a", "b", "c", "d"):
+            await store.put(turn(name, positions[-1]))
+            positions.append(await position(store, name))
+        assert [await store.get(name) is not None for name in "abcd"] == [False, False, True, True]
+        assert await store.history("a") is None
+        assert await texts(store, "d") == ["a", "b", "c", "d"]
+        await store.put(turn("branch", positions[1]))  # its parent's turn is kept for the others
+        assert await texts(store, "branch") == ["a", "branch"]
+        await store.close()
+
+    async def test_a_parent_that_is_evicted_meanwhile_is_refused(self) -> None:
+        store = await self.make_small(1)
+        await store.put(turn("a", None))
+        parent = await position(store, "a")
+        await store.put(turn("b", None))
+        with pytest.raises(UnknownParent):
+            await store.put(turn("c", parent))
+        assert await texts(store, "b") == ["b"]
+        await store.close()
+
+    async def test_the_conversation_whose_last_change_is_oldest_goes(self) -> None:
+        store = await self.make_small(2)
+        for name in ("conv_1", "conv_2"):
+            await store.put_conversation(conversation(name), [part(f"msg_{name}")])
+        history = await store.conversation_history("conv_2")
+        assert history is not None
+        await store.put(turn("a", history.position))
+        await store.append(append("conv_1", part("msg_3")))
+        await store.put_conversation(conversation("conv_3"))
+        found = [await store.get_conversation(name) is not None for name in ("conv_1", "conv_2", "conv_3")]
+        assert found == [True, False, True]
+        assert await store.item("msg_conv_2") is None
+        assert await texts(store, "a") == ["msg_conv_2", "a"]
         await store.close()
 
     # --- what a turn costs -------------------------------------------------------------------------

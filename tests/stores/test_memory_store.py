@@ -24,10 +24,16 @@ class TestMemoryStore(StoreContract):
     async def make(self) -> Store:
         return MemoryStore()
 
+    async def make_small(self, most: int) -> Store:
+        return MemoryStore(max_responses=most, max_conversations=most)
+
 
 class TestConnectionStore(StoreContract):
     async def make(self) -> Store:
         return ConnectionStore(MemoryStore())
+
+    async def make_small(self, most: int) -> Store:
+        return ConnectionStore(MemoryStore(max_responses=most, max_conversations=most))
 
 
 async def test_the_oldest_go_when_there_are_too_many() -> None:

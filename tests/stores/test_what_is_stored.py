@@ -31,6 +31,9 @@ class TestWrittenStore(StoreContract):
     async def make(self) -> Store:
         return WrittenStore()
 
+    async def make_small(self, most: int) -> Store:
+        return WrittenStore(max_responses=most, max_conversations=most)
+
 
 class Replies:
     """An engine that gives its replies in order, and remembers its prompts."""
