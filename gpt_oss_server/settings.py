@@ -272,8 +272,9 @@ class Settings:
         None,
         optional(text("FILE")),
         "Store",
-        "The key of what clients keep for us sealed (reasoning, compacted conversations); made where there "
-        "is none. `none`: a file in the user's state folder. Servers that share it read each other's.",
+        "The key that seals what clients keep for the server (reasoning, compacted conversations); created "
+        "where there is none. `none`: a file in the user's state folder. Servers with the same key read each "
+        "other's items.",
     )
 
     log_level: str = setting(
