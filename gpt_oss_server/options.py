@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any, TypeGuard, TypeVar
 
@@ -114,8 +114,21 @@ def text(metavar: str = "TEXT") -> Kind:
 
 
 def choice(*values: str) -> Kind:
-    listed = ", ".join(values[:-1]) + f" or {values[-1]}"
-    return Kind("|".join(values), f"must be {listed}", str.lower, lambda v: v in values)
+    return Kind("|".join(values), f"must be {_listed(values)}", str.lower, lambda v: v in values)
+
+
+def place(*kinds: str) -> Kind:
+    """One of these kinds, alone or followed by a colon and where it is."""
+    return Kind(
+        "PLACE",
+        f"must be {_listed(kinds)}",
+        str,
+        lambda v: isinstance(v, str) and v.partition(":")[0] in kinds,
+    )
+
+
+def _listed(values: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
 
 
 def whole(metavar: str, low: int, high: int | None = None) -> Kind:

@@ -23,6 +23,7 @@ from gpt_oss_server.options import (
     names,
     option_of,
     optional,
+    place,
     setting,
     size,
     switch,
@@ -224,6 +225,13 @@ class Settings:
         "Whether tools may reach private and local addresses at a request's wish. For a lab only.",
     )
 
+    store: str = setting(
+        "memory",
+        place("memory"),
+        "Store",
+        "Where responses, conversations and the events of background responses are kept; `memory` ends with "
+        "the server.",
+    )
     store_default: bool = setting(
         True, switch(), "Store", "Whether a response is stored when its request does not say (`store`)."
     )
@@ -264,8 +272,9 @@ class Settings:
         None,
         optional(text("FILE")),
         "Store",
-        "The key of what clients keep for us sealed (reasoning, compacted conversations); made where there "
-        "is none. `none`: a file in the user's state folder. Servers that share it read each other's.",
+        "The key that seals what clients keep for the server (reasoning, compacted conversations); created "
+        "where there is none. `none`: a file in the user's state folder. Servers with the same key read each "
+        "other's items.",
     )
 
     log_level: str = setting(

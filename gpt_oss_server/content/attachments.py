@@ -1,8 +1,8 @@
-"""Files within a request: what of them a text model can read.
+"""Files within a request, as text that the model can read.
 
-In: a file part as a client wrote it. Out: its text where it is text (as base64, a data URL, or plain), or a
-note in its place that says what could not be read and why. Nothing is fetched: what a URL elsewhere or a
-file's id stands for is not in the request.
+In: a file part as a client wrote it. Out: its text (from base64, a data URL, or plain text), or a note in its
+place that says which file cannot be read and why. Nothing is fetched: the content behind a URL or a file id
+is not in the request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PLAIN_CONTROLS = frozenset("\t\n\r\f")
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    raw: bytes | None = None  # None: it is not in the request
-    kind: str = ""  # as a data URL says
+    raw: bytes | None = None  # None: not in the request
+    kind: str = ""  # the media type in a data URL
     charset: str = ""  # likewise
-    where: str = ""  # a URL elsewhere
+    where: str = ""  # the URL that it would have to be fetched from
 
 
 def file_text(part: Mapping[str, Any]) -> str:
-    """`file_data`, `file_url`, `file_id` and `filename`, as both APIs have them."""
+    """The text of a part with `file_data`, `file_url`, `file_id` and `filename`, which both APIs have."""
     name = part.get("filename")
     named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
     content = _content(part)
@@ -65,7 +65,7 @@ def _of_data_url(url: str) -> _Content:
 
 
 def _from_base64(text: str) -> bytes | None:
-    """None where it is no base64. Line breaks and left-out padding are taken."""
+    """The bytes; None where the text is not base64. Line breaks and missing padding are accepted."""
     packed = "".join(text.split())
     if len(packed) < len(text) - text.count("\n") - text.count("\r"):
         return None  # words between spaces
@@ -76,7 +76,7 @@ def _from_base64(text: str) -> bytes | None:
 
 
 def _text(raw: bytes, charset: str) -> str | None:
-    """UTF-8, or what it is said to be: what a few bytes look like is no more than a guess."""
+    """The text in UTF-8, or in the charset that the part declares; nothing is guessed from the bytes."""
     encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
     try:
         text = raw.decode(encoding)
@@ -88,13 +88,12 @@ def _text(raw: bytes, charset: str) -> str | None:
 def _codec(charset: str) -> str:
     if charset in ("", "utf-8"):
         return "utf-8"
-    from tools.browser.pages.charset import (
-        codec_of,  # with all of the browser, which most requests do not need
-    )
+    # Imported here: it brings the whole browser, which most requests do not need.
+    from tools.browser.pages.charset import codec_of
 
     return codec_of(charset) or "utf-8"
 
 
 def _tells_binary(char: str) -> bool:
-    """A control, or what stands for bytes that are no character."""
+    """Whether it is a control character, or stands for bytes that are no character."""
     return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

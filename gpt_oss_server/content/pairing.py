@@ -1,7 +1,7 @@
-"""Results in the order of their calls: Harmony has no ids, so which is whose is told by their order alone.
+"""Results in the order of their calls: Harmony has no ids, so only the order matches a result to its call.
 
-In: messages or items as a client sent them, where results that were made beside each other come as they were
-finished. Out: the same with their places, each row of results in the order of the calls before it.
+In: messages or items as a client sent them; the results of parallel calls may come in any order. Out: the
+same with their places, each row of results in the order of the calls before it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def in_order_of_calls(
     answers: Callable[[Any], str | None],
     past: Iterable[str] = (),
 ) -> Iterator[Placed]:
-    """`calls`: the ids of the calls that one of them makes; `answers`: the id of the call whose result it is.
+    """`calls` returns the ids of the calls that a message makes, `answers` the id of the call it answers.
 
-    `past`: the ids of earlier calls, in their order. A result of no known call stays where it is.
+    `past` holds the ids of earlier calls, in their order. A result of an unknown call stays in its place.
     """
     number = count()
     order = {call: next(number) for call in past}
@@ -36,7 +36,7 @@ def in_order_of_calls(
         row = []
         yield place, one
         for made in calls(one):
-            order[made] = next(number)  # an id may come again, in a later round
+            order[made] = next(number)  # a later round may use an id again
     yield from _sorted(row)
 
 

@@ -1,4 +1,4 @@
-"""Content parts to text. A text model is told of what it cannot see; it never answers 400 for it."""
+"""Content parts to text. Parts that a text model cannot see become notes in the prompt, not errors."""
 
 from __future__ import annotations
 

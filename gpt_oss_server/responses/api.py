@@ -18,7 +18,7 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.turns.background import EventLog
+from gpt_oss_server.stores.events import EventLog
 
 
 def responses_router(service: ResponsesService) -> APIRouter:

@@ -1,15 +1,14 @@
 """Conversations without HTTP: made, read, changed and deleted, with their items.
 
 In: request bodies as decoded JSON, and ids. Out: the API's objects, or an `ApiError`. A conversation keeps
-the segments that its items are in prompts, those of answers as they were sampled. Where an item is taken out,
-what came together with it is rendered anew. What a response adds is put here by `added`.
+the segments that its items are in prompts, those of answers as they were sampled. Where an item is deleted,
+the items that came together with it are rendered anew. `append` makes what a response adds.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
@@ -19,9 +18,15 @@ from gpt_oss_server.http.paging import page
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.reader import read_input, with_own_ids
 from gpt_oss_server.responses.input.reading import Conversation
-from gpt_oss_server.responses.past import find_conversation, no_conversation
+from gpt_oss_server.responses.past import (
+    Past,
+    items_of_conversation,
+    no_conversation,
+    past_of_conversation,
+)
 from gpt_oss_server.serving.served import LARGE_INPUT
-from gpt_oss_server.stores.base import Item, Part, Store, StoredConversation
+from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation
+from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
 
 _NOT_ON_THEIR_OWN = {
@@ -52,7 +57,7 @@ class Conversations:
         clock: Callable[[], float],
         sealer: Callable[[], Sealer],
     ) -> None:
-        self._store = store
+        self.store = store
         self._renderer = renderer
         self._ids = ids
         self._clock = clock
@@ -62,70 +67,71 @@ class Conversations:
         given = read_body(body, CreateConversation, {}, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
         new = StoredConversation(self._ids("conv"), int(self._clock()), given.metadata or {})
-        if given.items:
-            read = await self._read(given.items, new)
-            new = self._with_read(new, read)
-        await self._store.put_conversation(new)
+        parts = [await self._read(given.items, Past())] if given.items else []
+        await self.store.put_conversation(new, parts)
         return _shown(new)
 
     async def retrieve(self, conversation_id: str) -> dict[str, Any]:
-        return _shown(await find_conversation(self._store, conversation_id))
+        return _shown(await self._find(conversation_id))
 
     async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, UpdateConversation, {}, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
-        return _shown(
-            await self._change(conversation_id, lambda found: replace(found, metadata=given.metadata or {}))
-        )
+        changed = await self.store.set_metadata(conversation_id, given.metadata or {})
+        if changed is None:
+            raise no_conversation(conversation_id)
+        return _shown(changed)
 
     async def delete(self, conversation_id: str) -> dict[str, Any]:
-        if not await self._store.delete_conversation(conversation_id):
+        if not await self.store.delete_conversation(conversation_id):
             raise no_conversation(conversation_id)
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        return page((await find_conversation(self._store, conversation_id)).items, query)
+        return page(await items_of_conversation(conversation_id, self.store), query)
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, CreateItems, {}, '{"items": [{"role": "user", "content": "Hello"}]}')
-        read = await self._read(given.items, await find_conversation(self._store, conversation_id))
-        changed = await self._change(conversation_id, lambda found: self._with_read(found, read))
-        items = list(changed.items[len(changed.items) - len(read.items) :])
+        part = await self._read(given.items, await past_of_conversation(conversation_id, self.store))
+        appended = await self.store.append(self.append(conversation_id, part))
+        if appended is None:
+            raise no_conversation(conversation_id)
+        items = list(appended)
         first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
         return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
-        for item in (await find_conversation(self._store, conversation_id)).items:
+        for item in await items_of_conversation(conversation_id, self.store):
             if item["id"] == item_id:
                 return item
         raise _no_item(conversation_id, item_id)
 
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
-        return _shown(await self._change(conversation_id, lambda found: self._without(found, item_id)))
+        while True:
+            found = await self._find(conversation_id)  # before the parts, which then are no older
+            parts = await self.store.conversation_parts(conversation_id)
+            if parts is None:
+                raise no_conversation(conversation_id)
+            left = self._without(conversation_id, parts, item_id)
+            if await self.store.rewrite_conversation(conversation_id, found.version, left):
+                return _shown(found)
 
-    async def added(
-        self,
-        conversation_id: str,
-        parts: Sequence[Part],
-        recipients: Mapping[str, str],
-        approvals: Mapping[str, tuple[str, str]],
-    ) -> None:
-        """What a response took in and gave out goes to the end. Nothing, if the conversation is gone."""
+    def append(self, conversation_id: str, *parts: Part) -> Append:
+        """Parts for the end of a conversation, whose items get new ids where it has theirs already."""
 
-        def extended(found: StoredConversation) -> StoredConversation:
-            return self._extended(found, parts, recipients, approvals)
+        def new_id(item: Item) -> str:
+            [renamed] = with_own_ids([item], {item["id"]}, self._ids)
+            return str(renamed["id"])
 
-        await self._store.change_conversation(conversation_id, extended)
+        return Append(conversation_id, parts, new_id)
 
-    async def _change(
-        self, conversation_id: str, change: Callable[[StoredConversation], StoredConversation]
-    ) -> StoredConversation:
-        changed = await self._store.change_conversation(conversation_id, change)
-        if changed is None:
+    async def _find(self, conversation_id: str) -> StoredConversation:
+        found = await self.store.get_conversation(conversation_id)
+        if found is None:
             raise no_conversation(conversation_id)
-        return changed
+        return found
 
-    async def _read(self, items: list[Any], found: StoredConversation) -> Conversation:
+    async def _read(self, items: list[Any], past: Past) -> Part:
         for index, item in enumerate(items):
             kind = item.get("type") if isinstance(item, dict) else None
             if isinstance(kind, str) and kind in _NOT_ON_THEIR_OWN:
@@ -136,7 +142,7 @@ class Conversations:
                 )
 
         def work() -> Conversation:
-            return self._rendered(items, found.recipients, found.approvals)
+            return self._rendered(items, past.recipients, past.approvals)
 
         read = await asyncio.to_thread(work) if len(str(items)) > LARGE_INPUT else work()
         if read.approved:
@@ -146,13 +152,13 @@ class Conversations:
                 "makes a call, as only a response can. Send it as a response's input, or with its mcp_call.",
                 param="items",
             )
-        return read
+        return Part(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 
     def _rendered(
         self,
         items: list[Any],
         recipients: Mapping[str, str],
-        approvals: Mapping[str, tuple[str, str]],
+        approvals: Mapping[str, Call],
     ) -> Conversation:
         return read_input(
             items,
@@ -164,46 +170,20 @@ class Conversations:
             where="items",
         )
 
-    def _with_read(self, found: StoredConversation, read: Conversation) -> StoredConversation:
-        part = Part(tuple(read.items), tuple(read.segments))
-        return self._extended(found, [part], read.recipients, read.approvals)
-
-    def _extended(
-        self,
-        found: StoredConversation,
-        parts: Sequence[Part],
-        recipients: Mapping[str, str],
-        approvals: Mapping[str, tuple[str, str]],
-    ) -> StoredConversation:
-        """Of the `approvals` those that are asked for here: the others may have been answered meanwhile."""
-        items = [item for part in parts for item in part.items]
-        answered = {item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"}
-        asked = {item["id"] for item in items if item["type"] == "mcp_approval_request"}
-        waiting = {key: call for key, call in found.approvals.items() if key not in answered}
-        return replace(
-            found,
-            parts=(*found.parts, *self._with_own_ids(parts, found)),
-            recipients={**found.recipients, **recipients},
-            approvals={**waiting, **{key: call for key, call in approvals.items() if key in asked}},
-        )
-
-    def _with_own_ids(self, parts: Sequence[Part], found: StoredConversation) -> list[Part]:
-        taken = {item["id"] for item in found.items}
-        return [replace(part, items=tuple(with_own_ids(part.items, taken, self._ids))) for part in parts]
-
-    def _without(self, found: StoredConversation, item_id: str) -> StoredConversation:
-        """What came together with the item is rendered anew, for its segments are not told apart; no more is.
-
-        From the items alone not all can be: what a tool told the model is in few of them.
+    def _without(self, conversation_id: str, parts: Sequence[Part], item_id: str) -> list[Part]:
+        """The parts without the item. What came together with it is rendered anew, for its segments do not
+        tell which item they are of; no more is, as from the items alone not all can be rendered: few of them
+        hold what a tool answered.
         """
-        place = next((n for n, part in enumerate(found.parts) if _has(part, item_id)), None)
+        place = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
         if place is None:
-            raise _no_item(found.id, item_id)
-        before = sum(len(part.items) for part in found.parts[:place])
-        left = tuple(item for item in found.parts[place].items if item["id"] != item_id)
-        changed = [*found.parts[:place], Part(left, ()), *found.parts[place + 1 :]]
+            raise _no_item(conversation_id, item_id)
+        before = sum(len(part.items) for part in parts[:place])
+        left = tuple(item for item in parts[place].items if item["id"] != item_id)
+        items = [item for part in parts for item in part.items if part is not parts[place]]
+        items[before:before] = left
         try:  # all of it, since a later item may need the one that goes
-            read = self._rendered([item for part in changed for item in part.items], {}, {})
+            read = self._rendered(items, {}, {})
         except InvalidRequest as error:
             raise InvalidRequest(
                 f"The item {item_id!r} cannot be deleted, as a later one needs it: {error.message}",
@@ -211,9 +191,13 @@ class Conversations:
             ) from None
         of_part = range(before, before + len(left))
         made = zip(read.segments, read.sources, strict=True)
-        segments = tuple(segment for segment, source in made if source in of_part)
-        changed[place : place + 1] = [Part(left, segments)] if left else []
-        return replace(found, parts=tuple(changed), recipients=read.recipients, approvals=read.approvals)
+        anew = Addition(tuple(segment for segment, source in made if source in of_part))
+        changed = [Part(part.items, Addition(part.added.segments)) for part in parts]
+        changed[place : place + 1] = [Part(left, anew)] if left else []
+        if changed:  # the calls as they were read from all items, of which nothing else is known now
+            calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
+            changed[0] = Part(changed[0].items, calls)
+        return changed
 
 
 def _has(part: Part, item_id: str) -> bool:

@@ -1,52 +1,81 @@
-"""What a request goes on from: a stored response, a conversation, or nothing; and the items it refers to.
+"""The past of a request: a stored response, a conversation, or nothing; and the items that it refers to.
 
 In: a validated request and the store. Out: the `Past` whose segments come first in the prompt, and the
-request with each reference replaced by the item that it names; or an error that says which id is not there.
+request with each reference replaced by the item that it names; or an error that names the missing id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.errors import ConversationNotFound, InvalidRequest, ItemNotFound, PreviousResponseNotFound
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.responses.request import CreateResponse
-from gpt_oss_server.stores.base import Item, Store, StoredConversation
+from gpt_oss_server.stores.base import Item, Store
+from gpt_oss_server.stores.chain import Addition, Call, History, Position
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     history: tuple[Segment, ...] = ()
     recipients: Mapping[str, str] = field(default_factory=dict)  # call_id → Harmony recipient
-    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of calls that wait
+    approvals: Mapping[str, Call] = field(default_factory=dict)  # by request id: calls that wait
     results: Mapping[str, str] = field(default_factory=dict)  # of the calls that `input` refers to
-    session: str = ""  # what the tools' sessions are kept under; "": nothing is continued
+    session: str = ""  # the key of the tools' sessions; "": nothing is continued
+    position: Position | None = None  # where the history ends in the store
+
+    def added(
+        self, segments: Iterable[Segment], recipients: Mapping[str, str], approvals: Mapping[str, Call]
+    ) -> Addition:
+        """What a turn adds to this past, given its segments, and all calls as they stand after it."""
+        return Addition(
+            tuple(segments),
+            {call_id: to for call_id, to in recipients.items() if self.recipients.get(call_id) != to},
+            {key: call for key, call in approvals.items() if self.approvals.get(key) != call},
+            tuple(key for key in self.approvals if key not in approvals),
+        )
 
 
 async def past_of(request: CreateResponse, store: Store) -> Past:
     if request.conversation_id is not None:
-        found = await find_conversation(store, request.conversation_id)
-        return Past(found.history, found.recipients, found.approvals, session=found.id)
+        return await past_of_conversation(request.conversation_id, store)
     response_id = request.previous_response_id
     if response_id is None:
         return Past()
-    stored = await store.get(response_id)
-    if stored is None:
+    history = await store.history(response_id)
+    if history is None:
         raise PreviousResponseNotFound(
             f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "
             "expired, been deleted, or been created with store=false. Send the whole conversation.",
             param="previous_response_id",
         )
-    return Past(stored.history, stored.recipients, stored.approvals, session=stored.conversation)
+    return _past(history)
 
 
-async def find_conversation(store: Store, conversation_id: str) -> StoredConversation:
-    found = await store.get_conversation(conversation_id)
-    if found is None:
+async def past_of_conversation(conversation_id: str, store: Store) -> Past:
+    history = await store.conversation_history(conversation_id)
+    if history is None:
         raise no_conversation(conversation_id)
-    return found
+    return _past(history)
+
+
+def _past(history: History) -> Past:
+    return Past(
+        history.segments,
+        history.recipients,
+        history.approvals,
+        session=history.session,
+        position=history.position,
+    )
+
+
+async def items_of_conversation(conversation_id: str, store: Store) -> tuple[Item, ...]:
+    items = await store.conversation_items(conversation_id)
+    if items is None:
+        raise no_conversation(conversation_id)
+    return items
 
 
 def no_conversation(conversation_id: str) -> ConversationNotFound:
@@ -59,7 +88,7 @@ def no_conversation(conversation_id: str) -> ConversationNotFound:
 async def with_references(request: CreateResponse, store: Store) -> tuple[CreateResponse, dict[str, str]]:
     """The request, each reference in its input replaced by the item that it names.
 
-    And what the model read of those that are calls made here, by their ids: of that the items tell little.
+    And for those that are calls made here, by their ids, what the model read: the items hold little of it.
     """
     given = request.input
     if not isinstance(given, list) or not any(map(_is_reference, given)):
@@ -99,9 +128,9 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> M
 
 
 async def said_so_far(request: CreateResponse, store: Store) -> list[Item]:
-    """The user's messages in what a request goes on from, as far as they are stored and not compacted yet."""
+    """The user's messages in the past of a request, as far as they are stored and not compacted yet."""
     if request.conversation_id is not None:
-        return _said_since_compaction((await find_conversation(store, request.conversation_id)).items)
+        return _said_since_compaction(await items_of_conversation(request.conversation_id, store))
     items: list[Item] = []
     response_id = request.previous_response_id
     while response_id is not None and (stored := await store.get(response_id)) is not None:

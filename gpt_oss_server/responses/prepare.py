@@ -54,6 +54,7 @@ class Prepared:
     approved: tuple[Approved, ...]  # calls that the client has just approved
     wanted: Wanted  # of the form of the turn
     binding: Binding = field(default_factory=Binding)  # what that comes to
+    past: Past = field(default_factory=Past)  # what the request continues
     compaction: Compaction | None = None  # to be made first: then `prompt` is the one that asks for it
     # After the compaction: from the segments that stand for what came before.
     go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None

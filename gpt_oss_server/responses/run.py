@@ -8,26 +8,26 @@ failed. Closing the iterator cancels the generation; `stopped` then returns the 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.errors import ApiError, GenerationFailed, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
-from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
+from gpt_oss_server.responses.keeping import FinishedTurn
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
-from gpt_oss_server.stores.base import Part, Store, StoredResponse
+from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.tooling.container_names import container_id
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
@@ -161,7 +161,8 @@ class Run:
         compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         go_on, binding = self._prepared.go_on, self._prepared.binding
         assert go_on is not None
-        self._begin(replace(go_on(compacted.segments(served.renderer)), binding=binding))
+        prepared = go_on(compacted.segments(served.renderer))
+        self._begin(replace(prepared, past=self._prepared.past, binding=binding))
         return compaction_item(served.ids, compacted, served.sealer)
 
     async def stopped(self) -> list[Event]:
@@ -238,38 +239,10 @@ class Run:
     async def _keep(self) -> None:
         """Stored before the terminal event is sent, so that a client can go on from it at once."""
         self._turn.end()
-        made = self._transcript.segments
-        prepared, response, stream = self._prepared, self.response, self._stream
-        recipients = {**prepared.call_recipients, **stream.recipients}
-        approvals = {**prepared.approvals, **stream.approvals}
-        if self._store is not None:
-            await self._store.put(
-                StoredResponse(
-                    response=response,
-                    input_items=prepared.items,
-                    history=(*prepared.history, *made),
-                    conversation=prepared.hosted.conversation,
-                    approvals=approvals,
-                    recipients=recipients,
-                    results=stream.results,
-                )
-            )
-        may_be_made = bool(prepared.approved) and self._turn.has_begun
-        counts = response["status"] in _ADDED_TO_CONVERSATION or may_be_made
-        if response["conversation"] is not None and counts:
-            await self._conversations.added(
-                response["conversation"]["id"],
-                _parts(prepared, response["output"], made),
-                recipients,
-                approvals,
-            )
-
-
-def _parts(prepared: Prepared, output: Sequence[dict[str, Any]], made: Sequence[Segment]) -> list[Part]:
-    """What the response adds to its conversation: its input, and what came of it."""
-    if any(item["type"] == "compaction" for item in output):  # that is of both: it is before what was said
-        return [Part((*prepared.items, *output), (*prepared.own, *made))]
-    return [Part(prepared.items, prepared.own), Part(tuple(output), tuple(made))]
+        may_be_made = bool(self._prepared.approved) and self._turn.has_begun
+        adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_be_made
+        turn = FinishedTurn(self._prepared, self._stream, tuple(self._transcript.segments))
+        await turn.keep(self._store, self._conversations, adds=adds)
 
 
 def _hosted_calls(prepared: Prepared) -> HostedCalls:

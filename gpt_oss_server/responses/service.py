@@ -35,8 +35,9 @@ from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, beside_others
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.events import EventLog
 from gpt_oss_server.tooling.requested import parse_tools
-from gpt_oss_server.turns.background import BackgroundRuns, EventLog
+from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError
 
@@ -57,12 +58,8 @@ class ResponsesService:
         self.conversations = Conversations(
             served.store, served.renderer, served.ids, served.clock, lambda: served.sealer
         )
-        settings = served.settings
         self.background = BackgroundRuns[Run](
-            encode,
-            max_running=settings.background_max_runs,
-            max_bytes=settings.background_log_max_bytes,
-            max_age=settings.background_log_max_age,
+            encode, served.stores.events, max_running=served.settings.background_max_runs
         )
 
     async def start(self, body: object, *, store: Store | None = None, generates: bool = True) -> Run:
@@ -188,7 +185,7 @@ class ResponsesService:
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
         await self.background.stop(response_id)
-        self.background.forget(response_id)
+        await self.background.logs.delete(response_id)
         await self.served.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
@@ -211,14 +208,14 @@ class ResponsesService:
     async def run_in_background(self, run: Run) -> EventLog:
         """Run to the end, with or without a reader of the log."""
         try:
-            return self.background.start(run)
+            return await self.background.start(run)
         except ApiError:  # another run took the last place
             await run.abandon()
             raise
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
         """The log of a background response, which has all events after number `after`."""
-        log = self.background.log(response_id)
+        log = await self.background.logs.open(response_id)
         if log is None:
             await self.retrieve(response_id)  # raises if there is no such response
             raise EventsForgotten(
@@ -226,7 +223,7 @@ class ResponsesService:
                 "has ended too long ago. Leave `stream` out to get all of it.",
                 param="stream",
             )
-        log.check(after)
+        await log.check(after)
         return log
 
     async def close(self) -> None:
@@ -263,7 +260,7 @@ class ResponsesService:
                 )
 
             prepared = await beside_others(work, _size(request))
-            prepared = replace(prepared, binding=await served.bound(prepared.wanted))
+            prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
             compaction = replace(prepared.compaction, binding=await served.bound(Wanted()))

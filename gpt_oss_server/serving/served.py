@@ -23,7 +23,7 @@ from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.kinds import stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -59,7 +59,8 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
-        self.store = _memory_store(self.settings) if store is None else store  # an empty store is false
+        self.stores = stores_of(self.settings, store)
+        self.store = self.stores.responses
         self.counters = Counters()
         self.encoding = encoding or load_encoding()
         self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
@@ -156,13 +157,4 @@ class Served:
         """Close what runs need until they have ended. Only after `stop`."""
         if self._tools is not None:
             await self._tools.left()
-        await self.store.close()
-
-
-def _memory_store(settings: Settings) -> Store:
-    return MemoryStore(
-        max_responses=settings.store_max_responses,
-        max_conversations=settings.store_max_conversations,
-        max_bytes=settings.store_max_bytes,
-        max_age=settings.store_max_age,
-    )
+        await self.stores.close()

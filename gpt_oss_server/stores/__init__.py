@@ -1,5 +1,5 @@
-"""What the server keeps between requests: responses, conversations, and the key that seals items.
+"""What the server keeps between requests: responses, conversations, event logs, and the key that seals items.
 
-Records come in and are found again by their ids. A store must not know how a record was made; its contract is
-tested by `tests/contracts/store_contract.py`.
+Records come in and are found again by their ids. `base` and `events` are the contracts, tested by
+`tests/contracts/`; `kinds` opens the store that `--store` names. A store must not know how a record was made.
 """

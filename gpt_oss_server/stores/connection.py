@@ -1,19 +1,24 @@
 """What one connection remembers: its responses with `store: false`, beside the store that keeps the others.
 
-In: responses of one WebSocket. Out: the same, by id: those that are not kept for as long as the connection
-lives and its bounds allow, the others as the store below has them, also those of other connections.
+In: responses of one WebSocket. Out: the same, by id: those that are not stored for as long as the connection
+lives and its bounds allow, the others as the store below has them, also those of other connections. A chain
+stays within one store: where a turn's parent is in the other one, the turn begins a chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from gpt_oss_server.stores.base import Item, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.chain import History, UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 
-# A lane goes on from its last response, and a new lane forks from a recent one.
+# A lane continues from its last response, and a new lane forks from a recent one.
 MAX_RESPONSES = 256
 MAX_BYTES = 64 * 2**20
+_OWN = "connection:"  # marks the positions in the connection's own store
 
 
 class ConnectionStore:
@@ -21,11 +26,35 @@ class ConnectionStore:
         self._below = below
         self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=float("inf"))
 
-    async def put(self, stored: StoredResponse) -> None:
-        await (self._below if stored.response.get("store") else self._own).put(stored)
+    async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
+        parent = stored.parent
+        parent_is_own = parent is not None and parent.startswith(_OWN)
+        if stored.response.get("store"):
+            if parent_is_own:
+                raise UnknownParent(parent)
+            await self._below.put(stored, append)
+            return
+        if parent is not None and not parent_is_own:
+            raise UnknownParent(parent)
+        await self._own.put(replace(stored, parent=parent and parent.removeprefix(_OWN)))
+        if append is not None:  # conversations are never the connection's own
+            try:
+                await self._below.append(append)
+            except BaseException:
+                await self._own.delete(stored.id)
+                raise
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        return await self._own.get(response_id) or await self._below.get(response_id)
+        own = await self._own.get(response_id)
+        if own is None:
+            return await self._below.get(response_id)
+        return replace(own, parent=own.parent and _OWN + own.parent)
+
+    async def history(self, response_id: str) -> History | None:
+        own = await self._own.history(response_id)
+        if own is None:
+            return await self._below.history(response_id)
+        return replace(own, position=own.position and _OWN + own.position)
 
     async def delete(self, response_id: str) -> bool:
         return await self._own.delete(response_id) or await self._below.delete(response_id)
@@ -36,24 +65,39 @@ class ConnectionStore:
     async def result(self, item_id: str) -> str | None:
         return await self._own.result(item_id) or await self._below.result(item_id)
 
-    async def put_conversation(self, conversation: StoredConversation) -> None:
-        await self._below.put_conversation(conversation)
+    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+        await self._below.put_conversation(conversation, parts)
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
         return await self._below.get_conversation(conversation_id)
 
-    async def change_conversation(
-        self, conversation_id: str, change: Callable[[StoredConversation], StoredConversation]
+    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
+        return await self._below.conversation_items(conversation_id)
+
+    async def conversation_parts(self, conversation_id: str) -> tuple[Part, ...] | None:
+        return await self._below.conversation_parts(conversation_id)
+
+    async def conversation_history(self, conversation_id: str) -> History | None:
+        return await self._below.conversation_history(conversation_id)
+
+    async def append(self, append: Append) -> tuple[Item, ...] | None:
+        return await self._below.append(append)
+
+    async def set_metadata(
+        self, conversation_id: str, metadata: Mapping[str, Any]
     ) -> StoredConversation | None:
-        return await self._below.change_conversation(conversation_id, change)
+        return await self._below.set_metadata(conversation_id, metadata)
+
+    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+        return await self._below.rewrite_conversation(conversation_id, version, parts)
 
     async def delete_conversation(self, conversation_id: str) -> bool:
         return await self._below.delete_conversation(conversation_id)
 
     async def forget(self, response_id: str) -> None:
-        """No longer remembered by the connection; what is kept below stays."""
+        """The connection no longer remembers this response; a stored one stays stored."""
         await self._own.delete(response_id)
 
     async def close(self) -> None:
-        """The connection ends; the store below goes on."""
+        """Ends what the connection remembers; the store below stays open."""
         await self._own.close()

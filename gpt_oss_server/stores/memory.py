@@ -1,113 +1,62 @@
 """Responses and conversations in memory, bounded by count, bytes and age; the oldest go first.
 
-A conversation is as old as its last change.
-
-What bytes there are is an estimate of all that the store keeps alive, histories of deleted parents included.
+A conversation is as old as its last change. The bytes are an estimate of all that the store keeps alive: a
+deleted response's turn counts for as long as a child needs it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 
-from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Item, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, Item, Part, StoredConversation, StoredResponse
+from gpt_oss_server.stores.chain import History, Position, history_of
+from gpt_oss_server.stores.memory_chains import Chains, size_of_addition
+from gpt_oss_server.stores.memory_items import Items
 
-_BYTES_PER_TOKEN = 40  # a tuple's slot and the int object it points to
-_BYTES_PER_SEGMENT = 200  # the segment, its tuple and the count of its holders
 _BYTES_PER_ITEM = 200  # the entry by which it is found
 
-Kept = StoredResponse | StoredConversation
-K = TypeVar("K", StoredResponse, StoredConversation)
 
-
-@dataclass(frozen=True, slots=True)
-class _Entry(Generic[K]):
-    kept: K
-    size: int  # without its segments
+@dataclass(slots=True)
+class _Response:
+    stored: StoredResponse
+    position: Position
+    size: int  # without its link
     expires: float
+
+
+@dataclass(slots=True)
+class _Conversation:
+    record: StoredConversation
+    size: int  # without its links
+    expires: float
+    parts: list[tuple[Item, ...]] = field(default_factory=list)  # each has one link
+    tip: Position | None = None  # the last part's link
+    item_ids: set[str] = field(default_factory=set)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(item for part in self.parts for item in part)
+
+
+K = TypeVar("K", _Response, _Conversation)
 
 
 class _Shelf(Generic[K]):
     """Things of one kind, the oldest first."""
 
     def __init__(self, most: int) -> None:
-        self.entries: OrderedDict[str, _Entry[K]] = OrderedDict()
+        self.entries: OrderedDict[str, K] = OrderedDict()
         self.most = most
 
     @property
-    def oldest(self) -> _Entry[K] | None:
-        return next(iter(self.entries.values()), None)
-
-
-@dataclass(slots=True)
-class _Held:
-    """A segment that the store keeps alive; holding it keeps its `id()` its own."""
-
-    segment: Segment
-    size: int
-    holders: int = 0
-
-
-class _Segments:
-    """The segments of all kept responses, each counted once for as long as any response has it.
-
-    A response keeps its whole history alive, also when the responses that added to it are gone.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[int, _Held] = {}
-
-    def hold(self, history: Iterable[Segment]) -> int:
-        """How many bytes are kept alive that were not before."""
-        added = 0
-        for segment in history:
-            held = self._held.get(id(segment))
-            if held is None:
-                held = self._held[id(segment)] = _Held(segment, _size_of_segment(segment))
-                added += held.size
-            held.holders += 1
-        return added
-
-    def release(self, history: Iterable[Segment]) -> int:
-        """How many bytes are no longer kept alive."""
-        freed = 0
-        for segment in history:
-            held = self._held[id(segment)]
-            held.holders -= 1
-            if not held.holders:
-                freed += held.size
-                del self._held[id(segment)]
-        return freed
-
-    def clear(self) -> None:
-        self._held.clear()
-
-
-def _size_of_segment(segment: Segment) -> int:
-    tools = len(to_json(segment.tools)) if segment.tools else 0
-    return _BYTES_PER_SEGMENT + _BYTES_PER_TOKEN * len(segment.tokens) + len(segment.text or "") + tools
-
-
-def _size_of_rest(kept: Kept) -> int:
-    """About how many bytes it keeps alive beside its segments."""
-    pointers = 8 * len(kept.history) + 200 * len(kept.recipients) + _BYTES_PER_ITEM * len(kept.items)
-    approvals = sum(200 + len(arguments) for _, arguments in kept.approvals.values())
-    if isinstance(kept, StoredResponse):
-        results = sum(100 + len(text) for text in kept.results.values())
-        return len(to_json(kept.response)) + len(to_json(kept.input_items)) + pointers + approvals + results
-    return len(to_json(kept.metadata)) + len(to_json(kept.items)) + pointers + approvals
-
-
-def size_of(kept: Kept) -> int:
-    """About how many bytes it keeps alive when nothing else shares its history."""
-    segments = {id(segment): segment for segment in kept.history}
-    return _size_of_rest(kept) + sum(map(_size_of_segment, segments.values()))
+    def oldest(self) -> tuple[str, K] | None:
+        return next(iter(self.entries.items()), None)
 
 
 class MemoryStore:
@@ -123,114 +72,230 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._clock = clock
-        self._responses = _Shelf[StoredResponse](max_responses)
-        self._conversations = _Shelf[StoredConversation](max_conversations)
-        self._owners: dict[str, list[Kept]] = {}  # by item id; the newest last
-        self._segments = _Segments()
-        self._bytes = 0
+        self._responses = _Shelf[_Response](max_responses)
+        self._conversations = _Shelf[_Conversation](max_conversations)
+        self._items = Items()
+        self._chains = Chains()
+        self._bytes = 0  # without links
 
     def __len__(self) -> int:
         return len(self._responses.entries) + len(self._conversations.entries)
 
     @property
     def bytes(self) -> int:
-        return self._bytes
+        return self._bytes + self._chains.bytes
 
-    async def put(self, stored: StoredResponse) -> None:
-        self._put(self._responses, stored)
+    # --- responses ---------------------------------------------------------------------------------
+
+    async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
+        size = _size_of_response(stored)
+        parts = self._own_parts(append)
+        position = self._chains.add(stored.parent, stored.added)  # the last that may raise
+        self._drop_response(stored.id)
+        self._responses.entries[stored.id] = _Response(stored, position, size, self._expiry())
+        self._bytes += size
+        self._items.add(stored.id, stored.items, stored.results)
+        if append is not None and parts is not None:
+            self._append(append.conversation_id, parts)
+        self._evict()
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        return self._get(self._responses, response_id)
+        self._evict()
+        kept = self._responses.entries.get(response_id)
+        return kept.stored if kept else None
+
+    async def history(self, response_id: str) -> History | None:
+        self._evict()
+        kept = self._responses.entries.get(response_id)
+        return self._history(kept.position, kept.stored.session) if kept else None
 
     async def delete(self, response_id: str) -> bool:
         self._evict()
-        return self._drop(self._responses, response_id)
+        return self._drop_response(response_id)
 
     async def item(self, item_id: str) -> Item | None:
         self._evict()
-        owners = self._owners.get(item_id)
-        return next(item for item in owners[-1].items if item.get("id") == item_id) if owners else None
+        return self._items.item(item_id)
 
     async def result(self, item_id: str) -> str | None:
         self._evict()
-        for owner in reversed(self._owners.get(item_id, ())):
-            if isinstance(owner, StoredResponse) and item_id in owner.results:
-                return owner.results[item_id]
-        return None
+        return self._items.result(item_id)
 
-    async def put_conversation(self, conversation: StoredConversation) -> None:
-        self._put(self._conversations, conversation)
+    # --- conversations -----------------------------------------------------------------------------
+
+    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+        self._drop_conversation(conversation.id)
+        kept = _Conversation(conversation, _size_of_metadata(conversation), self._expiry())
+        self._conversations.entries[conversation.id] = kept
+        self._bytes += kept.size
+        for part in parts:
+            self._extend(kept, part)
+        self._evict()
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
-        return self._get(self._conversations, conversation_id)
+        kept = self._conversation(conversation_id)
+        return kept.record if kept else None
 
-    async def change_conversation(
-        self, conversation_id: str, change: Callable[[StoredConversation], StoredConversation]
-    ) -> StoredConversation | None:
-        found = self._get(self._conversations, conversation_id)
-        if found is None:
+    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
+        kept = self._conversation(conversation_id)
+        return kept.items if kept else None
+
+    async def conversation_parts(self, conversation_id: str) -> tuple[Part, ...] | None:
+        kept = self._conversation(conversation_id)
+        if kept is None:
             return None
-        changed = change(found)
-        self._put(self._conversations, changed)
-        return changed
+        return tuple(map(Part, kept.parts, self._chains.read(kept.tip)))
+
+    async def conversation_history(self, conversation_id: str) -> History | None:
+        kept = self._conversation(conversation_id)
+        return self._history(kept.tip, conversation_id) if kept else None
+
+    async def append(self, append: Append) -> tuple[Item, ...] | None:
+        self._evict()
+        parts = self._own_parts(append)
+        if parts is None:
+            return None
+        self._append(append.conversation_id, parts)
+        self._evict()
+        return tuple(item for part in parts for item in part.items)
+
+    async def set_metadata(
+        self, conversation_id: str, metadata: Mapping[str, Any]
+    ) -> StoredConversation | None:
+        kept = self._conversation(conversation_id)
+        if kept is None:
+            return None
+        before = _size_of_metadata(kept.record)
+        kept.record = replace(kept.record, metadata=metadata)
+        self._resize(kept, _size_of_metadata(kept.record) - before)
+        self._touch(kept)
+        self._evict()
+        return kept.record
+
+    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+        kept = self._conversation(conversation_id)
+        if kept is None or kept.record.version != version:
+            return False
+        self._clear(kept)
+        for part in parts:
+            self._extend(kept, part)
+        self._touch(kept)
+        self._evict()
+        return True
 
     async def delete_conversation(self, conversation_id: str) -> bool:
         self._evict()
-        return self._drop(self._conversations, conversation_id)
+        return self._drop_conversation(conversation_id)
 
     async def close(self) -> None:
         for shelf in (self._responses, self._conversations):
             shelf.entries.clear()
-        self._owners.clear()
-        self._segments.clear()
+        self._items.clear()
+        self._chains = Chains()
         self._bytes = 0
 
-    def _put(self, shelf: _Shelf[K], kept: K) -> None:
-        added = self._segments.hold(kept.history)  # before the old one goes: most of them it shares
-        self._drop(shelf, kept.id)
-        entry = _Entry(kept, _size_of_rest(kept), self._clock() + self._max_age)
-        shelf.entries[kept.id] = entry
-        self._bytes += entry.size + added
-        for item_id in _item_ids(kept):
-            self._owners.setdefault(item_id, []).append(kept)
-        self._evict()
+    def _history(self, position: Position | None, session: str) -> History:
+        return history_of(self._chains.read(position), session=session, position=position)
 
-    def _get(self, shelf: _Shelf[K], kept_id: str) -> K | None:
+    def _conversation(self, conversation_id: str) -> _Conversation | None:
         self._evict()
-        entry = shelf.entries.get(kept_id)
-        return entry.kept if entry else None
+        return self._conversations.entries.get(conversation_id)
 
-    def _drop(self, shelf: _Shelf[K], kept_id: str) -> bool:
-        entry = shelf.entries.pop(kept_id, None)
-        if entry is None:
+    def _own_parts(self, append: Append | None) -> list[Part] | None:
+        """The parts with item ids of their own; None: there is no conversation that they belong to."""
+        kept = self._conversations.entries.get(append.conversation_id) if append else None
+        return list(append.unique(kept.item_ids.__contains__)) if append and kept else None
+
+    def _append(self, conversation_id: str, parts: Sequence[Part]) -> None:
+        kept = self._conversations.entries[conversation_id]
+        for part in parts:
+            self._extend(kept, part)
+        self._touch(kept)
+
+    def _extend(self, kept: _Conversation, part: Part) -> None:
+        before, kept.tip = kept.tip, self._chains.add(kept.tip, part.added)
+        self._chains.release(before)  # the new link holds it
+        kept.parts.append(part.items)
+        kept.item_ids.update(item["id"] for item in part.items)
+        self._items.add(kept.record.id, part.items)
+        self._resize(kept, _size_of_items(part.items))
+
+    def _clear(self, kept: _Conversation) -> None:
+        self._items.remove(kept.record.id, kept.items)
+        self._chains.release(kept.tip)
+        kept.parts, kept.tip, kept.item_ids = [], None, set()
+        self._resize(kept, _size_of_metadata(kept.record) - kept.size)
+
+    def _resize(self, kept: _Conversation, bytes_more: int) -> None:
+        kept.size += bytes_more
+        self._bytes += bytes_more
+
+    def _touch(self, kept: _Conversation) -> None:
+        kept.record = replace(kept.record, version=kept.record.version + 1)
+        kept.expires = self._expiry()
+        self._conversations.entries.move_to_end(kept.record.id)
+
+    # --- what goes ---------------------------------------------------------------------------------
+
+    def _drop_response(self, response_id: str) -> bool:
+        kept = self._responses.entries.pop(response_id, None)
+        if kept is None:
             return False
-        self._bytes -= entry.size + self._segments.release(entry.kept.history)
-        for item_id in _item_ids(entry.kept):
-            owners = [owner for owner in self._owners[item_id] if owner is not entry.kept]
-            if owners:
-                self._owners[item_id] = owners
-            else:
-                del self._owners[item_id]
+        self._bytes -= kept.size
+        self._items.remove(response_id, kept.stored.items)
+        self._chains.release(kept.position)
         return True
+
+    def _drop_conversation(self, conversation_id: str) -> bool:
+        kept = self._conversations.entries.pop(conversation_id, None)
+        if kept is None:
+            return False
+        self._clear(kept)
+        self._bytes -= kept.size
+        return True
+
+    def _expiry(self) -> float:
+        return self._clock() + self._max_age
 
     def _evict(self) -> None:
         now = self._clock()
-        self._trim(self._responses, now)
-        self._trim(self._conversations, now)
-        while self._bytes > self._max_bytes and len(self):
+        self._trim(self._responses, self._drop_response, now)
+        self._trim(self._conversations, self._drop_conversation, now)
+        while self.bytes > self._max_bytes and len(self):
             response, conversation = self._responses.oldest, self._conversations.oldest
-            if conversation is None or (response is not None and response.expires <= conversation.expires):
+            if conversation is None or (
+                response is not None and response[1].expires <= conversation[1].expires
+            ):
                 assert response is not None
-                self._drop(self._responses, response.kept.id)
+                self._drop_response(response[0])
             else:
-                self._drop(self._conversations, conversation.kept.id)
+                self._drop_conversation(conversation[0])
 
-    def _trim(self, shelf: _Shelf[K], now: float) -> None:
+    def _trim(self, shelf: _Shelf[K], drop: Callable[[str], bool], now: float) -> None:
         while (oldest := shelf.oldest) is not None:
-            if len(shelf.entries) <= shelf.most and oldest.expires > now:
+            kept_id, kept = oldest
+            if len(shelf.entries) <= shelf.most and kept.expires > now:
                 return
-            self._drop(shelf, oldest.kept.id)
+            drop(kept_id)
 
 
-def _item_ids(kept: Kept) -> set[str]:
-    return {item["id"] for item in kept.items if isinstance(item.get("id"), str)}
+def size_of(kept: StoredResponse | StoredConversation, parts: Sequence[Part] = ()) -> int:
+    """About how many bytes it keeps alive by itself, without its parent."""
+    if isinstance(kept, StoredResponse):
+        return _size_of_response(kept) + size_of_addition(kept.added)
+    sizes = (_size_of_items(part.items) + size_of_addition(part.added) for part in parts)
+    return _size_of_metadata(kept) + sum(sizes)
+
+
+def _size_of_response(stored: StoredResponse) -> int:
+    results = sum(100 + len(text) for text in stored.results.values())
+    bodies = len(to_json(stored.response)) + len(to_json(stored.input_items))
+    return bodies + _BYTES_PER_ITEM * len(stored.items) + results
+
+
+def _size_of_metadata(conversation: StoredConversation) -> int:
+    return len(to_json(conversation.metadata))
+
+
+def _size_of_items(items: Sequence[Item]) -> int:
+    return len(to_json(items)) + _BYTES_PER_ITEM * len(items)

@@ -1,10 +1,10 @@
-"""Texts that clients keep for us and cannot read: sealed with a key of this server.
+"""Texts that clients keep for the server and cannot read: sealed with a key of the server.
 
-In: bytes and what they are for. Out: an opaque text in base64, and from it the same bytes again, or None when
-it was not sealed by this key for this purpose, or was changed. It must not know what it seals.
+In: bytes and their purpose. Out: an opaque text in base64, and from it the same bytes again; None for a text
+that was changed, or was sealed by another key or for another purpose. It must not know what it seals.
 
-Each text has an AES-256-GCM key of its own, derived from the server's and 16 random bytes that travel with
-it, so that no nonce can come twice, however many texts there are.
+Each text has an AES-256-GCM key of its own, derived from the server's key and 16 random bytes that travel
+with the text, so that no nonce is used twice, however many texts there are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _VERSION = b"\x01"
 _SALT = 16
 _NONCE = bytes(12)  # the key is used once
-_LEAST = 32  # bytes of a key file; what we make has twice as many, in hexadecimal
+_LEAST = 32  # bytes of a key file; a generated one has twice as many, in hexadecimal
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Sealer:
         return base64.urlsafe_b64encode(_VERSION + salt + sealed).decode()
 
     def open(self, purpose: str, sealed: str) -> bytes | None:
-        """What was sealed, or None: another server's, for another purpose, changed, or none."""
+        """The sealed bytes; None where this key did not seal the text for this purpose, or it was changed."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -60,15 +60,16 @@ class Sealer:
             return None
 
     def _cipher(self, purpose: str, salt: bytes) -> AESGCM:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 40 ms, for who seals
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # takes 40 ms: not before it is needed
 
         return AESGCM(hmac.digest(self._key, salt + purpose.encode(), "sha256"))
 
 
 def server_sealer(key_file: str | None) -> Sealer:
-    """With the key of `key_file`, or of a file in the user's state folder; it is made where there is none.
+    """A sealer with the key in `key_file`, or else in the user's state folder; a missing file is created.
 
-    A file that was named must do. Where the state folder cannot be used, the key lasts as long as the server.
+    A `key_file` that cannot be used is an error. Without a usable state folder, the key lasts as long as the
+    server runs.
     """
     if key_file is not None:
         return Sealer(_read_or_make(_named(key_file)))
@@ -110,7 +111,7 @@ def _read_or_make(path: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all: of several servers that start at once, all use the one that came first."""
+    """Creates the file whole or not at all: servers that start at once all use the first one's key."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
     try:

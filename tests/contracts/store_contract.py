@@ -1,23 +1,46 @@
-"""What every response store does. A store's test module subclasses this and makes the store."""
+"""What every store of responses does. A store's test module subclasses this and makes the store."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
+
+
+def segment(text: str, *, tokens: int = 3) -> Segment:
+    return Segment("user", tuple(range(tokens)), text=text)
 
 
 def stored(response_id: str, *, text: str = "", tokens: int = 3) -> StoredResponse:
     return StoredResponse(
         response={"id": response_id, "object": "response", "output": [], "text": text},
         input_items=({"id": "msg_1", "type": "message", "role": "user", "content": []},),
-        history=(Segment("user", tuple(range(tokens))),),
-        recipients={"call_1": "functions.f"},
+        added=Addition((Segment("user", tuple(range(tokens))),), {"call_1": "functions.f"}),
+        session="resp_1",
+        results={"ws_1": "what the model read"},
     )
+
+
+def turn(
+    response_id: str,
+    parent: Position | None,
+    *,
+    segments: Sequence[Segment] = (),
+    recipients: dict[str, str] | None = None,
+    approvals: dict[str, tuple[str, str]] | None = None,
+    answered: tuple[str, ...] = (),
+) -> StoredResponse:
+    """A response whose turn adds one segment that is named after it, or these."""
+    added = Addition(tuple(segments) or (segment(response_id),), recipients or {}, approvals or {}, answered)
+    response = {"id": response_id, "output": [], "store": True}
+    return StoredResponse(response, parent=parent, added=added, session="session")
 
 
 def item(item_id: str, text: str = "") -> dict[str, Any]:
@@ -25,18 +48,61 @@ def item(item_id: str, text: str = "") -> dict[str, Any]:
     return {"id": item_id, "type": "message", "role": "user", "content": content}
 
 
-def conversation(conversation_id: str, *item_ids: str, tokens: int = 3) -> StoredConversation:
-    return StoredConversation(
-        conversation_id,
-        1_000,
-        {"topic": "demo"},
-        tuple(Part((item(item_id),), (Segment("user", tuple(range(tokens))),)) for item_id in item_ids),
-        recipients={"call_1": "functions.f"},
-    )
+def conversation(conversation_id: str) -> StoredConversation:
+    return StoredConversation(conversation_id, 1_000, {"topic": "demo"})
+
+
+def part(*item_ids: str, tokens: int = 3) -> Part:
+    return Part(tuple(map(item, item_ids)), Addition((segment(" ".join(item_ids), tokens=tokens),)))
+
+
+def append(conversation_id: str, *parts: Part) -> Append:
+    numbers = count(1)
+    return Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
+
+
+async def texts(store: Store, response_id: str) -> list[str | None]:
+    history = await store.history(response_id)
+    assert history is not None
+    return [segment.text for segment in history.segments]
+
+
+async def position(store: Store, response_id: str) -> Position | None:
+    history = await store.history(response_id)
+    assert history is not None
+    return history.position
+
+
+async def ids(store: Store, conversation_id: str) -> list[str]:
+    items = await store.conversation_items(conversation_id)
+    assert items is not None
+    return [item["id"] for item in items]
+
+
+class Visited(tuple[int, ...]):
+    """Tokens that count how often a store looks at them."""
+
+    visits = 0
+
+    def __iter__(self) -> Iterator[int]:
+        Visited.visits += 1
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        Visited.visits += 1
+        return super().__len__()
+
+
+def own_segment() -> Segment:
+    return Segment("user", Visited(range(5)))
 
 
 class StoreContract:
     async def make(self) -> Store:
+        raise NotImplementedError
+
+    async def make_small(self, most: int) -> Store:
+        """A store that keeps so many responses and so many conversations."""
         raise NotImplementedError
 
     async def test_what_was_put_comes_back_whole(self) -> None:
@@ -48,6 +114,7 @@ class StoreContract:
     async def test_an_unknown_id_is_none_and_nothing_to_delete(self) -> None:
         store = await self.make()
         assert await store.get("resp_1") is None
+        assert await store.history("resp_1") is None
         assert await store.delete("resp_1") is False
         await store.close()
 
@@ -71,13 +138,18 @@ class StoreContract:
 
     async def test_items_of_responses_are_found_by_their_ids(self) -> None:
         store = await self.make()
-        given = StoredResponse({"id": "resp_1", "output": [item("msg_2")]}, (item("msg_1"),))
+        given = StoredResponse(
+            {"id": "resp_1", "output": [item("msg_2")]}, (item("msg_1"),), results={"msg_2": "all of it"}
+        )
         await store.put(given)
         assert await store.item("msg_1") == item("msg_1")
         assert await store.item("msg_2") == item("msg_2")
         assert await store.item("msg_3") is None
+        assert await store.result("msg_2") == "all of it"
+        assert await store.result("msg_1") is None
         await store.delete("resp_1")
         assert await store.item("msg_1") is None
+        assert await store.result("msg_2") is None
         await store.close()
 
     async def test_of_items_with_the_same_id_the_newest_is_found_while_it_is_there(self) -> None:
@@ -93,40 +165,275 @@ class StoreContract:
         assert await store.item("msg") is None
         await store.close()
 
+    # --- chains ------------------------------------------------------------------------------------
+
+    async def test_a_history_is_that_of_the_whole_chain_in_order(self) -> None:
+        store = await self.make()
+        parent = None
+        for name in ("a", "b", "c"):
+            await store.put(turn(name, parent, recipients={f"call_{name}": f"functions.{name}"}))
+            parent = await position(store, name)
+        assert await texts(store, "a") == ["a"]
+        assert await texts(store, "c") == ["a", "b", "c"]
+        history = await store.history("c")
+        assert history is not None
+        # Also in this order: results are matched to calls by it.
+        assert list(history.recipients.items()) == [(f"call_{n}", f"functions.{n}") for n in "abc"]
+        assert history.session == "session"
+        await store.close()
+
+    async def test_calls_wait_until_a_later_turn_answers_them(self) -> None:
+        store = await self.make()
+        call = ("server.tool", "{}")
+        await store.put(turn("a", None, approvals={"mcpr_1": call, "mcpr_2": call}))
+        await store.put(turn("b", await position(store, "a"), answered=("mcpr_1",)))
+        await store.put(turn("c", await position(store, "a"), approvals={"mcpr_3": call}))
+        waiting = {name: await store.history(name) for name in "abc"}
+        assert {name: sorted(found.approvals) for name, found in waiting.items() if found} == {
+            "a": ["mcpr_1", "mcpr_2"],
+            "b": ["mcpr_2"],
+            "c": ["mcpr_1", "mcpr_2", "mcpr_3"],
+        }
+        assert waiting["b"] is not None
+        assert waiting["b"].approvals["mcpr_2"] == call
+        await store.close()
+
+    async def test_branches_share_what_comes_before_them(self) -> None:
+        store = await self.make()
+        await store.put(turn("a", None))
+        parent = await position(store, "a")
+        for name in ("b", "c"):
+            await store.put(turn(name, parent))
+        await store.put(turn("d", await position(store, "b")))
+        assert await texts(store, "c") == ["a", "c"]
+        assert await texts(store, "d") == ["a", "b", "d"]
+        await store.delete("b")
+        assert await texts(store, "c") == ["a", "c"]
+        assert await texts(store, "d") == ["a", "b", "d"]
+        await store.close()
+
+    async def test_a_turn_without_a_parent_stands_for_all_before_it(self) -> None:
+        store = await self.make()
+        await store.put(turn("a", None))
+        await store.put(turn("b", None, segments=[segment("summary"), segment("answer")]))
+        await store.put(turn("c", await position(store, "b")))
+        assert await texts(store, "c") == ["summary", "answer", "c"]
+        await store.close()
+
+    @pytest.mark.parametrize("deleted", ["a", "b", "abc", "cba"])
+    async def test_the_children_of_deleted_responses_continue(self, deleted: str) -> None:
+        store = await self.make()
+        parent = None
+        for name in ("a", "b", "c", "d"):
+            await store.put(turn(name, parent))
+            parent = await position(store, name)
+        for name in deleted:
+            await store.delete(name)
+            assert await store.get(name) is None
+            assert await store.history(name) is None
+        assert await texts(store, "d") == ["a", "b", "c", "d"]
+        await store.put(turn("e", await position(store, "d")))
+        assert await texts(store, "e") == ["a", "b", "c", "d", "e"]
+        await store.close()
+
+    async def test_a_parent_that_is_gone_is_refused_and_nothing_is_stored(self) -> None:
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"))
+        await store.put(turn("a", None))
+        parent = await position(store, "a")
+        await store.delete("a")
+        with pytest.raises(UnknownParent):
+            await store.put(turn("b", parent), append("conv_1", part("msg_1")))
+        assert await store.get("b") is None
+        assert await ids(store, "conv_1") == []
+        await store.close()
+
+    async def test_a_response_that_is_replaced_keeps_its_children_as_they_were(self) -> None:
+        store = await self.make()
+        await store.put(turn("a", None))
+        await store.put(turn("b", await position(store, "a")))
+        await store.put(turn("a", None, segments=[segment("other")]))
+        assert await texts(store, "a") == ["other"]
+        assert await texts(store, "b") == ["a", "b"]
+        await store.close()
+
+    # --- conversations -----------------------------------------------------------------------------
+
     async def test_a_conversation_comes_back_whole_until_it_is_deleted(self) -> None:
         store = await self.make()
-        await store.put_conversation(conversation("conv_1", "msg_1", "msg_2"))
-        assert await store.get_conversation("conv_1") == conversation("conv_1", "msg_1", "msg_2")
+        parts = (part("msg_1"), part("msg_2", "msg_3"))
+        await store.put_conversation(conversation("conv_1"), parts)
+        assert await store.get_conversation("conv_1") == conversation("conv_1")
+        assert await store.conversation_parts("conv_1") == parts
+        assert await ids(store, "conv_1") == ["msg_1", "msg_2", "msg_3"]
+        history = await store.conversation_history("conv_1")
+        assert history is not None
+        assert [segment.text for segment in history.segments] == ["msg_1", "msg_2 msg_3"]
+        assert history.session == "conv_1"
         assert await store.get("conv_1") is None
         assert await store.item("msg_2") == item("msg_2")
         assert await store.delete_conversation("conv_1") is True
         assert await store.get_conversation("conv_1") is None
+        assert await store.conversation_parts("conv_1") is None
+        assert await store.conversation_items("conv_1") is None
+        assert await store.conversation_history("conv_1") is None
         assert await store.delete_conversation("conv_1") is False
         assert await store.item("msg_2") is None
         await store.close()
 
-    async def test_a_conversation_is_changed_in_place(self) -> None:
+    async def test_its_metadata_change_and_the_rest_does_not(self) -> None:
         store = await self.make()
-        await store.put_conversation(conversation("conv_1", "msg_1"))
-        changed = await store.change_conversation(
-            "conv_1", lambda found: replace(found, parts=(*found.parts[1:], Part((item("msg_2"),), ())))
-        )
+        await store.put_conversation(conversation("conv_1"), [part("msg_1")])
+        changed = await store.set_metadata("conv_1", {"topic": "other"})
         assert changed is not None
-        assert changed == await store.get_conversation("conv_1")
-        assert [each["id"] for each in changed.items] == ["msg_2"]
-        assert await store.item("msg_1") is None
-        assert await store.item("msg_2") == item("msg_2")
-        assert await store.change_conversation("conv_2", lambda found: found) is None
+        assert (changed.id, changed.created_at, changed.metadata) == ("conv_1", 1_000, {"topic": "other"})
+        assert await store.get_conversation("conv_1") == changed
+        assert await ids(store, "conv_1") == ["msg_1"]
+        assert await store.set_metadata("conv_2", {}) is None
         await store.close()
 
-    async def test_a_change_that_fails_changes_nothing(self) -> None:
+    async def test_parts_are_appended_with_item_ids_of_their_own(self) -> None:
         store = await self.make()
-        await store.put_conversation(conversation("conv_1", "msg_1"))
+        await store.put_conversation(conversation("conv_1"), [part("msg_1")])
+        twice = append("conv_1", part("msg_2", "msg_1"), part("msg_2"))
+        items = await store.append(twice)
+        assert items is not None
+        assert [item["id"] for item in items] == ["msg_2", "msg_1_again_1", "msg_2_again_2"]
+        assert await ids(store, "conv_1") == ["msg_1", "msg_2", "msg_1_again_1", "msg_2_again_2"]
+        assert await store.item("msg_2_again_2") is not None
+        assert await store.append(append("conv_2", part("msg_1"))) is None
+        await store.close()
 
-        def fails(found: StoredConversation) -> StoredConversation:
+    async def test_a_response_and_its_part_of_a_conversation_are_stored_together(self) -> None:
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"), [part("msg_1")])
+        history = await store.conversation_history("conv_1")
+        assert history is not None
+        await store.put(turn("a", history.position), append("conv_1", part("msg_2")))
+        assert await texts(store, "a") == ["msg_1", "a"]
+        assert await ids(store, "conv_1") == ["msg_1", "msg_2"]
+        await store.delete_conversation("conv_1")
+        assert await texts(store, "a") == ["msg_1", "a"]  # the response continues by its own id
+        await store.put(turn("b", None), append("conv_1", part("msg_3")))
+        assert await store.get("b") is not None
+        assert await store.get_conversation("conv_1") is None
+        await store.close()
+
+    async def test_appends_beside_each_other_all_take_effect_each_as_a_whole(self) -> None:
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"), [part("first")])
+        history = await store.conversation_history("conv_1")
+        assert history is not None
+        await asyncio.gather(
+            *(
+                store.put(turn(f"resp_{n}", history.position), append("conv_1", part(f"q{n}"), part(f"a{n}")))
+                for n in range(16)
+            )
+        )
+        listed = await ids(store, "conv_1")
+        pairs = [listed[place : place + 2] for place in range(1, len(listed), 2)]
+        assert sorted(pairs) == sorted([f"q{n}", f"a{n}"] for n in range(16))
+        assert await texts(store, "resp_7") == ["first", "resp_7"]
+        await store.close()
+
+    async def test_its_parts_are_rewritten_unless_it_has_changed_meanwhile(self) -> None:
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"), [part("msg_1"), part("msg_2")])
+        history = await store.conversation_history("conv_1")
+        assert history is not None
+        await store.put(turn("a", history.position))
+        found = await store.get_conversation("conv_1")
+        assert found is not None
+        assert await store.rewrite_conversation("conv_1", found.version, [part("msg_2")]) is True
+        assert await ids(store, "conv_1") == ["msg_2"]
+        assert await store.item("msg_1") is None
+        assert await texts(store, "a") == ["msg_1", "msg_2", "a"]  # as it was when the response was made
+        assert await store.rewrite_conversation("conv_1", found.version, []) is False
+        assert await store.rewrite_conversation("conv_2", 0, []) is False
+        for change in (
+            store.append(append("conv_1", part("msg_3"))),
+            store.set_metadata("conv_1", {}),
+        ):
+            found = await store.get_conversation("conv_1")
+            assert found is not None
+            await change
+            assert await store.rewrite_conversation("conv_1", found.version, []) is False
+        assert await ids(store, "conv_1") == ["msg_2", "msg_3"]
+        await store.close()
+
+    async def test_an_append_that_fails_changes_nothing(self) -> None:
+        def fails(item: Item) -> str:
             raise ValueError("no")
 
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         with pytest.raises(ValueError, match="no"):
-            await store.change_conversation("conv_1", fails)
-        assert await store.get_conversation("conv_1") == conversation("conv_1", "msg_1")
+            await store.append(Append("conv_1", (part("msg_2"), part("msg_1")), fails))
+        assert await ids(store, "conv_1") == ["msg_1"]
+        with pytest.raises(ValueError, match="no"):
+            await store.put(turn("a", None), Append("conv_1", (part("msg_2"), part("msg_1")), fails))
+        assert await ids(store, "conv_1") == ["msg_1"]
+        assert await store.get("a") is None
+        await store.close()
+
+    # --- eviction ----------------------------------------------------------------------------------
+
+    async def test_the_oldest_responses_go_and_their_children_continue(self) -> None:
+        store = await self.make_small(2)
+        positions: list[Position | None] = [None]
+        for name in ("a", "b", "c", "d"):
+            await store.put(turn(name, positions[-1]))
+            positions.append(await position(store, name))
+        assert [await store.get(name) is not None for name in "abcd"] == [False, False, True, True]
+        assert await store.history("a") is None
+        assert await texts(store, "d") == ["a", "b", "c", "d"]
+        await store.put(turn("branch", positions[1]))  # its parent's turn is kept for the others
+        assert await texts(store, "branch") == ["a", "branch"]
+        await store.close()
+
+    async def test_a_parent_that_is_evicted_meanwhile_is_refused(self) -> None:
+        store = await self.make_small(1)
+        await store.put(turn("a", None))
+        parent = await position(store, "a")
+        await store.put(turn("b", None))
+        with pytest.raises(UnknownParent):
+            await store.put(turn("c", parent))
+        assert await texts(store, "b") == ["b"]
+        await store.close()
+
+    async def test_the_conversation_whose_last_change_is_oldest_goes(self) -> None:
+        store = await self.make_small(2)
+        for name in ("conv_1", "conv_2"):
+            await store.put_conversation(conversation(name), [part(f"msg_{name}")])
+        history = await store.conversation_history("conv_2")
+        assert history is not None
+        await store.put(turn("a", history.position))
+        await store.append(append("conv_1", part("msg_3")))
+        await store.put_conversation(conversation("conv_3"))
+        found = [await store.get_conversation(name) is not None for name in ("conv_1", "conv_2", "conv_3")]
+        assert found == [True, False, True]
+        assert await store.item("msg_conv_2") is None
+        assert await texts(store, "a") == ["msg_conv_2", "a"]
+        await store.close()
+
+    # --- what a turn costs -------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("of", ["responses", "a conversation"])
+    async def test_a_turn_costs_what_it_adds_however_long_the_history_is(self, of: str) -> None:
+        store = await self.make()
+        await store.put_conversation(conversation("conv_1"))
+        costs: list[int] = []
+        for number in range(1_000):
+            if of == "responses":
+                past, grows = await store.history(f"resp_{number - 1}"), None
+            else:
+                past = await store.conversation_history("conv_1")
+                grows = append("conv_1", Part((item(f"msg_{number}"),), Addition((own_segment(),))))
+            given = turn(f"resp_{number}", past and past.position, segments=[own_segment()])
+            Visited.visits = 0
+            await store.put(given, grows)
+            costs.append(Visited.visits)
+        assert past is not None
+        assert len(past.segments) == 999
+        assert 0 < costs[999] <= costs[9]
         await store.close()

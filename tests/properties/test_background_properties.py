@@ -12,7 +12,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.turns.background import EventLog
+from gpt_oss_server.stores.events import EventLog
 from tests.doubles.apis.bodies import BODY
 from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
@@ -54,7 +54,7 @@ async def test_any_split_of_live_and_replay_is_the_stream_of_the_foreground(
     tokens = mutated(encoded(encoding, rng), rng)
     service = service_of(tokens, encoding)
     run = await service.start({**BODY, "background": True})
-    log = service.background.start(run)
+    log = await service.background.start(run)
     readers = [reconnecting(log, random.Random(rng.random())) for _ in range(3)]
     first, *others = await asyncio.gather(*readers)
     assert all(other == first for other in others)
@@ -80,7 +80,7 @@ async def test_cancelled_at_any_time_the_stream_ends_well(encoding: Encoding, se
     rng = random.Random(6_000 + seed)
     service = service_of(encoded(encoding, rng), encoding)
     run = await service.start({**BODY, "background": True})
-    log = service.background.start(run)
+    log = await service.background.start(run)
     reader = asyncio.create_task(reconnecting(log, rng))
     for _ in range(rng.randrange(40)):
         await asyncio.sleep(0)

@@ -62,7 +62,7 @@ async def test_the_log_is_the_stream_and_can_be_read_from_any_event(api: Callabl
 async def test_a_reader_that_leaves_does_not_end_it(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=20_000))
     run = await here.service.start({"input": "Hi", "background": True, "stream": True})
-    log = here.service.background.start(run)
+    log = await here.service.background.start(run)
     reading = log.read()
     first = await anext(reading)
     await reading.aclose()
@@ -143,7 +143,7 @@ async def test_deleting_it_ends_it(api: Callable[..., Api]) -> None:
     assert engine.active == 0
     assert (await here.client.get(f"/responses/{response['id']}")).status_code == 404
     assert (await here.client.get(f"/responses/{response['id']}?stream=true")).status_code == 404
-    assert here.service.background.bytes == 0
+    assert here.service.background.logs.bytes == 0
 
 
 async def test_it_can_be_continued_once_it_has_ended(api: Callable[..., Api]) -> None:
@@ -199,7 +199,7 @@ async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:
     engine = scripted(LONG, tokens_per_second=100)
     here = api(engine)
     run = await here.service.start({"input": "Hi", "background": True})
-    log = here.service.background.start(run)
+    log = await here.service.background.start(run)
     reader = asyncio.create_task(_all(log.read()))
     await asyncio.sleep(0.01)
     await here.service.close()
@@ -216,7 +216,7 @@ async def _all(batches: AsyncIterator[list[bytes]]) -> bytes:
 async def test_a_reader_who_is_too_slow_is_told_so(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG), background_log_max_bytes=50_000)
     run = await here.service.start({"input": "Hi", "background": True})
-    here.service.background.start(run)
+    await here.service.background.start(run)
     sent: list[bytes] = []
 
     async def receive() -> Message:

@@ -15,6 +15,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.stores.base import Part
+from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sealing import Sealer
 from tests.doubles.apis.api_client import Api
@@ -284,11 +285,13 @@ async def test_an_approval_is_given_once() -> None:
     call = ("server.tool", "{}")
     requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
     waiting = {"mcpr_1": call, "mcpr_2": call}
-    await conversations.added(made["id"], [Part(requests, ())], {}, waiting)
+    await store.append(conversations.append(made["id"], Part(requests, Addition(approvals=waiting))))
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
-    # Another response, that was begun before, knows of both still.
-    await conversations.added(made["id"], [Part((response,), ())], {}, waiting)
-    found = await store.get_conversation(made["id"])
+    # Each of two responses that were begun before knows of both calls still, and answers the first.
+    for _ in range(2):
+        answer = Part((response,), Addition(answered=("mcpr_1",)))
+        await store.append(conversations.append(made["id"], answer))
+    found = await store.conversation_history(made["id"])
     assert found is not None
     assert found.approvals == {"mcpr_2": call}
 

@@ -9,12 +9,12 @@ import pytest
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.base import Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, Item, Store, StoredResponse
+from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
-from tests.contracts.store_contract import StoreContract, conversation, item, stored
+from tests.contracts.store_contract import StoreContract, append, conversation, part, position, stored, texts
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
@@ -24,10 +24,16 @@ class TestMemoryStore(StoreContract):
     async def make(self) -> Store:
         return MemoryStore()
 
+    async def make_small(self, most: int) -> Store:
+        return MemoryStore(max_responses=most, max_conversations=most)
+
 
 class TestConnectionStore(StoreContract):
     async def make(self) -> Store:
         return ConnectionStore(MemoryStore())
+
+    async def make_small(self, most: int) -> Store:
+        return ConnectionStore(MemoryStore(max_responses=most, max_conversations=most))
 
 
 async def test_the_oldest_go_when_there_are_too_many() -> None:
@@ -65,10 +71,9 @@ async def test_bytes_are_given_back() -> None:
     assert (len(store), store.bytes) == (0, 0)
 
 
-def continued(parent: StoredResponse, response_id: str, *, tokens: int = 3) -> StoredResponse:
-    """A response whose history begins with the parent's own segments, as a next turn's does."""
-    own = Segment("user", tuple(range(tokens)))
-    return replace(stored(response_id), history=(*parent.history, own))
+def continued(parent: Position | None, response_id: str, *, tokens: int = 3) -> StoredResponse:
+    """A response whose history is the parent's and its own segment."""
+    return replace(stored(response_id, tokens=tokens), parent=parent)
 
 
 async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
@@ -76,7 +81,7 @@ async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
     parent = stored("resp_1", tokens=10_000)
     await store.put(parent)
     alone = store.bytes
-    await store.put(continued(parent, "resp_2"))
+    await store.put(continued(await position(store, "resp_1"), "resp_2"))
     assert store.bytes - alone < alone / 100
 
 
@@ -85,7 +90,7 @@ async def test_a_deleted_parent_counts_for_as_long_as_a_child_keeps_its_history(
     parent = stored("resp_1", tokens=10_000)
     await store.put(parent)
     alone = store.bytes
-    await store.put(continued(parent, "resp_2"))
+    await store.put(continued(await position(store, "resp_1"), "resp_2"))
     await store.delete("resp_1")
     assert store.bytes > alone * 0.9
     await store.delete("resp_2")
@@ -98,7 +103,7 @@ async def test_children_of_deleted_parents_stay_within_the_bound() -> None:
     for number in range(40):
         parent = stored(f"resp_parent_{number}", tokens=10_000)
         await store.put(parent)
-        await store.put(continued(parent, f"resp_child_{number}"))
+        await store.put(continued(await position(store, parent.id), f"resp_child_{number}"))
         await store.delete(parent.id)
         assert store.bytes <= 4 * each
     assert len(store) <= 4
@@ -112,10 +117,14 @@ async def test_evicted_parents_leave_no_history_uncounted() -> None:
     turn = stored("resp_0", tokens=10_000)
     await store.put(turn)
     for number in range(1, 20):
-        turn = continued(turn, f"resp_{number}", tokens=10_000)
+        turn = continued(await position(store, turn.id), f"resp_{number}", tokens=10_000)
         await store.put(turn)
     assert len(store) == 1
-    assert store.bytes >= size_of(turn)
+    history = await store.history(turn.id)
+    assert history is not None
+    assert len(history.segments) == 20
+    whole = replace(turn, added=Addition(history.segments))
+    assert store.bytes >= size_of(whole) > 10 * size_of(turn)
     await store.delete(turn.id)
     assert store.bytes == 0
 
@@ -123,7 +132,7 @@ async def test_evicted_parents_leave_no_history_uncounted() -> None:
 async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_given_back() -> None:
     store = MemoryStore()
     single = stored("resp_1", tokens=1_000)
-    double = replace(single, history=single.history * 2)
+    double = replace(single, added=replace(single.added, segments=single.added.segments * 2))
     await store.put(double)
     assert store.bytes == size_of(double) < size_of(single) * 1.1
     await store.delete("resp_1")
@@ -133,7 +142,7 @@ async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_give
 async def test_the_oldest_conversations_go_when_there_are_too_many() -> None:
     store = MemoryStore(max_conversations=2)
     for number in range(3):
-        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}"))
+        await store.put_conversation(conversation(f"conv_{number}"), [part(f"msg_{number}")])
     await store.put(stored("resp_1"))
     found = [await store.get_conversation(f"conv_{number}") for number in range(3)]
     assert [each is not None for each in found] == [False, True, True]
@@ -144,9 +153,9 @@ async def test_a_conversation_is_as_old_as_its_last_change() -> None:
     now = 0.0
     store = MemoryStore(max_age=10, clock=lambda: now)
     for number in range(2):
-        await store.put_conversation(conversation(f"conv_{number}", "msg"))
+        await store.put_conversation(conversation(f"conv_{number}"), [part("msg")])
     now = 9.0
-    await store.change_conversation("conv_0", lambda found: replace(found, metadata={}))
+    await store.set_metadata("conv_0", {})
     now = 15.0
     assert await store.get_conversation("conv_0") is not None
     assert await store.get_conversation("conv_1") is None
@@ -157,13 +166,14 @@ async def test_a_conversation_is_as_old_as_its_last_change() -> None:
 
 async def test_of_responses_and_conversations_the_oldest_go_first_when_they_take_too_many_bytes() -> None:
     now = 0.0
-    both = size_of(conversation("conv_0", "msg_0", tokens=1_000)) + size_of(stored("resp_0", tokens=1_000))
+    of_conversation = size_of(conversation("conv_0"), [part("msg_0", tokens=1_000)])
+    both = of_conversation + size_of(stored("resp_0", tokens=1_000))
     store = MemoryStore(max_bytes=2 * both, clock=lambda: now)
     for number in range(4):
         now += 1
         await store.put(stored(f"resp_{number}", tokens=1_000))
         now += 1
-        await store.put_conversation(conversation(f"conv_{number}", f"msg_{number}", tokens=1_000))
+        await store.put_conversation(conversation(f"conv_{number}"), [part(f"msg_{number}", tokens=1_000)])
     assert store.bytes <= 2 * both
     assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
     kept = [await store.get_conversation(f"conv_{n}") is not None for n in range(4)]
@@ -174,17 +184,71 @@ async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
     store = MemoryStore()
     await store.put_conversation(conversation("conv_1"))
     for number in range(50):
-
-        def grown(found: StoredConversation, number: int = number) -> StoredConversation:
-            own = Segment("user", tuple(range(1_000)))
-            return replace(found, parts=(*found.parts, Part((item(f"msg_{number}"),), (own,))))
-
-        await store.change_conversation("conv_1", grown)
+        await store.append(append("conv_1", part(f"msg_{number}", tokens=1_000)))
         found = await store.get_conversation("conv_1")
+        parts = await store.conversation_parts("conv_1")
         assert found is not None
-        assert store.bytes == size_of(found)
+        assert parts is not None
+        assert store.bytes == size_of(found, parts)
     await store.delete_conversation("conv_1")
     assert (len(store), store.bytes) == (0, 0)
+
+
+async def test_a_turn_in_both_a_response_and_a_conversation_is_counted_once() -> None:
+    store = MemoryStore()
+    await store.put_conversation(conversation("conv_1"))
+    shared = part("msg_1", tokens=10_000)
+    await store.put(replace(stored("resp_1"), added=shared.added), append("conv_1", shared))
+    both = store.bytes
+    await store.delete("resp_1")
+    assert store.bytes > both * 0.9
+    await store.delete_conversation("conv_1")
+    assert store.bytes == 0
+
+
+async def test_a_long_chain_is_given_back_at_once() -> None:
+    store = MemoryStore(max_responses=1)
+    parent = None
+    for number in range(3_000):
+        await store.put(continued(parent, f"resp_{number}"))
+        parent = await position(store, f"resp_{number}") if number % 100 == 0 else parent
+    await store.delete("resp_2999")
+    assert (len(store), store.bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_connection_s_chain_begins_anew_where_the_other_store_has_the_parent(first: bool) -> None:
+    below = MemoryStore()
+    store = ConnectionStore(below)
+    parent = stored("resp_1")
+    parent.response["store"] = first
+    child = continued(None, "resp_2")
+    child.response["store"] = not first
+    await store.put(parent)
+    here = await position(store, "resp_1")
+    with pytest.raises(UnknownParent):
+        await store.put(replace(child, parent=here))
+    same = continued(here, "resp_3")
+    same.response["store"] = first
+    await store.put(same)
+    assert len(await texts(store, "resp_3")) == 2
+    assert (await below.get("resp_3") is not None) == first
+    assert await store.get("resp_3") == same
+    await store.delete("resp_1")
+    assert len(await texts(store, "resp_3")) == 2
+    await store.close()
+
+
+async def test_a_response_of_a_connection_is_not_kept_where_its_conversation_cannot_grow() -> None:
+    class Full(MemoryStore):
+        async def append(self, append: Append) -> tuple[Item, ...] | None:
+            raise OSError("the disk is full")
+
+    store = ConnectionStore(Full())
+    with pytest.raises(OSError, match="full"):
+        await store.put(stored("resp_1"), append("conv_1", part("msg_1")))
+    assert await store.get("resp_1") is None
+    await store.close()
 
 
 def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
@@ -196,7 +260,7 @@ def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_response_that_cannot_be_stored_ends_as_failed(encoding: Encoding, background: bool) -> None:
     class Broken(MemoryStore):
-        async def put(self, response: StoredResponse) -> None:
+        async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
             raise OSError("the disk is full")
 
     engine = scripted("<|channel|>final<|message|>Hello!<|return|>")

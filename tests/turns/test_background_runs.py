@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
 from gpt_oss_server.http.sse import encode
-from gpt_oss_server.turns.background import BackgroundRun, BackgroundRuns, EventLog
+from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.memory_events import MemoryEventLogs
+from gpt_oss_server.turns.background import BackgroundRun, BackgroundRuns
 from tests.doubles.waiting import until
 
 
@@ -49,8 +51,16 @@ class CountingRun:
         return {"type": "event", "sequence_number": self._made - 1, "text": self._text}
 
 
-def runs(**bounds: Any) -> BackgroundRuns[CountingRun]:
-    return BackgroundRuns(encode, **{"max_running": 8, "max_bytes": 2**20, "max_age": 600.0, **bounds})
+def runs(
+    *, max_running: int = 8, max_bytes: int = 2**20, max_age: float = 600.0
+) -> BackgroundRuns[CountingRun]:
+    logs = MemoryEventLogs(max_bytes=max_bytes, max_age=max_age)
+    return BackgroundRuns(encode, logs, max_running=max_running)
+
+
+def bytes_of(background: BackgroundRuns[CountingRun]) -> int:
+    assert isinstance(background.logs, MemoryEventLogs)
+    return background.logs.bytes
 
 
 def expected(start: int, end: int, text: str = "") -> list[bytes]:
@@ -77,7 +87,7 @@ async def read_some(log: EventLog, after: int, count: int) -> list[bytes]:
 async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> None:
     rng = random.Random(seed)
     total = rng.randrange(1, 60)
-    log = runs().start(CountingRun("run", total, seed=seed))
+    log = await runs().start(CountingRun("run", total, seed=seed))
 
     async def reconnecting() -> list[bytes]:
         local, got = random.Random(rng.random()), []
@@ -98,17 +108,17 @@ async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> 
 
 async def test_a_run_goes_on_without_any_reader() -> None:
     background = runs()
-    log = background.start(run := CountingRun("run", 50))
+    log = await background.start(run := CountingRun("run", 50))
     assert background.running("run") is run
     await until(lambda: background.running("run") is None)
     assert await read(log) == expected(0, 50)
-    assert background.log("run") is log
+    assert await background.logs.open("run") is log
 
 
 @pytest.mark.parametrize("after_ticks", range(12))
 async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks: int) -> None:
     background = runs()
-    log = background.start(run := CountingRun("run", 1_000))
+    log = await background.start(run := CountingRun("run", 1_000))
     reader = asyncio.create_task(read(log))
     for _ in range(after_ticks):
         await asyncio.sleep(0)
@@ -124,7 +134,7 @@ async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks:
 
 async def test_a_run_that_is_ending_ends_its_own_way() -> None:
     background = runs()
-    log = background.start(run := CountingRun("run", 3))
+    log = await background.start(run := CountingRun("run", 3))
     await until(lambda: run.ending)
     await background.stop("run")
     assert await read(log) == expected(0, 3)
@@ -136,7 +146,7 @@ async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) 
             yield [self._next()]
             raise RuntimeError("a defect")
 
-    log = runs().start(Broken("run", 9))
+    log = await runs().start(Broken("run", 9))
     assert await asyncio.wait_for(read(log), 5) == expected(0, 1)
     assert "a defect" in caplog.text
 
@@ -144,31 +154,31 @@ async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) 
 async def test_there_are_only_so_many_at_once() -> None:
     background = runs(max_running=2)
     for name in "ab":
-        background.start(CountingRun(name, 1_000_000))
+        await background.start(CountingRun(name, 1_000_000))
     with pytest.raises(EngineUnavailable, match="--background-max-runs"):
-        background.start(CountingRun("c", 1))
+        await background.start(CountingRun("c", 1))
     await background.stop("a")
-    background.start(CountingRun("c", 1))
+    await background.start(CountingRun("c", 1))
     await background.stop("b")
 
 
 async def test_logs_of_ended_runs_go_first_and_oldest_first() -> None:
     background = runs(max_bytes=50_000)
     for number in range(10):
-        await read(background.start(CountingRun(str(number), 10, text="x" * 1_000)))
-        assert background.bytes <= 50_000
-    kept = [number for number in range(10) if background.log(str(number)) is not None]
+        await read(await background.start(CountingRun(str(number), 10, text="x" * 1_000)))
+        assert bytes_of(background) <= 50_000
+    kept = [number for number in range(10) if await background.logs.open(str(number)) is not None]
     assert kept == list(range(10 - len(kept), 10))
     assert len(kept) == 4
 
 
 async def test_a_log_that_is_too_large_by_itself_forgets_its_beginning_and_says_so() -> None:
     background = runs(max_bytes=20_000)
-    log = background.start(CountingRun("run", 100, text="x" * 1_000))
+    log = await background.start(CountingRun("run", 100, text="x" * 1_000))
     await until(lambda: background.running("run") is None)
-    assert background.bytes == log.bytes <= 20_000
+    assert bytes_of(background) == log.bytes <= 20_000  # type: ignore[attr-defined]
     with pytest.raises(EventsForgotten):
-        log.check(-1)
+        await log.check(-1)
     with pytest.raises(EventsForgotten):
         await read(log)
     assert await read(log, 95) == expected(96, 100, "x" * 1_000)
@@ -176,17 +186,18 @@ async def test_a_log_that_is_too_large_by_itself_forgets_its_beginning_and_says_
 
 async def test_logs_go_when_they_are_too_old() -> None:
     background = runs(max_age=0.0)
-    await read(background.start(CountingRun("run", 3)))
-    assert background.log("run") is None
-    assert background.bytes == 0
+    await read(await background.start(CountingRun("run", 3)))
+    assert await background.logs.open("run") is None
+    assert bytes_of(background) == 0
 
 
 async def test_closing_ends_all_of_them() -> None:
     background = runs()
-    logs = [background.start(CountingRun(str(number), 5)) for number in range(3)]
+    logs = [await background.start(CountingRun(str(number), 5)) for number in range(3)]
     await background.close()
+    await background.logs.close()
     assert [len(await read(log)) for log in logs] == [5, 5, 5]
-    assert background.bytes == 0
+    assert bytes_of(background) == 0
 
 
 class Slow(CountingRun):
@@ -209,7 +220,7 @@ class Slow(CountingRun):
 
 async def test_a_run_that_is_stopped_twice_is_left_the_time_to_stop() -> None:
     background = runs()
-    background.start(run := Slow("run", 1))
+    await background.start(run := Slow("run", 1))
     stopping = [asyncio.create_task(background.stop("run"))]
     await asyncio.sleep(0.01)
     stopping.append(asyncio.create_task(background.stop("run")))
@@ -228,6 +239,51 @@ async def test_closing_waits_for_all_of_them_at_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(BackgroundRun, "wait", wait)
     background = runs()
     for number in range(3):
-        background.start(Slow(str(number), 1))
+        await background.start(Slow(str(number), 1))
     await background.close()
     assert not any(background.running(str(number)) for number in range(3))
+
+
+@pytest.mark.parametrize("after_ticks", range(12))
+async def test_a_run_whose_cancellation_another_process_requests_stops_at_its_next_events(
+    after_ticks: int,
+) -> None:
+    background = runs()
+    log = await background.start(run := CountingRun("run", 1_000))
+    for _ in range(after_ticks):
+        await asyncio.sleep(0)
+    await background.logs.request_cancel("run")
+    got = await asyncio.wait_for(read(log), 5)
+    assert got == expected(0, len(got))
+    assert 1 <= len(got) < 1_000
+    assert not run.open
+    assert run.ending
+    await until(lambda: background.running("run") is None)
+
+
+async def test_the_mark_of_a_run_elsewhere_is_left_in_its_log() -> None:
+    background = runs()
+    await background.logs.begin("elsewhere")
+    await background.stop("elsewhere")
+    assert await background.logs.append("elsewhere", 0, [b"event"]) is True
+
+
+@pytest.mark.parametrize("after_ticks", range(1, 40))
+async def test_a_run_that_is_stopped_while_its_events_are_written_loses_none(after_ticks: int) -> None:
+    class Slowly(MemoryEventLogs):
+        """As a database: a call that is cancelled may have been done or not."""
+
+        async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
+            await asyncio.sleep(0)
+            cancelled = await super().append(run_id, first, events)
+            await asyncio.sleep(0)
+            return cancelled
+
+    background = BackgroundRuns[CountingRun](encode, Slowly(), max_running=1)
+    log = await background.start(CountingRun("run", 1_000, seed=after_ticks))
+    for _ in range(after_ticks):
+        await asyncio.sleep(0)
+    await background.stop("run")
+    got = await asyncio.wait_for(read(log), 5)
+    assert 1 <= len(got) < 1_000
+    assert got == expected(0, len(got))

@@ -73,7 +73,7 @@ async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
     service = responses_service(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
     first = (await ask(service))[-1]["response"]
     stored = await service.retrieve(first["id"])
-    (await service.served.toolset()).toolbox.forget(stored.conversation)
+    (await service.served.toolset()).toolbox.forget(stored.session)
     more = (await ask(service, previous_response_id=first["id"]))[-1]["response"]
     shown = (await service.render({"input": "And?", "previous_response_id": more["id"], **WEB})).text
     for cursor in range(4):

@@ -1,0 +1,81 @@
+"""A finished turn on its way to the store: what it adds to the history that it continued, and no more.
+
+In: a prepared request, its stream after the last event, and the segments that were generated. Out: the stored
+response, and its parts at the end of its conversation. Where the store can no longer find what the turn
+continued, the turn is stored with its whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.responses.conversations import Conversations
+from gpt_oss_server.responses.past import Past
+from gpt_oss_server.responses.prepare import Prepared
+from gpt_oss_server.responses.stream import ResponseStream
+from gpt_oss_server.stores.base import Append, Part, Store, StoredResponse
+from gpt_oss_server.stores.chain import Call, UnknownParent
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    prepared: Prepared
+    stream: ResponseStream
+    made: tuple[Segment, ...]
+
+    async def keep(self, store: Store | None, conversations: Conversations, *, adds: bool) -> None:
+        """Stores the response where there is a `store`; with `adds`, its conversation grows by the turn."""
+        named = self.stream.response["conversation"]
+        grows = named is not None and adds
+        append = conversations.append(named["id"], *self._parts()) if grows else None
+        if store is not None:
+            await self._put(store, append)
+        elif append is not None:
+            await conversations.store.append(append)
+
+    async def _put(self, store: Store, append: Append | None) -> None:
+        past, prepared = self.prepared.past, self.prepared
+        # Shorter where it was compacted, or where the oldest turns were dropped for want of room.
+        continues = len(prepared.history) == len(past.history) + len(prepared.own)
+        if continues:
+            try:
+                await store.put(self._stored(past, prepared.own), append)
+                return
+            except UnknownParent:
+                pass
+        await store.put(self._stored(Past(), prepared.history), append)
+
+    def _stored(self, past: Past, given: Sequence[Segment]) -> StoredResponse:
+        """As what comes after `past`, with the segments that were given to the model since."""
+        prepared, stream = self.prepared, self.stream
+        return StoredResponse(
+            response=stream.response,
+            input_items=prepared.items,
+            parent=past.position,
+            added=past.added((*given, *self.made), self._recipients, self._approvals),
+            session=prepared.hosted.conversation,
+            results=stream.results,
+        )
+
+    @property
+    def _recipients(self) -> dict[str, str]:
+        return {**self.prepared.call_recipients, **self.stream.recipients}
+
+    @property
+    def _approvals(self) -> dict[str, Call]:
+        return {**self.prepared.approvals, **self.stream.approvals}
+
+    def _parts(self) -> list[Part]:
+        """What the response adds to its conversation: its input, and its output."""
+        prepared, past, stream = self.prepared, self.prepared.past, self.stream
+        output = tuple(stream.response["output"])
+        if any(item["type"] == "compaction" for item in output):  # it stands before the input's segments
+            added = past.added((*prepared.own, *self.made), self._recipients, self._approvals)
+            return [Part((*prepared.items, *output), added)]
+        given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
+        return [
+            Part(prepared.items, given),
+            Part(output, Past().added(self.made, stream.recipients, stream.approvals)),
+        ]

@@ -1,0 +1,140 @@
+"""Event logs in memory, bounded in bytes and in age.
+
+The logs of ended runs go first, the oldest first; then the largest log of all forgets its beginning. A reader
+that has a log open keeps it, also when the store has let it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+
+from gpt_oss_server.stores.events import EventLog, events_forgotten
+
+_PER_EVENT = 60  # bytes that Python takes for an event beside its own
+
+
+class _Log:
+    def __init__(self) -> None:
+        self._events: list[bytes] = []
+        self._first = 0  # the number of the oldest event that is still here
+        self._ended = False
+        self._news = asyncio.Event()
+        self.cancelled = False  # or rather: is to be
+        self.bytes = 0
+
+    def append(self, first: int, events: Sequence[bytes]) -> None:
+        known = self._first + len(self._events) - first
+        if known < 0:
+            raise ValueError(f"Event {first} comes too early: {-known} are missing before it.")
+        new = events[known:]
+        self._events += new
+        self.bytes += _size(new)
+        self._wake()
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def forget_half(self) -> None:
+        """The older half of the events goes."""
+        half = (len(self._events) + 1) // 2
+        self.bytes -= _size(self._events[:half])
+        del self._events[:half]
+        self._first += half
+
+    async def check(self, after: int) -> None:
+        self._check(after)
+
+    async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
+        at = after + 1
+        while True:
+            self._check(at - 1)
+            batch = self._events[at - self._first :]
+            if batch:
+                at += len(batch)
+                yield batch
+            elif self._ended:
+                return
+            else:
+                await self._news.wait()
+
+    def _check(self, after: int) -> None:
+        if after + 1 < self._first:
+            raise events_forgotten(self._first)
+
+    def _wake(self) -> None:
+        self._news.set()  # those that wait now; later readers wait for the next event
+        self._news = asyncio.Event()
+
+
+class MemoryEventLogs:
+    def __init__(self, *, max_bytes: int = 128 * 2**20, max_age: float = 600.0) -> None:
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._running: dict[str, _Log] = {}
+        self._ended: OrderedDict[str, tuple[float, _Log]] = OrderedDict()  # when it did; oldest first
+        self.bytes = 0  # of all logs
+
+    async def begin(self, run_id: str) -> EventLog:
+        self._forget_old()
+        log = self._running[run_id] = _Log()
+        return log
+
+    async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
+        log = self._running[run_id]
+        before = log.bytes
+        log.append(first, events)
+        self.bytes += log.bytes - before
+        if self.bytes > self._max_bytes:
+            self._shrink()
+        return log.cancelled
+
+    async def end(self, run_id: str) -> None:
+        log = self._running.pop(run_id)
+        log.end()
+        self._ended[run_id] = (time.monotonic(), log)
+
+    async def open(self, run_id: str) -> EventLog | None:
+        self._forget_old()
+        if run_id in self._running:
+            return self._running[run_id]
+        return self._ended[run_id][1] if run_id in self._ended else None
+
+    async def request_cancel(self, run_id: str) -> None:
+        if run_id in self._running:
+            self._running[run_id].cancelled = True
+
+    async def delete(self, run_id: str) -> None:
+        self._drop(run_id)
+
+    async def close(self) -> None:
+        for run_id in list(self._ended):
+            self._drop(run_id)
+
+    def _drop(self, run_id: str) -> None:
+        if run_id in self._ended:
+            self.bytes -= self._ended.pop(run_id)[1].bytes
+
+    def _shrink(self) -> None:
+        while self.bytes > self._max_bytes and self._ended:
+            self._drop(next(iter(self._ended)))
+        while self.bytes > self._max_bytes and self._running:
+            log = max(self._running.values(), key=lambda log: log.bytes)
+            before = log.bytes
+            log.forget_half()
+            self.bytes += log.bytes - before
+
+    def _forget_old(self) -> None:
+        oldest = time.monotonic() - self._max_age
+        while self._ended:
+            run_id, (ended_at, _) = next(iter(self._ended.items()))
+            if ended_at > oldest:
+                return
+            self._drop(run_id)
+
+
+def _size(events: Sequence[bytes]) -> int:
+    return sum(map(len, events)) + _PER_EVENT * len(events)

@@ -1,0 +1,114 @@
+"""What every store of event logs does. A store's test module subclasses this and makes the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from gpt_oss_server.stores.events import EventLog, EventLogs
+
+
+def events(start: int, end: int) -> list[bytes]:
+    # JSON of any text, with what databases stumble over.
+    return [f'data: {{"n": {number}, "text": "ü \\u0000 \x00"}}\n\n'.encode() for number in range(start, end)]
+
+
+async def read(log: EventLog, after: int = -1) -> list[bytes]:
+    return [event async for batch in log.read(after) for event in batch]
+
+
+async def opened(logs: EventLogs, run_id: str) -> EventLog:
+    log = await logs.open(run_id)
+    assert log is not None
+    return log
+
+
+class EventLogContract:
+    async def make(self) -> EventLogs:
+        raise NotImplementedError
+
+    async def test_an_ended_log_is_read_from_any_number_on(self) -> None:
+        logs = await self.make()
+        await logs.begin("run")
+        await logs.append("run", 0, events(0, 3))
+        await logs.append("run", 3, events(3, 7))
+        await logs.end("run")
+        for after in range(-1, 9):
+            log = await opened(logs, "run")
+            await log.check(after)
+            assert await read(log, after) == events(after + 1, 7)
+        await logs.close()
+
+    async def test_there_is_no_log_of_an_unknown_run_and_one_of_a_run_that_has_said_nothing(self) -> None:
+        logs = await self.make()
+        assert await logs.open("run") is None
+        await logs.begin("run")
+        await logs.end("run")
+        assert await read(await opened(logs, "run")) == []
+        await logs.close()
+
+    @pytest.mark.parametrize("seed", range(20))
+    async def test_readers_beside_the_writer_get_every_event_once_and_in_order(self, seed: int) -> None:
+        rng = random.Random(seed)
+        logs = await self.make()
+        log = await logs.begin("run")
+        total = rng.randrange(1, 40)
+        readers = [asyncio.create_task(read(log, after)) for after in (-1, -1, total // 2, total)]
+        at = 0
+        while at < total:
+            end = min(at + rng.randrange(1, 6), total)
+            await logs.append("run", at, events(at, end))
+            at = end
+            for _ in range(rng.randrange(3)):
+                await asyncio.sleep(0)
+        await logs.end("run")
+        got = await asyncio.wait_for(asyncio.gather(*readers), 20)
+        assert got == [events(0, total), events(0, total), events(total // 2 + 1, total), []]
+        await logs.close()
+
+    async def test_events_that_are_appended_again_are_passed_over(self) -> None:
+        logs = await self.make()
+        await logs.begin("run")
+        await logs.append("run", 0, events(0, 3))
+        await logs.append("run", 0, events(0, 3))
+        await logs.append("run", 1, events(1, 5))
+        await logs.end("run")
+        assert await read(await opened(logs, "run")) == events(0, 5)
+        await logs.close()
+
+    async def test_a_gap_is_refused(self) -> None:
+        logs = await self.make()
+        await logs.begin("run")
+        with pytest.raises(ValueError, match="missing"):
+            await logs.append("run", 1, events(1, 2))
+        await logs.end("run")
+        assert await read(await opened(logs, "run")) == []
+        await logs.close()
+
+    async def test_a_run_that_is_to_be_cancelled_is_marked(self) -> None:
+        logs = await self.make()
+        for run_id in ("run", "other"):
+            await logs.begin(run_id)
+            assert await logs.append(run_id, 0, events(0, 1)) is False
+        await logs.request_cancel("run")
+        await logs.request_cancel("unknown")
+        assert await logs.append("run", 1, events(1, 2)) is True
+        assert await logs.append("other", 1, events(1, 2)) is False
+        for run_id in ("run", "other"):
+            await logs.end(run_id)
+            assert await read(await opened(logs, run_id)) == events(0, 2)
+        await logs.close()
+
+    async def test_a_log_that_was_deleted_is_gone_and_others_are_not(self) -> None:
+        logs = await self.make()
+        for run_id in ("run", "other"):
+            await logs.begin(run_id)
+            await logs.append(run_id, 0, events(0, 2))
+            await logs.end(run_id)
+        await logs.delete("run")
+        await logs.delete("unknown")
+        assert await logs.open("run") is None
+        assert await read(await opened(logs, "other")) == events(0, 2)
+        await logs.close()

@@ -1,0 +1,44 @@
+"""The `--store` setting names a kind of store that exists; another is refused with a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
+from gpt_oss_server.stores.kinds import KINDS, open_store
+from gpt_oss_server.stores.memory import MemoryStore
+from tests.doubles.serving import scripted
+
+
+def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
+    assert Settings().store == "memory"
+    app = create_app(scripted("Hi"), Settings(store="memory", store_max_bytes=12_345))
+    store = app.state.service.store
+    assert isinstance(store, MemoryStore)
+    assert store._max_bytes == 12_345
+
+
+@pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])
+def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
+    with pytest.raises(SettingsError, match=r"store must be memory, not "):
+        Settings(store=place)
+    with pytest.raises(SettingsError, match=r"store must be memory, not "):
+        open_store(place, Settings())
+
+
+def test_a_variable_and_a_flag_are_refused_by_their_names() -> None:
+    with pytest.raises(SettingsError, match=r"GPT_OSS_SERVER_STORE must be memory, not 'redis'"):
+        read_settings({}, {"GPT_OSS_SERVER_STORE": "redis"})
+    with pytest.raises(SettingsError, match=r"--store must be memory, not 'redis'"):
+        read_settings({"store": "redis"}, {})
+
+
+def test_memory_has_no_place() -> None:
+    with pytest.raises(SettingsError, match="memory alone"):
+        create_app(scripted("Hi"), Settings(store="memory:/tmp"))
+
+
+def test_the_setting_knows_every_kind() -> None:
+    [option] = [option for option in OPTIONS if option.name == "store"]
+    assert all(option.kind.holds(kind) for kind in KINDS)
