@@ -14,10 +14,11 @@ from gpt_oss_server.stores.base import Append, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from gpt_oss_server.stores.connection import ConnectionStore
 from gpt_oss_server.stores.memory import MemoryStore, size_of
-from tests.contracts.store_contract import StoreContract, append, conversation, part, position, stored, texts
+from tests.contracts.store_contract import StoreContract
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
+from tests.doubles.stored import append, conversation, part, position, stored, texts
 
 
 class TestMemoryStore(StoreContract):

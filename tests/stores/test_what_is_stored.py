@@ -15,6 +15,7 @@ from gpt_oss_server.stores.base import Append, Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from inference.engine import EngineInfo, Finish, Sampling, Step
 from tests.contracts.store_contract import StoreContract
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.written_store import WrittenStore
 
@@ -60,7 +61,7 @@ async def asked(service: ResponsesService, **body: Any) -> dict[str, Any]:
 async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: bool) -> list[list[int]]:
     """The prompts of three turns: a call, its result with a JSON answer, and a question."""
     engine = Replies(encoding, CALL, JSON, FINAL)
-    service = ResponsesService(engine, Settings(), encoding=encoding, store=store)
+    service = responses_service(engine, Settings(), encoding=encoding, store=store)
     past: dict[str, Any] = {}
     if in_conversation:
         past["conversation"] = (await service.conversations.create({}))["id"]
@@ -108,7 +109,7 @@ class Counting(MemoryStore):
 async def test_a_late_turn_stores_as_many_segments_as_an_early_one(encoding: Encoding, by: str) -> None:
     store = Counting()
     engine = ReplayEngine(encoding.encode_special(FINAL))
-    service = ResponsesService(engine, Settings(), encoding=encoding, store=store)
+    service = responses_service(engine, Settings(), encoding=encoding, store=store)
     made = await service.conversations.create({})
     past = None if by == "previous_response_id" else made["id"]
     for _ in range(60):
@@ -125,7 +126,7 @@ async def test_a_turn_whose_parent_is_deleted_meanwhile_is_stored_with_its_whole
     encoding: Encoding,
 ) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL))
-    service = ResponsesService(engine, Settings(), encoding=encoding)
+    service = responses_service(engine, Settings(), encoding=encoding)
     first = await asked(service, input="one")
     second = await service.start({"input": "two", "previous_response_id": first["id"]})
     await service.delete(first["id"])
@@ -141,7 +142,7 @@ async def test_turns_that_do_not_fit_into_the_context_are_not_in_the_chain_any_m
     encoding: Encoding,
 ) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL), context_length=600)
-    service = ResponsesService(engine, Settings(), encoding=encoding)
+    service = responses_service(engine, Settings(), encoding=encoding)
     response: dict[str, Any] = {"id": None}
     for number in range(6):
         response = await asked(
@@ -151,7 +152,7 @@ async def test_turns_that_do_not_fit_into_the_context_are_not_in_the_chain_any_m
             truncation="auto",
         )
     stored = await service.retrieve(response["id"])
-    history = await service.store.history(response["id"])
+    history = await service.served.store.history(response["id"])
     assert history is not None
     assert stored.parent is None
     assert len(history.segments) < 12

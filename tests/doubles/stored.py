@@ -1,0 +1,94 @@
+"""Records for stores: responses, conversations and their parts, each named by its own text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.stores.base import Append, Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.chain import Addition, Position
+
+
+def segment(text: str, *, tokens: int = 3) -> Segment:
+    return Segment("user", tuple(range(tokens)), text=text)
+
+
+def stored(response_id: str, *, text: str = "", tokens: int = 3) -> StoredResponse:
+    return StoredResponse(
+        response={"id": response_id, "object": "response", "output": [], "text": text},
+        input_items=({"id": "msg_1", "type": "message", "role": "user", "content": []},),
+        added=Addition((Segment("user", tuple(range(tokens))),), {"call_1": "functions.f"}),
+        session="resp_1",
+        results={"ws_1": "what the model read"},
+    )
+
+
+def turn(
+    response_id: str,
+    parent: Position | None,
+    *,
+    segments: Sequence[Segment] = (),
+    recipients: dict[str, str] | None = None,
+    approvals: dict[str, tuple[str, str]] | None = None,
+    answered: tuple[str, ...] = (),
+) -> StoredResponse:
+    """A response whose turn adds one segment that is named after it, or these."""
+    added = Addition(tuple(segments) or (segment(response_id),), recipients or {}, approvals or {}, answered)
+    response = {"id": response_id, "output": [], "store": True}
+    return StoredResponse(response, parent=parent, added=added, session="session")
+
+
+def item(item_id: str, text: str = "") -> dict[str, Any]:
+    content = [{"type": "input_text", "text": text}]
+    return {"id": item_id, "type": "message", "role": "user", "content": content}
+
+
+def conversation(conversation_id: str) -> StoredConversation:
+    return StoredConversation(conversation_id, 1_000, {"topic": "demo"})
+
+
+def part(*item_ids: str, tokens: int = 3) -> Part:
+    return Part(tuple(map(item, item_ids)), Addition((segment(" ".join(item_ids), tokens=tokens),)))
+
+
+def append(conversation_id: str, *parts: Part) -> Append:
+    numbers = count(1)
+    return Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
+
+
+async def texts(store: Store, response_id: str) -> list[str | None]:
+    history = await store.history(response_id)
+    assert history is not None
+    return [segment.text for segment in history.segments]
+
+
+async def position(store: Store, response_id: str) -> Position | None:
+    history = await store.history(response_id)
+    assert history is not None
+    return history.position
+
+
+async def ids(store: Store, conversation_id: str) -> list[str]:
+    items = await store.conversation_items(conversation_id)
+    assert items is not None
+    return [item["id"] for item in items]
+
+
+class Visited(tuple[int, ...]):
+    """Tokens that count how often a store looks at them."""
+
+    visits = 0
+
+    def __iter__(self) -> Iterator[int]:
+        Visited.visits += 1
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        Visited.visits += 1
+        return super().__len__()
+
+
+def own_segment() -> Segment:
+    return Segment("user", Visited(range(5)))
