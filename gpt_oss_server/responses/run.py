@@ -24,8 +24,10 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
+from gpt_oss_server.responses.items.compaction import CompactionBuilder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
+from gpt_oss_server.responses.items.tool_builders import McpListBuilder
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
@@ -144,11 +146,11 @@ class Run:
         stream = self._stream
         yield stream.start()
         for listing in self._prepared.hosted.listings:
-            yield stream.add_listing(listing)
+            yield stream.add(McpListBuilder(listing))
         finish: Finish | None = None
         try:
             if self._prepared.compaction is not None:
-                yield stream.add_compaction(await self._compact(self._prepared.compaction))
+                yield stream.add(CompactionBuilder(await self._compact(self._prepared.compaction)))
             async with aclosing(self._generated()) as turn:
                 async for batch in turn:
                     if isinstance(batch[-1], TurnFinished):

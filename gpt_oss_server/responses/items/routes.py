@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.items.builders import (
-    ItemBuilder,
-    MessageBuilder,
-)
+from gpt_oss_server.item_builder import ItemBuilder
+from gpt_oss_server.responses.items.builders import MessageBuilder
 from gpt_oss_server.responses.items.client_builders import FunctionCallBuilder, client_builder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
 from gpt_oss_server.responses.items.summary import Summary, SummaryKind

@@ -1,7 +1,7 @@
 """Builders of the items for calls that run here: the browser, python and MCP servers.
 
-As all builders they know the shape of their items and events, and nothing of indices or sequence numbers.
-Their events stand around the real call: what comes after `called` is sent when the tool has answered.
+`item_builder` is the contract. The events of `called` are sent before the tool runs, those of `answered`
+after it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.constraints.model_json import read_json_text
-from gpt_oss_server.responses.items.builders import Event, Item
+from gpt_oss_server.item_builder import Event, Item, ItemBuilder, WholeItem
 from tools.tool import ToolOutput
 
 
-class _HostedCall:
-    """What items of calls that run here share."""
-
-    def __init__(self, item_id: str) -> None:
-        self.id = item_id
-        self.recipient: tuple[str, str] | None = None  # no output of the client's is matched with it
-
-
-class WebSearchBuilder(_HostedCall):
+class WebSearchBuilder(ItemBuilder):
     """A call of the browser. Its action is a guess from the arguments until the browser has answered."""
+
+    runs_here = True
 
     def __init__(self, item_id: str, function: str, include: frozenset[str]) -> None:
         super().__init__(item_id)
@@ -39,9 +33,6 @@ class WebSearchBuilder(_HostedCall):
     def open(self) -> tuple[Item, list[Event]]:
         item = self._item("in_progress", _guess(self._function, ""))
         return item, [{"type": "response.web_search_call.in_progress"}]
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ()
 
     def called(self, text: str) -> list[Event]:
         return [{"type": "response.web_search_call.searching"}]
@@ -78,7 +69,11 @@ def _guess(function: str, arguments: str) -> dict[str, Any]:
             return {"type": "search", "query": text("query") or (arguments if given is None else "")}
 
 
-class CodeInterpreterBuilder(_HostedCall):
+class CodeInterpreterBuilder(ItemBuilder):
+    """A call of python. Its code streams."""
+
+    runs_here = True
+
     def __init__(self, item_id: str, container_id: str, include: frozenset[str]) -> None:
         super().__init__(item_id)
         self._container_id = container_id
@@ -119,7 +114,11 @@ def _code_done(text: str) -> Event:
     return {"type": "response.code_interpreter_call_code.done", "code": text}
 
 
-class McpCallBuilder(_HostedCall):
+class McpCallBuilder(ItemBuilder):
+    """A call of an MCP server's tool, or of a tool that has no item of its own."""
+
+    runs_here = True
+
     def __init__(self, item_id: str, server_label: str, name: str, approval: str | None = None) -> None:
         super().__init__(item_id)
         self._label = server_label
@@ -166,19 +165,22 @@ class McpCallBuilder(_HostedCall):
 
 
 def _tool_error(text: str) -> dict[str, Any]:
-    """The form that clients read: whoever failed, the tool did not give what was asked of it."""
+    """The form that clients read, whether the server or the tool failed."""
     return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
-class McpApprovalBuilder(_HostedCall):
-    """A call that waits for the client's consent; it ends the turn.
+class McpApprovalBuilder(ItemBuilder):
+    """A call that waits for the client's approval; it ends the turn.
 
-    Its item is added when it ends: one that was cut off must not be consented to, and is an incomplete call.
+    A call that was cut off must not be approved: it becomes the item of an incomplete call.
     """
+
+    added_at_end = True
+    asks_approval = True
 
     def __init__(self, item_id: str, server_label: str, name: str, cut_off: McpCallBuilder) -> None:
         super().__init__(item_id)
-        self.cut_off = cut_off
+        self._cut_off = cut_off
         self._label = server_label
         self._name = name
 
@@ -191,11 +193,20 @@ class McpApprovalBuilder(_HostedCall):
             "arguments": arguments,
         }
 
+    def whole(self, text: str, *, complete: bool) -> ItemBuilder:
+        return self if complete else self._cut_off
+
     def open(self) -> tuple[Item, list[Event]]:
         return self._item(""), []
 
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ()
-
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         return [], self._item(text)
+
+
+class McpListBuilder(WholeItem):
+    """The tools of an MCP server, listed before the turn begins."""
+
+    def open(self) -> tuple[Item, list[Event]]:
+        listed = "failed" if "error" in self._item else "completed"
+        steps: list[Event] = [{"type": f"response.mcp_list_tools.{step}"} for step in ("in_progress", listed)]
+        return {**self._item, "tools": []}, steps
