@@ -24,6 +24,7 @@ from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUna
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is left behind
+_MARGIN = 15.0  # seconds by which the toolbox waits longer than a tool that has a time-out
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,12 @@ class Offer:
     timeout: float = 120.0
     sessions: SessionLimits = field(default_factory=SessionLimits)
     counted_as: str | None = None
+
+
+def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Offer:
+    """A tool that has a time-out of its own: the toolbox waits longer, as the tool stops its work in better
+    order."""
+    return Offer(tool, timeout=timeout + _MARGIN, counted_as=counted_as)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from gpt_oss_server.chat.executed import executed_type
 from gpt_oss_server.chat.writers import (
     CallWriter,
     ContentWriter,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
 FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
-_KINDS = {"browser": "web_search", "python": "code_interpreter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class ChoiceStream:
         recipient = event.header.recipient or ""
         executed: dict[str, Any] = {
             "index": self._shown.executed,
-            "type": _KINDS.get(recipient.partition(".")[0], "mcp"),
+            "type": executed_type(recipient),
             "name": recipient,
             "arguments": self._ran.arguments if self._ran is not None else "",
             "output": event.output.text,

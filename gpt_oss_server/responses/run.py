@@ -34,7 +34,6 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.stores.base import Part, Store, StoredResponse
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.tooling.container_names import container_id
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.transcript import Transcript
@@ -313,8 +312,8 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         names=hosted.names,
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
-        cite=hosted.cite if "browser" in hosted.namespaces else None,
+        cite=hosted.cite,
         answers_json=prepared.wanted.answer is not None,
-        container_id=container_id(hosted.python_conversation),
+        conversation_of=hosted.conversation_of,
         include=frozenset(prepared.request.include or ()),
     )
