@@ -87,10 +87,11 @@ class ChoiceStream:
         for event in events:
             if self.stopped:
                 break
+            if isinstance(event, TextDelta):  # by far the most frequent
+                if self._writer is not None and not silently:
+                    out += self._writer.delta(event.text)
+                continue
             match event:
-                case TextDelta():  # by far the most frequent
-                    if self._writer is not None and not silently:
-                        out += self._writer.delta(event.text)
                 case MessageStarted():
                     self._writer = self._route(event.header)
                     out += self._writer.open()

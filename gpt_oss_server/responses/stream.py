@@ -68,11 +68,10 @@ class ResponseStream:
     def feed(self, events: Sequence[TurnEvent]) -> list[Event]:
         out: list[Event] = []
         for event in events:
+            if isinstance(event, TextDelta):  # by far the most frequent
+                self._delta(event.text, out)
+                continue
             match event:
-                case TextDelta():  # by far the most frequent
-                    if self._open is None:
-                        self._begin(out)
-                    self._delta(event.text, out)
                 case MessageStarted():
                     self._pending = event.header
                 case MessageFinished():
@@ -149,8 +148,7 @@ class ResponseStream:
         self._emit(events, out)
 
     def _delta(self, text: str, out: list[Event]) -> None:
-        builder = self._open
-        assert builder is not None
+        builder = self._open or self._begin(out)
         self._text.append(text)
         for event in builder.delta(text):
             event["sequence_number"] = self._sequence
