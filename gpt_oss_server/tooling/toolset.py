@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
-from gpt_oss_server.hosted.tool import HostedTool
+from gpt_oss_server.hosted.tool import HostedTool, Maker
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.tool import ToolUnavailable
 from tools.toolbox import Offer, Toolbox, offer_of
@@ -121,18 +121,7 @@ class ToolsetMaker:
         toolset = Toolset(allow_private_hosts=settings.allow_private_hosts, mcp_timeout=settings.mcp_timeout)
         offers: list[Offer] = []
         for tool, make in self._makers:
-            try:
-                offer = await make()
-            except ImportError as error:
-                reason = f": {error}. {_INSTALL}"
-            except ToolUnavailable as error:
-                reason = f". {error}"
-            else:
-                if offer is not None:
-                    toolset.local.add(tool.namespace)
-                    offers.append(offer)
-                continue
-            toolset.refusals[tool.namespace] = f"The {tool.namespace} tool cannot be used here{reason}"
+            await self._add_hosted(tool, make, toolset, offers)
         if self._servers:
             self._add_servers(toolset, offers)
         toolset.toolbox = Toolbox(offers)
@@ -143,6 +132,20 @@ class ToolsetMaker:
             await self._ask_each(toolset, "--tool-server: %s Requests that need a tool will ask it again.")
             self._ask_from = time.monotonic() + _ASK_AGAIN
         return toolset
+
+    async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset, offers: list[Offer]) -> None:
+        name = tool.namespace
+        try:
+            offer = await make()
+        except ImportError as error:
+            toolset.refusals[name] = f"The {name} tool cannot be used here: {error}. {_INSTALL}"
+            return
+        except ToolUnavailable as error:
+            toolset.refusals[name] = f"The {name} tool cannot be used here. {error}"
+            return
+        if offer is not None:
+            toolset.local.add(name)
+            offers.append(offer)
 
     def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool
