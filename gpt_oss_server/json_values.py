@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from math import isfinite
+from typing import Any
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
@@ -28,6 +29,11 @@ def without_lone_surrogates(value: object) -> object:
     """JSON can escape half a character, which nothing can write back; each becomes U+FFFD."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def dicts_of(value: object) -> list[dict[str, Any]]:
+    """The objects in a list; none where the value is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def finite(number: str) -> float:

@@ -23,9 +23,8 @@ from tools.sessions import SessionLimits, SessionPool, TooManySessions
 from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _log = logging.getLogger(__name__)
-# Seconds by which an offer's time-out exceeds the tool's own, which stops its work in better order.
-MARGIN = 15.0
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is left behind
+_MARGIN = 15.0  # seconds by which the time-out of an offer exceeds that of its tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,11 @@ class Offer:
     timeout: float = 120.0
     sessions: SessionLimits = field(default_factory=SessionLimits)
     counted_as: str | None = None
+
+
+def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Offer:
+    """The offer of a tool with its own time-out: the toolbox waits longer, so that the tool can stop its work."""
+    return Offer(tool, timeout=timeout + _MARGIN, counted_as=counted_as)
 
 
 @dataclass(frozen=True, slots=True)

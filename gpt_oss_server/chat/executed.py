@@ -1,8 +1,7 @@
 """Calls of tools that ran here, as they come back in a chat's messages.
 
-In: the assistant's message with its `executed_tools`. Out: the calls and what was answered, as segments.
-Like the reasoning around them they are shown to the model until an answer is given: within a turn it counts
-on them.
+In: the assistant's message with its `executed_tools`. Out: the calls and their results, as segments. The
+model sees them, as it sees the reasoning around them, until it has answered.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-
-_WHILE_IT_REASONS = frozenset({"browser", "python"})  # the model calls these on the analysis channel
+from gpt_oss_server.hosted.past import past_segments
+from gpt_oss_server.hosted.table import tool_of
 
 
 def ran_here(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -21,15 +20,16 @@ def ran_here(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in ran if isinstance(each, dict)] if isinstance(ran, list) else []
 
 
+def executed_type(recipient: str) -> str:
+    """The `type` of a call in `executed_tools`."""
+    tool = tool_of(recipient)
+    return tool.types[0] if tool is not None and tool.types else "mcp"
+
+
 def segments_of(ran: Sequence[Mapping[str, Any]], renderer: Renderer) -> Iterator[Segment]:
-    """Other servers have a field of this name too; what does not say whom the model called is left out."""
+    """Other servers have a field of this name too; entries that do not name a recipient are left out."""
     for each in ran:
         name, arguments, output = (each.get(key) for key in ("name", "arguments", "output"))
         if not (isinstance(name, str) and name and isinstance(arguments, str) and isinstance(output, str)):
             continue
-        if name.partition(".")[0] in _WHILE_IT_REASONS:
-            yield renderer.call(name, arguments, channel="analysis", content_type="code")
-            yield renderer.tool_result(name, output, channel="analysis")
-        else:
-            yield renderer.call(name, arguments)
-            yield renderer.tool_result(name, output)
+        yield from past_segments(renderer, name, arguments, output)

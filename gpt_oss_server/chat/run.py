@@ -120,7 +120,7 @@ class ChatRun:
             runs_here=hosted.runs,
             ask_first=hosted.approvals,
             agreed=len(self._prepared.agreed),
-            cite=hosted.cite if "browser" in hosted.namespaces else None,
+            cite=hosted.cite,
             answers_json=self._prepared.wanted.answer is not None,
             reasoning_fields=() if request.include_reasoning is False else fields,
             preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",

@@ -1,7 +1,7 @@
-"""Turn events to the parts of one choice: what Chat Completions can say of a turn, and in which order.
+"""Turn events to the parts of one choice: what Chat Completions can show of a turn, and in which order.
 
 In: turn events, in batches, then exactly one `finish`. Out: choices of chunks, each with the index and a
-delta, the last with the finish reason. `stopped` says that a stop string was found: nothing more is shown,
+delta, the last with the finish reason. `stopped` is true once a stop string was found: nothing more is shown,
 and the generation can be closed.
 
     Harmony message                     in the choice
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from gpt_oss_server.chat.executed import executed_type
 from gpt_oss_server.chat.writers import (
     CallWriter,
     ContentWriter,
@@ -33,7 +34,7 @@ from gpt_oss_server.chat.writers import (
 )
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
-from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
+from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Scores, Speller
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import Finish
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
 FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
-_KINDS = {"browser": "web_search", "python": "code_interpreter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,24 @@ class ChoiceStream:
             if isinstance(event, TextDelta):  # by far the most frequent
                 if self._writer is not None and not silently:
                     out += self._writer.delta(event.text)
-            elif isinstance(event, MessageStarted):
-                self._writer = self._route(event.header)
-                out += self._writer.open()
-            elif isinstance(event, MessageFinished):
-                out += self._close(complete=event.closed_by is not ClosedBy.TRUNCATED)
-            elif isinstance(event, TokenScored):
-                if self._writer is not None:
-                    self._writer.score(event.logprob)
-            elif isinstance(event, ToolStarted):
-                self._ran = event
-            elif isinstance(event, ToolFinished):
-                out.append(self._executed(event))
+                continue
+            match event:
+                case MessageStarted():
+                    self._writer = self._route(event.header)
+                    out += self._writer.open()
+                case MessageFinished():
+                    out += self._close(complete=event.closed_by is not ClosedBy.TRUNCATED)
+                case TokenScored():
+                    if self._writer is not None:
+                        self._writer.score(event.logprob)
+                case ToolStarted():
+                    self._ran = event
+                case ToolFinished():
+                    out.append(self._executed(event))
+                case TurnFinished():
+                    pass  # the run decides what the end means
+                case _:
+                    assert_never(event)
         return [self._choice(part) for part in out]
 
     def finish(self, finish: Finish) -> list[Part]:
@@ -168,7 +174,7 @@ class ChoiceStream:
         recipient = event.header.recipient or ""
         executed: dict[str, Any] = {
             "index": self._shown.executed,
-            "type": _KINDS.get(recipient.partition(".")[0], "mcp"),
+            "type": executed_type(recipient),
             "name": recipient,
             "arguments": self._ran.arguments if self._ran is not None else "",
             "output": event.output.text,

@@ -11,9 +11,8 @@ from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
+from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.tooling.requested import RequestTools, parse_tools
-
-_OF_TEMPLATE = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
 
 
 def read_tools(request: CreateChatCompletion) -> RequestTools:
@@ -45,7 +44,7 @@ def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
     tools += [{**function, "type": "function"} for function in request.functions or ()]
     if request.web_search_options is not None:
         tools.append(_web_search(request.web_search_options))
-    tools += [dict(_OF_TEMPLATE[name]) for name in request.template.builtin_tools or ()]
+    tools += [{"type": BY_NAMESPACE[name].types[0]} for name in request.template.builtin_tools or ()]
     return tools
 
 

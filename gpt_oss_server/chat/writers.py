@@ -1,14 +1,15 @@
 """One writer per kind of Harmony message: its text in, parts of a chat choice out.
 
 A part is a choice without index and finish reason: a delta, and the log-probabilities that belong to it. A
-writer knows the shape of its delta, and nothing of chunks or of other messages but what `Shown` tells.
+writer knows the shape of its delta. Of other messages it knows what `Shown` counts, and of chunks nothing.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.turns.logprobs import Scores
 from gpt_oss_server.turns.stops import StopFilter
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter
 
 Part = dict[str, Any]
-BETWEEN_MESSAGES = "\n\n"  # Chat has one content; two messages of the model's must not be glued together
+BETWEEN_MESSAGES = "\n\n"  # a chat message has one content, which may hold several messages of the model
 
 
 @dataclass(slots=True)
@@ -31,30 +32,26 @@ class Shown:
     executed: int = 0
 
 
-class Writer(Protocol):
-    def open(self) -> list[Part]: ...
-
-    def delta(self, text: str) -> list[Part]: ...
-
-    def score(self, scored: TokenLogprob) -> None: ...
-
-    def close(self, *, complete: bool) -> list[Part]: ...
-
-
-class _Plain:
-    """A writer that tells nothing but deltas."""
+class Writer(ABC):
+    """The life of one message in a choice: opened once, any number of deltas, closed once."""
 
     def open(self) -> list[Part]:
+        """The parts that come before any text."""
         return []
 
-    def score(self, scored: TokenLogprob) -> None:
-        """Only the final text has scores."""
+    @abstractmethod
+    def delta(self, text: str) -> list[Part]:
+        """The parts of more text."""
+
+    def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – only the final text has scores
+        """Takes the log-probability of a token whose text comes next."""
 
     def close(self, *, complete: bool) -> list[Part]:
+        """The parts that were held back. The message is not `complete` where it was cut off."""
         return []
 
 
-class ReasoningWriter(_Plain):
+class ReasoningWriter(Writer):
     def __init__(self, shown: Shown, fields: tuple[str, ...]) -> None:
         self._shown = shown
         self._fields = fields
@@ -68,7 +65,7 @@ class ReasoningWriter(_Plain):
         return [{"delta": dict.fromkeys(self._fields, text)}] if self._fields else []
 
 
-class ContentWriter(_Plain):
+class ContentWriter(Writer):
     """A preamble or an answer: the words for the user."""
 
     def __init__(
@@ -139,10 +136,11 @@ class ContentWriter(_Plain):
         return part
 
 
-class CallWriter(_Plain):
+class CallWriter(Writer):
     """A call that the client runs: its id and name once, then the arguments as they are sampled.
 
-    Or one that runs here once the user agrees: `asks` for which server and tool, when it is whole.
+    With `asks`, (server, tool), it is a call that runs here once the user approves it; the request for
+    approval comes when the call is whole.
     """
 
     kind, body = "function", "arguments"
@@ -178,23 +176,23 @@ class CustomCallWriter(CallWriter):
     kind, body = "custom", "input"
 
 
-class OldCallWriter(_Plain):
-    """The same in the form that `functions` had: one call, without id or index; others are not told."""
+class OldCallWriter(Writer):
+    """The same in the form of `functions`: one call, without id or index; further calls are left out."""
 
     def __init__(self, shown: Shown, name: str) -> None:
         self._name = name
-        self._is_told = shown.calls == 0
+        self._is_shown = shown.calls == 0
         shown.calls += 1
 
     def open(self) -> list[Part]:
-        return [{"delta": {"function_call": {"name": self._name, "arguments": ""}}}] if self._is_told else []
+        return [{"delta": {"function_call": {"name": self._name, "arguments": ""}}}] if self._is_shown else []
 
     def delta(self, text: str) -> list[Part]:
-        return [{"delta": {"function_call": {"arguments": text}}}] if self._is_told else []
+        return [{"delta": {"function_call": {"arguments": text}}}] if self._is_shown else []
 
 
-class SilentWriter(_Plain):
-    """A call that runs here: it is told when it is answered."""
+class SilentWriter(Writer):
+    """A call that runs here: it is shown when it is answered."""
 
     def delta(self, text: str) -> list[Part]:
         return []

@@ -14,12 +14,12 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.containers.sessions import Containers
+from gpt_oss_server.hosted.container_names import CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.tooling.container_names import CreateContainer, parse_container
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 
 

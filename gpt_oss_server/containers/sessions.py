@@ -21,8 +21,9 @@ from gpt_oss_server.errors import (
     InvalidRequest,
     ToolNotAvailable,
 )
+from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
+from gpt_oss_server.hosted.container_names import IDLE_MINUTES, PREFIX, container_id, conversation_of
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.tooling.container_names import IDLE_MINUTES, PREFIX, container_id, conversation_of
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
 from tools.tool import ToolUnavailable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tools.python import FileInfo, PythonSession
 
 _FOLDER = "/mnt/data/"
+_PYTHON = CodeInterpreter.namespace
 
 
 @dataclass(slots=True)
@@ -62,22 +64,22 @@ class Containers:
                 "was idle for so long that its files are gone.",
                 param="container_id",
             )
-        toolset.toolbox.touch(conversation_of(container), "python")
+        toolset.toolbox.touch(conversation_of(container), _PYTHON)
         found.known.used = self._clock()
         return found
 
     async def all(self) -> list[Container]:
         """Those that are there, the oldest first."""
         toolset = await self._tools.ready()
-        names = [container_id(each) for each in toolset.toolbox.conversations("python")]
+        names = [container_id(each) for each in toolset.toolbox.conversations(_PYTHON)]
         found = [await self._open(toolset, name) for name in names]
         return sorted((each for each in found if each is not None), key=lambda each: each.known.since)
 
     async def find_or_open(self, container: str) -> Container:
         """Also for a stored conversation that has not used python yet: its session is opened."""
         toolset = await self._tools.ready()
-        if toolset.python is None:
-            raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
+        if _PYTHON not in toolset.local:
+            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         if await self._open(toolset, container) is None and await self._stored_since(
             conversation_of(container)
         ):
@@ -87,8 +89,8 @@ class Containers:
     async def create(self, container: str, name: str | None) -> Container:
         """One by itself, for requests that name it."""
         toolset = await self._tools.ready()
-        if toolset.python is None:
-            raise ToolNotAvailable(toolset.refusals.get("python", "The python tool is off."))
+        if _PYTHON not in toolset.local:
+            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         _open_session(toolset, container)
         made = await self.find(container)
         made.known.name = name
@@ -97,14 +99,14 @@ class Containers:
     async def delete(self, container: str) -> None:
         """Ends the conversation's python, whose next call begins afresh; its other tools go on."""
         await self.find(container)
-        (await self._tools.ready()).toolbox.forget(conversation_of(container), "python")
+        (await self._tools.ready()).toolbox.forget(conversation_of(container), _PYTHON)
 
     async def _open(self, toolset: Toolset, container: str) -> Container | None:
-        if toolset.python is None:
+        if _PYTHON not in toolset.local:
             return None
         from tools.python import PythonSession
 
-        session = toolset.toolbox.session(conversation_of(container), "python")
+        session = toolset.toolbox.session(conversation_of(container), _PYTHON)
         if not container.startswith(PREFIX) or not isinstance(session, PythonSession):
             return None  # also where python is another server's, which keeps its files
         known = self._known.get(session)
@@ -203,7 +205,7 @@ class Container:
 
 def _open_session(toolset: Toolset, container: str) -> None:
     try:
-        toolset.toolbox.open(conversation_of(container), "python")
+        toolset.toolbox.open(conversation_of(container), _PYTHON)
     except TooManySessions as error:
         raise EngineUnavailable(
             "Too many conversations use python at the moment. Try again later."

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import Header
-from gpt_oss_server.responses.items.builders import ItemBuilder
+from gpt_oss_server.item_builder import ItemBuilder
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream
 

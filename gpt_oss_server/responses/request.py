@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
     Bias,
@@ -145,11 +146,9 @@ INCLUDABLE = frozenset(
         "reasoning.encrypted_content",
         "message.output_text.logprobs",
         "message.input_image.image_url",
-        "web_search_call.action.sources",
-        "web_search_call.results",
-        "code_interpreter_call.outputs",
         "computer_call_output.output.image_url",
         "file_search_call.results",
+        *(each for tool in HOSTED_TOOLS for each in tool.includable),
     }
 )
 """What the API knows. Those that name items this server does not make yet simply find nothing to add to."""

@@ -19,8 +19,10 @@ from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
+from gpt_oss_server.responses.items.compaction import CompactionBuilder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
+from gpt_oss_server.responses.items.tool_builders import McpListBuilder
 from gpt_oss_server.responses.keeping import FinishedTurn
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
@@ -28,7 +30,6 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.tooling.container_names import container_id
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
@@ -122,10 +123,10 @@ class Run:
             try:
                 yield stream.start()
                 for listing in self._prepared.hosted.listings:
-                    yield stream.add_listing(listing)
+                    yield stream.add(McpListBuilder(listing))
                 try:
                     if self._compaction is not None:
-                        yield stream.add_compaction(await self._compact(self._compaction))
+                        yield stream.add(CompactionBuilder(await self._compact(self._compaction)))
                     if self._compaction is None or not self._compaction.alone:
                         async with aclosing(self._turn_events()) as turn:
                             async for batch in turn:
@@ -252,8 +253,8 @@ def _hosted_calls(prepared: Prepared) -> HostedCalls:
         names=hosted.names,
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
-        cite=hosted.cite if "browser" in hosted.namespaces else None,
+        cite=hosted.cite,
         answers_json=prepared.wanted.answer is not None,
-        container_id=container_id(hosted.python_conversation),
+        conversation_of=hosted.conversation_of,
         include=frozenset(prepared.request.include or ()),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from gpt_oss_server.constraints.binding import Schema, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
+from gpt_oss_server.hosted.table import BY_TYPE
 from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool, namespace_word
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
@@ -130,7 +131,8 @@ def _recipients(
         if why is not None:
             raise InvalidRequest(f"`{where}` names a tool that is not there. {why}", param=where)
     else:
-        namespace = _HOSTED.get(kind) if isinstance(kind, str) else None
+        hosted_tool = BY_TYPE.get(kind) if isinstance(kind, str) else None
+        namespace = None if hosted_tool is None else hosted_tool.namespace
         if namespace in tools.optional and namespace not in hosted.namespaces:
             return frozenset()  # declared, and not there: left out here as it is in `tools`
         found = {r for r in hosted.recipients if r.partition(".")[0] == namespace}
@@ -151,11 +153,3 @@ def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:
 
 
 _OF_CLIENTS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch"} | {SEARCH})
-_HOSTED = {
-    "web_search": "browser",
-    "web_search_2025_08_26": "browser",
-    "web_search_preview": "browser",
-    "web_search_preview_2025_03_11": "browser",
-    "browser_search": "browser",
-    "code_interpreter": "python",
-}

@@ -1,4 +1,4 @@
-"""The tools of ours that one request uses, bound to the server's and to the conversation.
+"""The hosted tools that one request uses, bound to the server's and to the conversation.
 
 In: what `bind` found of the request's tools. Out: declarations for the prompt, recipients for the decoder,
 and `TurnTools` for the turn.
@@ -6,14 +6,15 @@ and `TurnTools` for the turn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.search import ToolSearch
 from tools.tool import Declaration, ToolOutput
@@ -22,9 +23,7 @@ from tools.toolbox import Toolbox
 FUNCTION = f"{FUNCTIONS}."
 # What the model reads of a call whose result its client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
-# What the browser has answered begins with its cursor.
-_BROWSED = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
-_IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
+Resolve = Callable[[int, int | None], tuple[str, str] | None]  # a citation's cursor and line → (url, title)
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class HostedTools:
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     missing: dict[str, str] = field(default_factory=dict)  # namespace of a server that is not there → why
     conversation: str = ""
-    container: str = ""  # the conversation whose python is used, where the request names a container
+    containers: dict[str, str] = field(default_factory=dict)  # namespace → the conversation it runs in
     search: ToolSearch | None = None
     limit: int | None = None
     own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
@@ -48,11 +47,11 @@ class HostedTools:
 
     @property
     def in_system_message(self) -> tuple[ToolNamespace, ...]:
-        return tuple(_namespace(d) for d in self.declarations if d.namespace in _IN_SYSTEM_MESSAGE)
+        return tuple(_namespace(d) for d in self.declarations if _in_system_message(d))
 
     @property
     def in_developer_message(self) -> tuple[ToolNamespace, ...]:
-        return tuple(_namespace(d) for d in self.declarations if d.namespace not in _IN_SYSTEM_MESSAGE)
+        return tuple(_namespace(d) for d in self.declarations if not _in_system_message(d))
 
     @property
     def recipients(self) -> frozenset[str]:
@@ -66,25 +65,27 @@ class HostedTools:
     def namespaces(self) -> frozenset[str]:
         return frozenset(declaration.namespace for declaration in self.declarations)
 
-    @property
-    def python_conversation(self) -> str:
-        return self.container or self.conversation
+    def conversation_of(self, namespace: str) -> str:
+        """The conversation whose session runs a tool's calls: another one where a container is named."""
+        return self.containers.get(namespace, self.conversation)
 
-    def cite(self, cursor: int, line: int | None) -> tuple[str, str] | None:
-        """(url, title) of what a citation stands for, as far as the conversation's browser knows."""
-        session = self.toolbox.session(self.conversation, "browser")
+    @property
+    def cite(self) -> Resolve | None:
+        """What resolves the citations of an answer; None where no tool of the request is cited."""
+        cited = [name for name in self.namespaces if name in BY_NAMESPACE and BY_NAMESPACE[name].cites]
+        return partial(self._resolve, cited[0]) if cited else None
+
+    def _resolve(self, namespace: str, cursor: int, line: int | None) -> tuple[str, str] | None:
+        session = self.toolbox.session(self.conversation, namespace)
         resolve = getattr(session, "resolve", None)  # a browser of another server has none
         return resolve(cursor, line) if resolve is not None else None
 
     def count_on_from(self, prompt: Sequence[int], encoding: Encoding) -> None:
-        """A browser that begins anew gives no cursor again that the model has read: it cites by them.
-
-        Its sessions end, with the server too, and the conversation goes on.
-        """
-        if "browser" in self.namespaces:
-            read = [int(cursor) for cursor in _BROWSED.findall(encoding.decode(prompt))]
-            options = self.options.get("browser", {})
-            self.options["browser"] = {**options, "first_cursor": max(read, default=-1) + 1}
+        """Sessions that begin anew, as they end before the conversation, go on from what the prompt shows."""
+        text = cache(lambda: encoding.decode(prompt))
+        for name in self.namespaces & BY_NAMESPACE.keys():
+            if resumed := BY_NAMESPACE[name].resumed(text):
+                self.options[name] = {**self.options.get(name, {}), **resumed}
 
     def runs(self, recipient: str) -> bool:
         if self._searches(recipient):
@@ -96,9 +97,9 @@ class HostedTools:
             return self.search.run(arguments)
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call, whose item the client has written
-            said = f"{namespace[:80]!r} is not among the tools of this request."
-            return ToolOutput(self.missing.get(namespace, said), failed=True)
-        if recipient not in self.approvals:  # what the user has approved is no attempt of the model's
+            unknown = f"{namespace[:80]!r} is not among the tools of this request."
+            return ToolOutput(self.missing.get(namespace, unknown), failed=True)
+        if recipient not in self.approvals:  # a call that the user approved does not count
             self._calls += 1
             if self.limit is not None and self._calls > self.limit:
                 return ToolOutput(
@@ -108,8 +109,7 @@ class HostedTools:
                 )
         options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
-        conversation = self.python_conversation if namespace == "python" else self.conversation
-        return await toolbox.run(conversation, recipient, arguments, options)
+        return await toolbox.run(self.conversation_of(namespace), recipient, arguments, options)
 
     def _searches(self, recipient: str) -> bool:
         return self.search is not None and recipient == self.search.recipient
@@ -122,10 +122,15 @@ class HostedTools:
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
-    """Whom the model may mean, for the decoder."""
+    """The recipients that the model may mean, for the decoder."""
     functions = {r.removeprefix(FUNCTION) for r in tools.offered_clients if r.startswith(FUNCTION)}
     others = {recipient for recipient in tools.offered_clients if not recipient.startswith(FUNCTION)}
     return Recipients(frozenset(functions), hosted.recipients | others)
+
+
+def _in_system_message(declaration: Declaration) -> bool:
+    tool = BY_NAMESPACE.get(declaration.namespace)
+    return tool is not None and tool.in_system_message
 
 
 def _namespace(declaration: Declaration) -> ToolNamespace:

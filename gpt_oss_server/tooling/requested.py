@@ -14,6 +14,7 @@ from typing import Any
 from gpt_oss_server.constraints.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.hosted.table import BY_TYPE
 from gpt_oss_server.tooling.client_tools import (
     SEARCH,
     ClientTool,
@@ -27,7 +28,6 @@ from gpt_oss_server.tooling.client_tools import (
     search_tool,
     without_nulls,
 )
-from gpt_oss_server.tooling.container_names import container_of
 from gpt_oss_server.tooling.search import ToolSearch, told_of
 
 
@@ -186,21 +186,16 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
     read.say({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
-def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
-    check(tool, where, "filters", dict, "an object")
-    check(tool, where, "user_location", dict, "an object")
-    if "external_web_access" in tool:  # Codex declares it to every server, and none but OpenAI's need have it
-        read.optional.add("browser")
-    if tool.get("external_web_access") is not False:  # then it is just not offered
-        options = ("filters", "user_location", "search_context_size")
-        read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}
-    read.say(dict(tool))
-
-
-def _code_interpreter(tool: Tool, where: str, read: RequestTools) -> None:
-    container = container_of(tool.get("container"), f"{where}.container")
-    read.hosted["python"] = {} if container is None else {"container": container}
-    read.say({**tool, "container": tool.get("container") or {"type": "auto"}})
+def _hosted(tool: Tool, where: str, read: RequestTools) -> None:
+    hosted = BY_TYPE[tool["type"]]
+    for key, kind, expected in hosted.fields:
+        check(tool, where, key, kind, expected)
+    if hosted.is_optional(tool):
+        read.optional.add(hosted.namespace)
+    options = hosted.options(tool, where)
+    if options is not None:
+        read.hosted[hosted.namespace] = options
+    read.say(hosted.echo(tool))
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
@@ -227,11 +222,6 @@ _READERS: dict[str, Callable[[Tool, str, RequestTools], None]] = {
     "local_shell": _client_shape,
     "shell": _client_shape,
     "apply_patch": _client_shape,
-    "web_search": _web_search,
-    "web_search_2025_08_26": _web_search,
-    "web_search_preview": _web_search,
-    "web_search_preview_2025_03_11": _web_search,
-    "browser_search": _web_search,
-    "code_interpreter": _code_interpreter,
     "mcp": _mcp,
+    **dict.fromkeys(BY_TYPE, _hosted),
 }

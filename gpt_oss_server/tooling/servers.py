@@ -20,7 +20,7 @@ from tools.mcp.failures import McpFailure
 from tools.mcp.listing import McpListing
 from tools.mcp.request import request_tool
 from tools.mcp.transports import Reach
-from tools.toolbox import MARGIN, Offer, Toolbox
+from tools.toolbox import Offer, Toolbox, offer_of
 
 
 async def add_servers(
@@ -30,6 +30,11 @@ async def add_servers(
     spaces = [server.declaration.namespace for server in made]
     if len(set(spaces)) < len(spaces):
         raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
+    if shared := hosted.namespaces & set(spaces):
+        raise InvalidRequest(
+            f"`tools` has an MCP server and a tool of this server that are both called {min(shared)!r}.",
+            param="tools",
+        )
     own = [_offer(server) for server in made if isinstance(server, McpTool)]
     if own:
         hosted.own, hosted.leave = Toolbox(own, parent=toolset.toolbox), toolset.leave
@@ -38,7 +43,7 @@ async def add_servers(
 
 
 def _offer(server: McpTool) -> Offer:
-    return Offer(server, timeout=server.timeout + MARGIN, counted_as="mcp")
+    return offer_of(server, server.timeout, counted_as="mcp")
 
 
 def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:

@@ -1,61 +1,57 @@
 """The tools that this server offers, made from its settings.
 
-In: settings. Out: a toolbox with the browser, python and the operator's MCP servers, each only where it can
-be used; for what cannot, a sentence that says what to set or to install. Settings that are wrong are told
-when this is made; what takes long (probing the sandbox, asking tool servers) waits for `ready`.
+In: settings. Out: a toolbox with the hosted tools and the operator's MCP servers, each only where it can be
+used; for a tool that cannot, a sentence that names what to set or to install. Wrong settings raise when the
+maker is made; slow work (probing the sandbox, asking tool servers) waits for `ready`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.hosted.table import HOSTED_TOOLS
+from gpt_oss_server.hosted.tool import HostedTool, Maker
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.tool import ToolUnavailable
-from tools.toolbox import MARGIN, Offer, Toolbox
+from tools.toolbox import Offer, Toolbox, offer_of
 
 if TYPE_CHECKING:
-    from tools.browser.backends.base import Backend
     from tools.mcp.client import McpTool
-    from tools.python import PythonTool, Sandbox
+    from tools.mcp.operator import OperatorServer
 
 _log = logging.getLogger(__name__)
-_NO_BROWSER = (
-    "The browser is off. Start with --browser local:DIR for a folder of documents, "
-    "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
-)
 _INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
-_NO_PYTHON = "The python tool is off. Start with --python auto."
-# Of a tool server that was not there: seconds between two askings, and how long a request waits for one.
+# For a tool server that was not there: seconds between two attempts, and how long a request waits for one.
 _ASK_AGAIN, _ASK_WAIT = 5.0, 2.0
 
 
 @dataclass(slots=True)
 class Toolset:
-    """What is offered. `refusals` says for a namespace why it is not."""
+    """The tools that are offered. `refusals` holds, by namespace, why a tool is not."""
 
     toolbox: Toolbox = field(default_factory=Toolbox)
     operators: dict[str, McpTool] = field(default_factory=dict)
-    refusals: dict[str, str] = field(default_factory=lambda: {"browser": _NO_BROWSER, "python": _NO_PYTHON})
-    python: PythonTool | None = None
+    refusals: dict[str, str] = field(
+        default_factory=lambda: {tool.namespace: tool.off for tool in HOSTED_TOOLS if tool.off}
+    )
+    local: set[str] = field(default_factory=set)  # namespaces of hosted tools that run in this server
     allow_private_hosts: bool = False  # for MCP servers that a request names
     mcp_timeout: float = 120.0  # likewise
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     def leave(self, closing: Coroutine[Any, Any, None]) -> None:
-        """Closes what one request had of its own. Nobody waits for it: a server may take its time."""
+        """Closes a request's own tools. Nobody waits for it: a server may take its time."""
         task = asyncio.get_running_loop().create_task(closing)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
     async def left(self) -> None:
-        """Whatever requests had of their own is closed."""
+        """Waits until all tools of requests are closed."""
         while self._leaving:
             await asyncio.gather(*self._leaving, return_exceptions=True)
 
@@ -67,27 +63,20 @@ class Toolset:
 
 
 class ToolsetMaker:
-    """Reads the settings at once, and makes the toolset once, when it is first waited for.
+    """Reads the settings at once, and makes the toolset once, when a request first waits for it."""
 
-    A `backend` and a `sandbox` that are given take the place of those that the settings tell of.
-    """
-
-    def __init__(
-        self, settings: Settings, *, backend: Backend | None = None, sandbox: Sandbox | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, hosted: Sequence[HostedTool] = HOSTED_TOOLS) -> None:
         self._settings = settings
-        self._sandbox = sandbox
         try:
-            self._backend = backend or _backend(settings)
+            makers = [(tool, tool.maker(settings)) for tool in hosted]
             self._servers = _operator_servers(settings)
         except ImportError as error:
             raise SettingsError(f"{error}. {_INSTALL}") from error
         except (ToolUnavailable, ValueError) as error:
             raise SettingsError(str(error)) from error
+        self._makers = [(tool, make) for tool, make in makers if make is not None]
         self._making: asyncio.Task[Toolset] | None = None
-        self._missing: list[
-            str
-        ] = []  # tool servers that were not there; a request that needs a tool asks again
+        self._missing: list[str] = []  # tool servers that did not answer; a request asks them again
         self._asking: asyncio.Task[None] | None = None
         self._ask_from = 0.0
 
@@ -103,13 +92,13 @@ class ToolsetMaker:
         asks = self._asking is not None and not self._asking.done()
         if self._missing and not asks and time.monotonic() >= self._ask_from:
             self._asking = asyncio.get_running_loop().create_task(self._ask_missing(toolset))
-            # Only who has it asked waits a moment: a server that hangs must not hold up everybody.
+            # Only the request that starts the attempt waits: a server that hangs must not hold up others.
             await asyncio.wait({self._asking}, timeout=_ASK_WAIT)
         return toolset
 
     @property
     def made(self) -> Toolset | None:
-        """The toolset, if it is there already: for who must not wait."""
+        """The toolset, if it is made already; for callers that must not wait."""
         making = self._making
         finished = making is not None and making.done() and not making.cancelled()
         return making.result() if making is not None and finished and making.exception() is None else None
@@ -131,16 +120,8 @@ class ToolsetMaker:
         settings = self._settings
         toolset = Toolset(allow_private_hosts=settings.allow_private_hosts, mcp_timeout=settings.mcp_timeout)
         offers: list[Offer] = []
-        if self._backend is not None:
-            from tools.browser import BrowserTool
-
-            browser = BrowserTool(
-                self._backend,
-                allow_private_hosts=settings.allow_private_hosts,
-                count_tokens=lambda text: len(load_encoding().encode(text)),
-            )
-            offers.append(Offer(browser, timeout=30.0 + MARGIN))
-        await self._add_python(toolset, offers)
+        for tool, make in self._makers:
+            await self._add_hosted(tool, make, toolset, offers)
         if self._servers:
             self._add_servers(toolset, offers)
         toolset.toolbox = Toolbox(offers)
@@ -152,23 +133,19 @@ class ToolsetMaker:
             self._ask_from = time.monotonic() + _ASK_AGAIN
         return toolset
 
-    async def _add_python(self, toolset: Toolset, offers: list[Offer]) -> None:
-        settings = self._settings
-        if settings.python == "off" and self._sandbox is None:
-            return
+    async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset, offers: list[Offer]) -> None:
+        name = tool.namespace
         try:
-            from tools.python import PythonTool, choose_sandbox
-
-            sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
+            offer = await make()
         except ImportError as error:
-            toolset.refusals["python"] = f"The python tool cannot be used here: {error}. {_INSTALL}"
+            toolset.refusals[name] = f"The {name} tool cannot be used here: {error}. {_INSTALL}"
             return
         except ToolUnavailable as error:
-            toolset.refusals["python"] = f"The python tool cannot be used here. {error}"
+            toolset.refusals[name] = f"The {name} tool cannot be used here. {error}"
             return
-        if sandbox is not None:
-            toolset.python = PythonTool(sandbox, timeout=settings.python_timeout)
-            offers.append(Offer(toolset.python, timeout=settings.python_timeout + MARGIN))
+        if offer is not None:
+            toolset.local.add(name)
+            offers.append(offer)
 
     def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool
@@ -178,7 +155,7 @@ class ToolsetMaker:
                 server.label, server.endpoint, server.credentials, timeout=self._settings.mcp_timeout
             )
             toolset.operators[server.label] = tool
-            offers.append(Offer(tool, timeout=tool.timeout + MARGIN))
+            offers.append(offer_of(tool, tool.timeout))
 
     async def _ask_missing(self, toolset: Toolset) -> None:
         try:
@@ -209,21 +186,9 @@ class ToolsetMaker:
             self._missing.remove(url)
 
 
-def _backend(settings: Settings) -> Backend | None:
-    if settings.browser is None and not os.environ.get("EXA_API_KEY"):
-        return None  # and nothing of the browser is imported
-    from tools.browser.backends import default_backend, parse_backend
-
-    return parse_backend(settings.browser or default_backend())
-
-
 def _operator_servers(settings: Settings) -> tuple[OperatorServer, ...]:
     if not settings.mcp:
         return ()
     from tools.mcp.operator import parse_mcp_flags
 
     return parse_mcp_flags(settings.mcp)
-
-
-if TYPE_CHECKING:
-    from tools.mcp.operator import OperatorServer

@@ -24,7 +24,7 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     """No code runs here: it is only asked for, as a client does that puts files there one by one."""
     clock = Clock()
     python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
-    toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), python=python)
+    toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
     tools = Ready(toolset)
     service = responses_service(
         scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools

@@ -76,15 +76,16 @@ async def _rendered(service: ResponsesService, request: dict[str, Any]) -> Rende
 
 
 def _tools(settings: Settings) -> ToolsetMaker:
-    """The browser and python are told of as any server tells of them: nothing that they do is done here."""
+    """Declares the browser and python as any server does; neither of them runs."""
+    from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
+    from gpt_oss_server.hosted.web_search import WebSearch
     from gpt_oss_server.tooling.toolset import ToolsetMaker
     from tools.browser.backends.local import LocalBackend
     from tools.python.sandboxes.sandbox import Limits
     from tools.python.sandboxes.unsafe_local import UnsafeLocal
 
-    return ToolsetMaker(
-        settings, backend=LocalBackend(Path()), sandbox=UnsafeLocal(Limits(), interpreter=sys.executable)
-    )
+    sandbox = UnsafeLocal(Limits(), interpreter=sys.executable)
+    return ToolsetMaker(settings, [WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox)])
 
 
 def read_request(name: str) -> dict[str, Any]:

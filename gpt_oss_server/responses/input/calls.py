@@ -15,6 +15,8 @@ from pydantic_core import to_json
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.hosted.past import past_segments
+from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.responses.input.reading import (
     Approved,
     Conversation,
@@ -70,29 +72,14 @@ def _json_output(item: Item, where: str, conversation: Conversation) -> None:
     conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
 
 
-def _code_call(item: Item, where: str, conversation: Conversation) -> None:
-    logs = [output.get("logs", "") for output in _dicts(item.get("outputs"))]
-    _ran(conversation, item, "python", str(item.get("code") or ""), "".join(map(str, logs)))
-
-
-def _web_call(item: Item, where: str, conversation: Conversation) -> None:
-    """As the model called the browser, as far as the item's action tells; results are in few of them."""
-    action = item["action"] if isinstance(item.get("action"), dict) else {}
-    match action.get("type"):
-        case "open_page":
-            function, given = "open", {"id": action.get("url")}
-        case "find_in_page" | "find":
-            function, given = "find", {"pattern": action.get("pattern")}
-        case _:
-            queries = action.get("queries")
-            first = queries[0] if isinstance(queries, list) and queries else None
-            function, given = "search", {"query": action.get("query") or first}
-    arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
-    found = [
-        "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
-        for hit in _dicts(item.get("results"))
-    ]
-    _ran(conversation, item, f"browser.{function}", arguments, "\n\n".join(found))
+def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call of a hosted tool, with its result where the item carries one or the server knows it."""
+    tool = BY_ITEM_TYPE[item["type"]]
+    past = tool.past_call(item)
+    recipient = f"{tool.namespace}.{past.function}" if past.function else tool.namespace
+    result = conversation.results.get(str(item.get("id"))) or past.result or _NOT_KEPT
+    for segment in past_segments(conversation.renderer, recipient, past.arguments, result):
+        conversation.add(segment)
 
 
 def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
@@ -104,18 +91,6 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
         arguments = str(item.get("arguments") or "")
         conversation.add(conversation.renderer.call(recipient, arguments))
         conversation.add(conversation.renderer.tool_result(recipient, result))
-
-
-def _ran(conversation: Conversation, item: Item, recipient: str, arguments: str, result: str) -> None:
-    """A call of the browser or of python, with its result where the item carries one or it is known."""
-    renderer = conversation.renderer
-    result = conversation.results.get(str(item.get("id"))) or result or _NOT_KEPT
-    conversation.add(renderer.call(recipient, arguments, channel="analysis", content_type="code"))
-    conversation.add(renderer.tool_result(recipient, result, channel="analysis"))
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
@@ -209,9 +184,8 @@ CALL_HANDLERS: dict[str, Handler] = {
     "tool_search_call": _search_call,
     "tool_search_output": _search_output,
     "additional_tools": _additional_tools,
-    "code_interpreter_call": _code_call,
     "mcp_call": _mcp_call,
-    "web_search_call": _web_call,
+    **dict.fromkeys(BY_ITEM_TYPE, _hosted_call),
     "mcp_list_tools": _nothing,
     "mcp_approval_request": _approval_request,
     "mcp_approval_response": _approval_response,

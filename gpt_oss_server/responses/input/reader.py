@@ -15,6 +15,7 @@ from gpt_oss_server.content.pairing import in_order_of_calls
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.ids import Ids
@@ -290,7 +291,6 @@ _ID_PREFIXES = {
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
-    "code_interpreter_call": "ci",
     "local_shell_call": "lsh",
     "local_shell_call_output": "lsho",
     "shell_call": "sh",
@@ -305,5 +305,5 @@ _ID_PREFIXES = {
     "mcp_approval_request": "mcpr",
     "mcp_approval_response": "mcpa",
     "compaction": "cmp",
-    "web_search_call": "ws",
+    **{kind: tool.id_prefix for kind, tool in BY_ITEM_TYPE.items()},
 }

@@ -1,63 +1,22 @@
-"""One builder per kind of output item: text in, the item and its events out.
+"""The items of text: what messages and reasoning share, and the message.
 
-A builder knows the shape of its item and of its events. It never sees output indices or sequence numbers:
-the stream stamps them on what comes out of here. The item it closes with IS the final response's item.
+Text comes in, the item and its events go out; `item_builder` is the contract.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from abc import abstractmethod
 
+from gpt_oss_server.item_builder import Event, Item, ItemBuilder
 from gpt_oss_server.turns.logprobs import Scores
 from inference.engine import TokenLogprob
-from tools.tool import ToolOutput
-
-Item = dict[str, Any]
-Event = dict[str, Any]
 
 
-class ItemBuilder(Protocol):
-    """The life of one output item: opened once, any number of deltas, closed once."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def recipient(self) -> tuple[str, str] | None:
-        """(call_id, Harmony recipient) of a call, so that its output can be matched with it."""
-        ...
-
-    def open(self) -> tuple[Item, list[Event]]:
-        """The item as it is added, and the events that follow its addition."""
-        ...
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        """The events that tell of more text: usually one, none where the item does not stream it."""
-        ...
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        """The events that precede the item's end, and the finished item."""
-        ...
-
-
-class ToolItemBuilder(ItemBuilder, Protocol):
-    """The item of a call that runs here: after its text it is called, then answered."""
-
-    def called(self, text: str) -> list[Event]: ...
-
-    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]: ...
-
-
-class TextItemBuilder(ABC):
+class TextItemBuilder(ItemBuilder):
     """What messages and reasoning share: one content part that text flows into."""
 
     delta_type: str
     done_type: str
-
-    def __init__(self, item_id: str) -> None:
-        self.id = item_id
-        self.recipient: tuple[str, str] | None = None
 
     @abstractmethod
     def item(self, content: list[Item], status: str) -> Item:

@@ -7,7 +7,8 @@ those of the tokens that the model wrote: a marker's go out with its link.
 
 from __future__ import annotations
 
-from gpt_oss_server.responses.items.builders import Event, Item, MessageBuilder
+from gpt_oss_server.item_builder import Event, Item
+from gpt_oss_server.responses.items.builders import MessageBuilder
 from gpt_oss_server.turns.logprobs import Scores
 from tools.browser.citations import Citation, CitationRewriter, Piece, Resolve
 

@@ -1,34 +1,36 @@
 """Builders of the items for calls that the client runs: functions, custom tools, shells and patches.
 
-As all builders they know the shape of their items and events, and nothing of indices or sequence numbers.
-What the model wrote as JSON is shown in the shape that the API fixes; where it is no such thing (an engine
-that is not bound wrote it) the item still has the shape, and is incomplete.
+`item_builder` is the contract. What the model wrote as JSON is shown in the shape that the API fixes. Where
+it is no such JSON (the engine enforces no grammar) the item still has the shape, and is incomplete.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.items.builders import Event, Item, ItemBuilder
+from gpt_oss_server.item_builder import Event, Item, ItemBuilder, WholeItem
 from gpt_oss_server.tooling.client_tools import ClientTool
 from tools.tool import ToolOutput
 
 Given = dict[str, Any]
 
 
-class ClientCall:
-    """What the items of these calls share. Clients act on their end, so one that was cut off has none."""
+class _ClientCall(ItemBuilder):
+    """What the items of these calls share."""
+
+    done_if_cut_off = False
 
     def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
-        self.id = item_id
-        self.recipient: tuple[str, str] | None = (call_id, recipient)
+        super().__init__(item_id)
+        self.recipient = (call_id, recipient)
         self._call_id = call_id
 
 
-class _WrittenCall(ClientCall):
+class _WrittenCall(_ClientCall):
     """A call whose item holds what the model wrote, and streams it."""
 
     kind: str
@@ -83,8 +85,8 @@ class CustomCallBuilder(_WrittenCall):
     event = "response.custom_tool_call_input"
 
 
-class _ShapedCall(ClientCall, ABC):
-    """A call whose arguments are the item's action. It is told when it is whole."""
+class _ShapedCall(_ClientCall):
+    """A call whose arguments are the item's action. It is shown when it is whole."""
 
     @abstractmethod
     def item(self, given: Given, status: str) -> Item:
@@ -99,9 +101,6 @@ class _ShapedCall(ClientCall, ABC):
 
     def open(self) -> tuple[Item, list[Event]]:
         return self.item({}, "in_progress"), []
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ()
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         given = _object(text)
@@ -162,10 +161,12 @@ class ShellBuilder(_ShapedCall):
 class ApplyPatchBuilder(_ShapedCall):
     """Its item is added when it is whole: clients show the operation that it is added with."""
 
+    added_at_end = True
     _given: Given | None = None
 
-    def read(self, text: str) -> None:
+    def whole(self, text: str, *, complete: bool) -> ItemBuilder:
         self._given = _object(text)
+        return self
 
     def open(self) -> tuple[Item, list[Event]]:
         item = self.item(self._given or {}, "in_progress")
@@ -214,23 +215,22 @@ class ToolSearchBuilder(_ShapedCall):
 
 
 class HostedSearchBuilder(ToolSearchBuilder):
-    """A search that runs here; what it finds is an item of its own, behind this one."""
+    """A search that runs here; the tools that it finds are an item of their own, after this one."""
 
+    runs_here = True
+    done_if_cut_off = True  # no client runs it
     execution = "server"
 
     def __init__(self, item_id: str, found_id: str, recipient: str) -> None:
         super().__init__(item_id, "", recipient)
-        self.recipient = None  # no output of the client's is matched with it
+        self.recipient = None  # the client sends no output of it
         self._found_id = found_id
-
-    def called(self, text: str) -> list[Event]:
-        return []
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         return self.close(text, complete=True)
 
-    def found(self, output: ToolOutput) -> Item:
-        return {
+    def further(self, output: ToolOutput) -> Sequence[ItemBuilder]:
+        found = {
             "id": self._found_id,
             "type": "tool_search_output",
             "status": "completed",
@@ -238,6 +238,7 @@ class HostedSearchBuilder(ToolSearchBuilder):
             "execution": "server",
             "tools": list(output.details.get("tools", ())),
         }
+        return [WholeItem(found)]
 
 
 def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBuilder:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.responses.items.builders import Event, Item, TextItemBuilder
+from gpt_oss_server.item_builder import Event, Item
+from gpt_oss_server.responses.items.builders import TextItemBuilder
 from gpt_oss_server.responses.items.summary import Summary
 from gpt_oss_server.stores.sealing import Sealer
 

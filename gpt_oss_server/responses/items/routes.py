@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING
 
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.recipients import called_name
+from gpt_oss_server.hosted.table import BY_NAMESPACE
+from gpt_oss_server.hosted.tool import HostedCall
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.items.builders import (
-    ItemBuilder,
-    MessageBuilder,
-)
+from gpt_oss_server.item_builder import ItemBuilder
+from gpt_oss_server.responses.items.builders import MessageBuilder
 from gpt_oss_server.responses.items.client_builders import FunctionCallBuilder, client_builder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
 from gpt_oss_server.responses.items.summary import Summary, SummaryKind
-from gpt_oss_server.responses.items.tool_builders import (
-    CodeInterpreterBuilder,
-    McpApprovalBuilder,
-    McpCallBuilder,
-    WebSearchBuilder,
-)
+from gpt_oss_server.responses.items.tool_builders import McpApprovalBuilder, McpCallBuilder
 from gpt_oss_server.tooling.client_tools import ClientTool
 from gpt_oss_server.turns.logprobs import Scores, Speller
 
@@ -33,7 +28,7 @@ ItemRoute = Callable[[Header], ItemBuilder]
 
 @dataclass(frozen=True, slots=True)
 class HostedCalls:
-    """What the items of calls that run here need to know of their request."""
+    """What a request decides about the items of calls that run here."""
 
     runs: Callable[[str], bool] = lambda recipient: False
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
@@ -41,13 +36,13 @@ class HostedCalls:
     approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, its approved request)
     cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
     answers_json: bool = False  # by the form that is asked for
-    container_id: str = ""
+    conversation_of: Callable[[str], str] = lambda namespace: ""  # whose session runs a tool's calls
     include: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What a request wants to be told of messages and reasoning beside their text."""
+    """What a request wants to see of messages and reasoning beside their text."""
 
     speller: Speller | None = None  # of the log-probabilities of answers
     summary: SummaryKind | None = None  # of reasoning
@@ -88,10 +83,6 @@ def item_route(
 ) -> ItemRoute:
     hosted, clients = hosted or HostedCalls(), clients or {}
     to_user = _to_user(ids, hosted, detail or Detail())
-    to_tool: dict[str, Callable[[str], ItemBuilder]] = {
-        "browser": lambda function: WebSearchBuilder(ids("ws"), function, hosted.include),
-        "python": lambda _: CodeInterpreterBuilder(ids("ci"), hosted.container_id, hosted.include),
-    }
 
     def route(header: Header) -> ItemBuilder:
         recipient = header.recipient
@@ -110,8 +101,10 @@ def item_route(
             return client_builder(ids, clients[recipient], here=hosted.runs(recipient))
         if not hosted.runs(recipient):
             return FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient))
-        if namespace in to_tool:
-            return to_tool[namespace](function)
+        tool = BY_NAMESPACE.get(namespace)
+        if tool is not None and tool.item_type is not None:
+            conversation = hosted.conversation_of(namespace)
+            return tool.item(HostedCall(ids(tool.id_prefix), function, conversation, hosted.include))
         return McpCallBuilder(ids("mcp"), label, name)
 
     return route

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.hosted.web_search import WebSearch
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
@@ -115,7 +116,7 @@ async def test_half_a_character_from_a_search_service_breaks_no_response(encodin
 
     settings = Settings(browser="off", python="off")
     cites = "<|channel|>final<|message|>Deep【0†L4】.<|return|>"
-    tools = ToolsetMaker(settings, backend=Halves())
+    tools = ToolsetMaker(settings, [WebSearch(Halves())])
     service = responses_service(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
     events = await ask(service, include=["web_search_call.results"])
     response = check_stream(events)

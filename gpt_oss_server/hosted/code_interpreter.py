@@ -1,0 +1,116 @@
+"""The code interpreter: the python of gpt-oss, and the items of its calls.
+
+In: the settings of python, a request's `code_interpreter` tool, calls. Out: the tool, its options, the
+builder of each call's item. It must not know how code runs; `tools.python` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpt_oss_server.hosted.container_names import container_id, container_of
+from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, Tool
+from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from gpt_oss_server.json_values import dicts_of
+from gpt_oss_server.settings import Settings
+from tools.tool import ToolOutput
+from tools.toolbox import Offer, offer_of
+
+if TYPE_CHECKING:
+    from tools.python import Sandbox
+
+_OUTPUTS = "code_interpreter_call.outputs"
+
+
+class CodeInterpreter(HostedTool):
+    """A `sandbox` that is given takes the place of the one that the settings name."""
+
+    namespace = "python"
+    types = ("code_interpreter",)
+    off = "The python tool is off. Start with --python auto."
+    channel = "analysis"
+    in_system_message = True
+    item_type = "code_interpreter_call"
+    id_prefix = "ci"
+    includable = (_OUTPUTS,)
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        self._sandbox = sandbox
+
+    def maker(self, settings: Settings) -> Maker | None:
+        if settings.python == "off" and self._sandbox is None:
+            return None
+
+        async def make() -> Offer | None:
+            from tools.python import PythonTool, choose_sandbox
+
+            sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
+            if sandbox is None:
+                return None
+            timeout = settings.python_timeout
+            return offer_of(PythonTool(sandbox, timeout=timeout), timeout)
+
+        return make
+
+    def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
+        container = container_of(tool.get("container"), f"{where}.container")
+        return {} if container is None else {"container": container}
+
+    def echo(self, tool: Tool) -> dict[str, Any]:
+        return {**tool, "container": tool.get("container") or {"type": "auto"}}
+
+    def container(self, options: Mapping[str, Any]) -> str | None:
+        return options.get("container")
+
+    def item(self, call: HostedCall) -> ItemBuilder:
+        return CodeInterpreterBuilder(call)
+
+    def past_call(self, item: Item) -> PastCall:
+        logs = [output.get("logs", "") for output in dicts_of(item.get("outputs"))]
+        return PastCall("", str(item.get("code") or ""), "".join(map(str, logs)))
+
+
+class CodeInterpreterBuilder(ItemBuilder):
+    """A call of python. Its code streams."""
+
+    runs_here = True
+
+    def __init__(self, call: HostedCall) -> None:
+        super().__init__(call.id)
+        self._container_id = container_id(call.conversation)
+        self._shows_outputs = _OUTPUTS in call.include
+        self._called = False
+
+    def _item(self, status: str, code: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "code_interpreter_call",
+            "status": status,
+            "code": code,
+            "container_id": self._container_id,
+            "outputs": None,
+        }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("in_progress", ""), [{"type": "response.code_interpreter_call.in_progress"}]
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": "response.code_interpreter_call_code.delta", "delta": text},)
+
+    def called(self, text: str) -> list[Event]:
+        self._called = True
+        return [_code_done(text), {"type": "response.code_interpreter_call.interpreting"}]
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        item = self._item("failed" if output.failed else "completed", text)
+        if self._shows_outputs:
+            item["outputs"] = list(output.details.get("outputs", ()))
+        return [{"type": "response.code_interpreter_call.completed"}], item
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [] if self._called else [_code_done(text)], self._item("incomplete", text)
+
+
+def _code_done(text: str) -> Event:
+    return {"type": "response.code_interpreter_call_code.done", "code": text}

@@ -1,0 +1,26 @@
+"""The table of hosted tools: a tool that has a line here is served.
+
+In: a namespace, a recipient, or a type of a request. Out: the row. docs/extending.md adds a line.
+"""
+
+from __future__ import annotations
+
+from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
+from gpt_oss_server.hosted.container import Container
+from gpt_oss_server.hosted.tool import HostedTool
+from gpt_oss_server.hosted.web_search import WebSearch
+
+HOSTED_TOOLS: tuple[HostedTool, ...] = (
+    WebSearch(),
+    CodeInterpreter(),
+    Container(),
+)
+
+BY_NAMESPACE = {tool.namespace: tool for tool in HOSTED_TOOLS}
+BY_TYPE = {kind: tool for tool in HOSTED_TOOLS for kind in tool.types}
+BY_ITEM_TYPE = {tool.item_type: tool for tool in HOSTED_TOOLS if tool.item_type is not None}
+
+
+def tool_of(recipient: str) -> HostedTool | None:
+    """The tool that a recipient is of; None for MCP servers, and for what the client runs."""
+    return BY_NAMESPACE.get(recipient.partition(".")[0])

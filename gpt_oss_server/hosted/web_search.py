@@ -1,0 +1,179 @@
+"""Web search: the browser of gpt-oss, and the items of its calls.
+
+In: the settings of the browser, a request's `web_search` tool, calls. Out: the tool, its options, the
+builder of each call's item. It must not know how the browser searches; `tools.browser` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.constraints.model_json import read_json_text
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.hosted.tool import Field, HostedCall, HostedTool, Maker, PastCall, Tool
+from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from gpt_oss_server.json_values import dicts_of
+from gpt_oss_server.settings import Settings
+from tools.tool import ToolOutput
+from tools.toolbox import Offer, offer_of
+
+if TYPE_CHECKING:
+    from tools.browser.backends.base import Backend
+
+_SOURCES, _RESULTS = "web_search_call.action.sources", "web_search_call.results"
+_TIMEOUT = 30.0  # seconds: the browser's own
+# An answer of the browser begins with its cursor.
+_CURSOR = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
+
+
+class WebSearch(HostedTool):
+    """A `backend` that is given takes the place of the one that the settings name."""
+
+    namespace = "browser"
+    types = (
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+        "browser_search",
+    )
+    fields = (
+        Field("filters", dict, "an object"),
+        Field("user_location", dict, "an object"),
+        Field("search_context_size", object, "any value"),
+    )
+    off = (
+        "The browser is off. Start with --browser local:DIR for a folder of documents, "
+        "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
+    )
+    channel = "analysis"
+    in_system_message = True
+    cites = True
+    item_type = "web_search_call"
+    id_prefix = "ws"
+    includable = (_SOURCES, _RESULTS)
+
+    def __init__(self, backend: Backend | None = None) -> None:
+        self._backend = backend
+
+    def maker(self, settings: Settings) -> Maker | None:
+        backend = self._backend or _backend(settings)
+        if backend is None:
+            return None
+        from tools.browser import BrowserTool
+
+        async def make() -> Offer:
+            browser = BrowserTool(
+                backend,
+                allow_private_hosts=settings.allow_private_hosts,
+                timeout=_TIMEOUT,
+                count_tokens=lambda text: len(load_encoding().encode(text)),
+            )
+            return offer_of(browser, _TIMEOUT)
+
+        return make
+
+    def options(self, tool: Tool, where: str) -> Mapping[str, Any] | None:
+        return None if tool.get("external_web_access") is False else super().options(tool, where)
+
+    def is_optional(self, tool: Tool) -> bool:
+        """Codex declares `external_web_access` to every server, whether the server has a browser or not."""
+        return "external_web_access" in tool
+
+    def resumed(self, prompt: Callable[[], str]) -> Mapping[str, Any]:
+        """A new session gives no cursor that the model has read already: it cites by cursors.
+
+        Sessions end before the conversation does, and so may the server.
+        """
+        read = [int(cursor) for cursor in _CURSOR.findall(prompt())]
+        return {"first_cursor": max(read, default=-1) + 1}
+
+    def item(self, call: HostedCall) -> ItemBuilder:
+        return WebSearchBuilder(call)
+
+    def past_call(self, item: Item) -> PastCall:
+        """The call as far as the item's action shows it; few items hold results."""
+        action = item["action"] if isinstance(item.get("action"), dict) else {}
+        match action.get("type"):
+            case "open_page":
+                function, given = "open", {"id": action.get("url")}
+            case "find_in_page" | "find":
+                function, given = "find", {"pattern": action.get("pattern")}
+            case _:
+                queries = action.get("queries")
+                first = queries[0] if isinstance(queries, list) and queries else None
+                function, given = "search", {"query": action.get("query") or first}
+        arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
+        found = [
+            "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
+            for hit in dicts_of(item.get("results"))
+        ]
+        return PastCall(function, arguments, "\n\n".join(found))
+
+
+def _backend(settings: Settings) -> Backend | None:
+    if settings.browser is None and not os.environ.get("EXA_API_KEY"):
+        return None  # and nothing of the browser is imported
+    from tools.browser.backends import default_backend, parse_backend
+
+    return parse_backend(settings.browser or default_backend())
+
+
+class WebSearchBuilder(ItemBuilder):
+    """A call of the browser. Its action is a guess from the arguments until the browser has answered."""
+
+    runs_here = True
+
+    def __init__(self, call: HostedCall) -> None:
+        super().__init__(call.id)
+        self._function = call.function
+        self._include = call.include
+
+    def _item(self, status: str, action: Mapping[str, Any]) -> Item:
+        shown = dict(action)
+        if _SOURCES not in self._include:
+            shown.pop("sources", None)
+        return {"id": self.id, "type": "web_search_call", "status": status, "action": shown}
+
+    def open(self) -> tuple[Item, list[Event]]:
+        item = self._item("in_progress", _guess(self._function, ""))
+        return item, [{"type": "response.web_search_call.in_progress"}]
+
+    def called(self, text: str) -> list[Event]:
+        return [{"type": "response.web_search_call.searching"}]
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        action = output.details.get("action") or _guess(self._function, text)
+        item = self._item("failed" if output.failed else "completed", action)
+        if _RESULTS in self._include and "results" in output.details:
+            item["results"] = output.details["results"]
+        return [{"type": "response.web_search_call.completed"}], item
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [], self._item("failed", _guess(self._function, text))
+
+
+def _guess(function: str, arguments: str) -> dict[str, Any]:
+    """The action as far as the arguments tell it, in a form that every client can read."""
+    try:
+        given = read_json_text(arguments)
+    except ValueError:
+        given = None
+    known: dict[str, Any] = given if isinstance(given, dict) else {}
+
+    def text(key: str) -> str:
+        value = known.get(key)
+        return value if isinstance(value, str) else ""
+
+    match function:
+        case "open":
+            return {"type": "open_page", **({"url": text("id")} if "://" in text("id") else {})}
+        case "find":
+            return {"type": "find_in_page", "pattern": text("pattern"), "url": ""}
+        case _:
+            return {"type": "search", "query": text("query") or (arguments if given is None else "")}

@@ -1,0 +1,1 @@
+"""The tests of what docs/extending.md adds. `test_extending` runs them in a copy."""

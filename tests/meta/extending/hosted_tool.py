@@ -1,0 +1,57 @@
+"""A coin keeps the contract of a tool, and runs in the middle of a response."""
+
+from __future__ import annotations
+
+import httpx
+
+from gpt_oss_server.hosted.coin import CoinTool
+from tests.contracts.tool_contract import ToolContract
+from tests.doubles.serving import scripted, serving
+from tools.tool import Tool
+
+CALL = "<|channel|>commentary to=coin.flip <|constrain|>json<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>Done.<|return|>"
+TOOLS = [{"type": "coin"}]
+
+
+class TestCoin(ToolContract):
+    async def make(self) -> Tool:
+        return CoinTool()
+
+
+def test_the_model_flips_the_coin_and_goes_on_in_the_same_response() -> None:
+    with serving(scripted(CALL, ANSWER, ANSWER)) as base:
+        response = httpx.post(f"{base}/responses", json={"input": "Flip.", "tools": TOOLS}, timeout=60).json()
+        call, message = response["output"]
+        again = httpx.post(f"{base}/responses", json={"input": [call], "tools": TOOLS}, timeout=60)
+    assert (call["type"], call["status"]) == ("coin_call", "completed")
+    assert call["id"].startswith("coin_")
+    assert call["side"] in ("heads", "tails")
+    assert message["content"][0]["text"] == "Done."
+    assert again.status_code == 200
+
+
+def test_its_events_are_in_the_stream() -> None:
+    body = {"input": "Flip.", "tools": TOOLS, "tool_choice": {"type": "coin"}, "stream": True}
+    with serving(scripted(CALL, ANSWER)) as base:
+        stream = httpx.post(f"{base}/responses", json=body, timeout=60).text
+    places = [stream.index(f"event: response.coin_call.{step}") for step in ("in_progress", "completed")]
+    assert places == sorted(places)
+
+
+def test_chat_shows_that_it_ran() -> None:
+    body = {"messages": [{"role": "user", "content": "Flip."}], "tools": TOOLS}
+    with serving(scripted(CALL, ANSWER)) as base:
+        answer = httpx.post(f"{base}/chat/completions", json=body, timeout=60).json()
+    message = answer["choices"][0]["message"]
+    assert message["content"] == "Done."
+    assert [(ran["type"], ran["name"]) for ran in message["executed_tools"]] == [("coin", "coin.flip")]
+
+
+def test_an_mcp_server_cannot_take_its_name() -> None:
+    server = {"type": "mcp", "server_label": "coin", "server_url": "http://127.0.0.1:9/mcp"}
+    body = {"input": "Flip.", "tools": [*TOOLS, server]}
+    with serving(scripted(ANSWER)) as base:
+        answer = httpx.post(f"{base}/responses", json=body, timeout=60)
+    assert answer.status_code == 400
+    assert "both called 'coin'" in answer.json()["error"]["message"]

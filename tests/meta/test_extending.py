@@ -1,0 +1,64 @@
+"""The code of docs/extending.md, in a copy of the server, passes the tests in `extending/`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+COPIED = ("gpt_oss_server", "inference", "tools", "tests")
+BLOCK = re.compile(r"^```(python|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> dict[str, str]:
+    """The page's code by its path, which is the first line of a block."""
+    found = [text.partition("\n") for kind, text in BLOCK.findall(PAGE) if kind == language]
+    return {head.lstrip("#- "): body for head, _, body in found}
+
+
+def changed(text: str, diff: str) -> str:
+    """The text after the changes of a block, each of which has one place in it."""
+    for change in diff.split("@@\n"):
+        lines = [(line[:1], line[1:] + "\n") for line in change.splitlines()]
+        old = "".join(line for mark, line in lines if mark != "+")
+        new = "".join(line for mark, line in lines if mark != "-")
+        assert text.count(old) == 1, f"the page changes what is not there once:\n{old}"
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture
+def extended(tmp_path: Path) -> Path:
+    """A copy of the server with all that the page adds."""
+    copy = tmp_path / "extended"
+    for name in COPIED:
+        left_out = shutil.ignore_patterns("__pycache__", "*.safetensors", "snapshots", "published")
+        shutil.copytree(ROOT / name, copy / name, ignore=left_out)
+    shutil.copy(ROOT / "pyproject.toml", copy / "pyproject.toml")
+    for path, code in blocks("python").items():
+        assert not (copy / path).exists(), f"{path} is there already"
+        (copy / path).write_text(code, encoding="utf-8")
+    for path, diff in blocks("diff").items():
+        before = (copy / path).read_text(encoding="utf-8")
+        (copy / path).write_text(changed(before, diff), encoding="utf-8")
+    return copy
+
+
+def test_what_the_page_adds_works(extended: Path) -> None:
+    tests = [f"tests/meta/extending/{part}.py" for part in ("hosted_tool", "store", "engine", "event")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(extended)}
+    done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_is_short_and_linked() -> None:
+    assert len(PAGE.splitlines()) <= 200
+    assert "extending.md" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
