@@ -1,8 +1,8 @@
-"""The tools that a client runs: what the model is told of each, and what binds its calls.
+"""The tools that a client runs: how the prompt declares each, and what binds its calls.
 
-In: one tool as the client wrote it. Out: a `ClientTool`, which says under which recipient the model calls it
-and as what kind of item the call goes back, or a 400 that names the field. How calls are written, items are
-made and tools are listed is not known here.
+In: one tool as the client wrote it, its place in the body, and the dialect of the API. Out: a `ClientTool`
+with the recipient that the model calls it by and the kind of item that its calls become, or a 400 that names
+the field. This module does not know how calls are rendered, how items are built, or how tools are listed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal
 from gpt_oss_server.constraints.binding import ClientCall, Schema, TextGrammar
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
+from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields, NamedKind
 
 Tool = dict[str, Any]
 Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
@@ -55,20 +56,12 @@ def namespace_word(namespace: str | None) -> str:
     return safe_namespace(namespace)
 
 
-def _head(tool: Tool, where: str, kind: Kind, form: str) -> str:
-    """The name of a tool that stands in this API's form, its description checked too."""
-    if "name" not in tool and isinstance(tool.get(kind), dict):
-        raise InvalidRequest(
-            f"`{where}`: this is the Chat Completions form; put name and {form} beside `type`.",
-            param=f"{where}.name",
-        )
+def function_tool(
+    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
+) -> ClientTool:
+    tool, where = dialect.tool(given, where, "function")
     name = _name(tool, where)
     check(tool, where, "description", str, "a string")
-    return name
-
-
-def function_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
-    name = _head(tool, where, "function", "parameters")
     check(tool, where, "parameters", dict, "a JSON schema object")
     check(tool, where, "strict", bool, "a boolean")
     declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
@@ -76,17 +69,25 @@ def function_tool(tool: Tool, where: str, namespace: str | None = None) -> Clien
     return _client_tool("function", tool, namespace, declared, form)
 
 
-def custom_tool(tool: Tool, where: str, namespace: str | None = None) -> ClientTool:
-    name = _head(tool, where, "custom", "format")
+def custom_tool(
+    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
+) -> ClientTool:
+    tool, where = dialect.tool(given, where, "custom")
+    name = _name(tool, where)
+    check(tool, where, "description", str, "a string")
     check(tool, where, "format", dict, "an object")
-    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format")
-    told = [tool.get("description"), _RAW, _told(form)]
-    declared = FunctionTool(name, "\n".join(text for text in told if text), {"type": "string"})
+    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format", dialect)
+    lines = [tool.get("description"), _RAW, _rule_of(form)]
+    declared = FunctionTool(name, "\n".join(line for line in lines if line), {"type": "string"})
     return _client_tool("custom", tool, namespace, declared, form)
 
 
 def _client_tool(
-    kind: Kind, tool: Tool, namespace: str | None, declared: FunctionTool, form: Schema | TextGrammar | None
+    kind: NamedKind,
+    tool: Fields,
+    namespace: str | None,
+    declared: FunctionTool,
+    form: Schema | TextGrammar | None,
 ) -> ClientTool:
     return ClientTool(
         kind=kind,
@@ -95,29 +96,30 @@ def _client_tool(
         declared=declared,
         form=form,
         namespace=namespace,
-        given=_echoed(tool),
+        given=_echoed(kind, tool),
         deferred=tool.get("defer_loading") is True,
     )
 
 
-def without_nulls(tool: Tool) -> Tool:
+def without_nulls(tool: Fields) -> Tool:
     return {key: value for key, value in tool.items() if value is not None}
 
 
-def _echoed(tool: Tool) -> Tool:
-    if tool["type"] == "custom":
-        return {**without_nulls(tool), "format": tool.get("format") or {"type": "text"}}
+def _echoed(kind: NamedKind, tool: Fields) -> Tool:
+    if kind == "custom":
+        return {**without_nulls(tool), "type": kind, "format": tool.get("format") or {"type": "text"}}
     given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
     more = {"defer_loading": True} if tool.get("defer_loading") is True else {}
     return {"type": "function", "name": tool["name"], **given, **more}
 
 
-def _text_form(given: Mapping[str, Any], where: str) -> TextGrammar | None:
-    match given.get("type"):
+def _text_form(given: Fields, where: str, dialect: Dialect) -> TextGrammar | None:
+    kind, fields, where = dialect.text_format(given, where)
+    match kind:
         case "text":
             return None
         case "grammar":
-            syntax, definition = given.get("syntax"), given.get("definition")
+            syntax, definition = fields.get("syntax"), fields.get("definition")
             if syntax not in ("lark", "regex"):
                 raise InvalidRequest(
                     f"`{where}.syntax` must be 'lark' or 'regex', not {syntax!r:.80}.",
@@ -128,13 +130,14 @@ def _text_form(given: Mapping[str, Any], where: str) -> TextGrammar | None:
                     f"`{where}.definition` must be a non-empty string.", param=f"{where}.definition"
                 )
             return TextGrammar(syntax, definition, f"{where}.definition")
-        case kind:
+        case _:
             raise InvalidRequest(
                 f"`{where}.type` must be 'text' or 'grammar', not {kind!r:.80}.", param=f"{where}.type"
             )
 
 
-def _told(form: TextGrammar | None) -> str | None:
+def _rule_of(form: TextGrammar | None) -> str | None:
+    """The grammar as the prompt states it."""
     if form is None:
         return None
     if form.syntax == "regex":
@@ -193,7 +196,7 @@ def search_tool(tool: Tool, where: str) -> ClientTool:
     return ClientTool("tool_search", SEARCH, recipient_of(SEARCH, None), declared, given=tool)
 
 
-def _name(tool: Tool, where: str) -> str:
+def _name(tool: Fields, where: str) -> str:
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidRequest(
@@ -202,7 +205,7 @@ def _name(tool: Tool, where: str) -> str:
     return name
 
 
-def check(tool: Tool, where: str, key: str, kind: type, expected: str) -> None:
+def check(tool: Fields, where: str, key: str, kind: type, expected: str) -> None:
     value = tool.get(key)
     if value is not None and not isinstance(value, kind):
         raise InvalidRequest(f"`{where}.{key}` must be {expected}.", param=f"{where}.{key}")

@@ -1,8 +1,8 @@
-"""The tools of a request, read: what the client runs, what runs here, and how they are echoed.
+"""The tools of a request, read: those that the client runs, those that the server hosts, and their echo.
 
-In: the `tools` array. Out: the client's tools by the recipients that the model calls, which of our tools are
-asked for and with what options, and the echoed form with every key that clients read. A kind of tool that is
-not served is refused by name. Whether a tool of ours is there to be used is the toolset's to say.
+In: each declared tool, its place in the body, and the dialect of the API. Out: the client's tools by
+recipient, the hosted tools with their options, and the echoed form with every key that clients read. An
+unknown kind of tool is refused by name. The toolset decides whether a hosted tool is available.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpt_oss_server.tooling.client_tools import (
     without_nulls,
 )
 from gpt_oss_server.tooling.container_names import container_of
+from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
 from gpt_oss_server.tooling.search import ToolSearch, told_of
 
 
@@ -66,6 +67,11 @@ class RequestTools:
     def say(self, tool: Tool) -> None:
         """Into the echo: without keys of null, but for functions, which have every key."""
         self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
+
+    def declare(self, tool: ClientTool) -> None:
+        """Adds the tool and its echo."""
+        self.add(tool)
+        self.say(dict(tool.given))
 
     def add(self, tool: ClientTool) -> None:
         if tool.recipient in self.clients:
@@ -119,47 +125,46 @@ def loaded_tools(tools: Any, where: str) -> RequestTools:
     for index, tool in enumerate(tools):
         kind = tool.get("type", "function")
         if isinstance(kind, str) and kind in _READERS:
-            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read)
+            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
     return read
 
 
 def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
     read = RequestTools(offered=offered)
     for index, tool in enumerate(tools):
-        where, kind = f"tools[{index}]", tool.get("type")
-        reader = _READERS.get(kind) if isinstance(kind, str) else None
-        if reader is None:
-            raise UnsupportedField(
-                f"`{where}.type`: tools of type {kind!r} are not served by this server; "
-                "declare it as a function and run it on your side.",
-                param=f"{where}.type",
-            )
-        reader(tool, where, read)
+        read_tool(tool, f"tools[{index}]", read)
     return read
 
 
-def _function(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(function_tool(tool, where), read)
+def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
+    kind = dialect.kind(tool)
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise UnsupportedField(
+            f"`{where}.type`: tools of type {kind!r} are not served by this server; "
+            "declare it as a function and run it on your side.",
+            param=f"{where}.type",
+        )
+    reader(tool, where, read, dialect)
 
 
-def _custom(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(custom_tool(tool, where), read)
+def _function(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    read.declare(function_tool(tool, where, dialect=dialect))
 
 
-def _add(tool: ClientTool, read: RequestTools) -> None:
-    read.add(tool)
-    read.say(dict(tool.given))
+def _custom(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    read.declare(custom_tool(tool, where, dialect=dialect))
 
 
-def _client_shape(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(client_shape(tool, where), read)
+def _client_shape(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    read.declare(client_shape(tool, where))
 
 
-def _tool_search(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(search_tool(tool, where), read)
+def _tool_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    read.declare(search_tool(tool, where))
 
 
-def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
+def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     name, members = tool.get("name"), tool.get("tools")
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`{where}.name` must be a non-empty string.", param=f"{where}.name")
@@ -180,30 +185,35 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
                 f"`{place}.type`: a namespace holds tools of type 'function' and 'custom'.",
                 param=f"{place}.type",
             )
-        found = reader({**member, "type": kind}, place, name)
+        found = reader(member, place, name)
         read.add(found)
         echoed.append(dict(found.given))
     read.say({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
-def _web_search(tool: Tool, where: str, read: RequestTools) -> None:
+def _web_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    web_search(tool, where, read)
+
+
+def web_search(tool: Fields, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
     check(tool, where, "filters", dict, "an object")
     check(tool, where, "user_location", dict, "an object")
     if "external_web_access" in tool:  # Codex declares it to every server, and none but OpenAI's need have it
         read.optional.add("browser")
     if tool.get("external_web_access") is not False:  # then it is just not offered
-        options = ("filters", "user_location", "search_context_size")
-        read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}
+        options = {key: tool.get(key) for key in ("filters", "user_location", "search_context_size")}
+        options["user_location"] = dialect.user_location(options["user_location"])
+        read.hosted["browser"] = without_nulls(options)
     read.say(dict(tool))
 
 
-def _code_interpreter(tool: Tool, where: str, read: RequestTools) -> None:
+def _code_interpreter(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     container = container_of(tool.get("container"), f"{where}.container")
     read.hosted["python"] = {} if container is None else {"container": container}
     read.say({**tool, "container": tool.get("container") or {"type": "auto"}})
 
 
-def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
+def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     try:
         from tools.mcp.request import public_form
     except ImportError as error:
@@ -214,12 +224,12 @@ def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
     read.say(public_form(tool))
 
 
-_OF_NAMESPACES: dict[str, Callable[[Tool, str, str], ClientTool]] = {
+_OF_NAMESPACES: dict[str, Callable[[Fields, str, str], ClientTool]] = {
     "function": function_tool,
     "custom": custom_tool,
 }
 
-_READERS: dict[str, Callable[[Tool, str, RequestTools], None]] = {
+_READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
     "function": _function,
     "custom": _custom,
     "namespace": _namespace,
