@@ -14,41 +14,24 @@ from pydantic import Field
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
-    Bias,
     Body,
     Boolean,
-    Budget,
     Effort,
     Integer,
     NotServed,
-    Number,
-    Penalty,
-    Priority,
-    Salt,
-    Seed,
-    Share,
-    Temperature,
     Verbosity,
-    check_metadata,
     read_body,
+)
+from gpt_oss_server.http.shared_fields import (
+    ChoiceFields,
+    GenerationFields,
+    TurnFields,
+    check_metadata,
+    check_stops,
 )
 from gpt_oss_server.turns.beams import check_best_of
 
-MAX_CHOICES = 128  # as OpenAI has it
-MAX_STOPS = 64  # OpenAI takes four
 _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
-
-Stop = str | list[str] | None
-
-
-class Reasoning(Body):
-    effort: Effort | None = None
-    max_tokens: Budget | None = None
-
-
-class StreamOptions(Body):
-    include_usage: Boolean | None = None
-    continuous_usage_stats: Boolean | None = None
 
 
 class TemplateOptions(Body):
@@ -62,45 +45,18 @@ class TemplateOptions(Body):
     builtin_tools: list[Literal["browser", "python"]] | None = None
 
 
-class CreateChatCompletion(Body):
+class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
     """A request for a chat completion. Every field may be left out except `messages`."""
 
     messages: list[Any]
-    model: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: Boolean | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
     web_search_options: dict[str, Any] | None = None
-    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    best_of: Annotated[Integer, Field(ge=1)] | None = None
-    use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
-    stop: Stop = None
-    include_stop_str_in_output: Boolean | None = None
     max_tokens: Annotated[Integer, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
     truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: Annotated[Integer, Field(ge=-1)] | None = None
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
     logprobs: Boolean | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    prompt_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    return_tokens_as_token_ids: Boolean | None = None
-    return_token_ids: Boolean | None = None
     reasoning_effort: Effort | None = None
-    reasoning: Reasoning | None = None
-    thinking_token_budget: Budget | None = None
     include_reasoning: Boolean | None = None
     preamble_field: Literal["content", "reasoning"] | None = None
     verbosity: Verbosity | None = None
@@ -109,17 +65,6 @@ class CreateChatCompletion(Body):
     add_generation_prompt: Boolean | None = None
     continue_final_message: Boolean | None = None
     response_prefix: str | None = None
-    echo: Boolean | None = None
-    stream: Boolean | None = None
-    stream_options: StreamOptions | None = None
-    metadata: dict[str, Any] | None = None
-    store: Boolean | None = None
-    service_tier: str | None = None
-    user: str | None = None
-
-    @property
-    def debug(self) -> bool:
-        return bool((self.metadata or {}).get("__debug"))
 
     @property
     def template(self) -> TemplateOptions:
@@ -130,11 +75,6 @@ class CreateChatCompletion(Body):
         asked = self.reasoning.effort if self.reasoning else None
         return self.reasoning_effort or asked or self.template.reasoning_effort
 
-    @property
-    def reasoning_budget(self) -> int | None:
-        asked = self.reasoning.max_tokens if self.reasoning else None
-        return asked if self.thinking_token_budget is None else self.thinking_token_budget
-
     def preamble_place(self, default: str) -> str:
         """The field that preambles go to; where JSON is asked for, `content` is nothing but that."""
         return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
@@ -144,10 +84,6 @@ class CreateChatCompletion(Body):
         return (self.response_format or {}).get("type", "text")
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
     def limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
 
@@ -155,14 +91,6 @@ class CreateChatCompletion(Body):
     def scores(self) -> int | None:
         """How many alternatives each token's log-probability comes with; None: there are none."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    @property
-    def includes_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
-    @property
-    def counts_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     @property
     def allows_parallel_calls(self) -> bool:
@@ -213,10 +141,3 @@ def parse_request(body: object) -> CreateChatCompletion:
             param="add_generation_prompt",
         )
     return request
-
-
-def check_stops(stops: tuple[str, ...]) -> None:
-    if len(stops) > MAX_STOPS:
-        raise InvalidRequest(f"`stop` may have {MAX_STOPS} strings at most.", param="stop")
-    if "" in stops:
-        raise InvalidRequest("`stop` has an empty string, which would stop everywhere.", param="stop")

@@ -14,8 +14,9 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.fields import Body, check_metadata, read_body
+from gpt_oss_server.http.fields import Body, read_body
 from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.reader import read_input, with_own_ids
 from gpt_oss_server.responses.input.reading import Conversation

@@ -14,29 +14,19 @@ from pydantic import Field
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
-    Bias,
     Body,
     Boolean,
-    Budget,
     Effort,
     Integer,
     NotServed,
-    Penalty,
-    Priority,
-    Salt,
-    Seed,
-    Share,
-    Temperature,
     Verbosity,
-    check_metadata,
     read_body,
 )
+from gpt_oss_server.http.shared_fields import GenerationFields, Reasoning, TurnFields, check_metadata
 from gpt_oss_server.responses.items.summary import SummaryKind
 
 
-class ReasoningOptions(Body):
-    effort: Effort | None = None
-    max_tokens: Budget | None = None
+class ReasoningOptions(Reasoning):
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     generate_summary: Literal["auto", "concise", "detailed", "none"] | None = None  # the old name
     context: Literal["auto", "current_turn", "all_turns"] | None = None
@@ -52,56 +42,31 @@ class ContextManagement(Body):
     compact_threshold: Annotated[Integer, Field(ge=1000)] | None = None
 
 
-class CreateResponse(Body):
+class CreateResponse(TurnFields, GenerationFields):
     """A request for a response. Every field may be left out except `input` (or `previous_response_id`)."""
 
-    model: str | None = None
     input: str | dict[str, Any] | list[Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: Boolean | None = None
     reasoning: ReasoningOptions | None = None
-    thinking_token_budget: Budget | None = None
     text: TextOptions | None = None
     include: list[str] | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = None
-    metadata: dict[str, Any] | None = None
-    store: Boolean | None = None
-    stream: Boolean | None = None
     background: Boolean | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
     top_k: Annotated[Integer, Field(ge=0)] | None = None
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
     enable_response_messages: Boolean | None = None
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
-    service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    user: str | None = None
 
     @property
     def conversation_id(self) -> str | None:
         given = self.conversation
         return given["id"] if isinstance(given, dict) else given
-
-    @property
-    def debug(self) -> bool:
-        return bool((self.metadata or {}).get("__debug"))
 
     @property
     def allows_parallel_calls(self) -> bool:
@@ -123,11 +88,6 @@ class CreateResponse(Body):
         """Which turns' reasoning the model is shown; left to us, it is as Harmony has it."""
         asked = self.reasoning.context if self.reasoning else None
         return "all_turns" if asked == "all_turns" else "current_turn"
-
-    @property
-    def reasoning_budget(self) -> int | None:
-        asked = self.reasoning.max_tokens if self.reasoning else None
-        return asked if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def scores(self) -> int | None:
