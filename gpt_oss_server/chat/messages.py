@@ -19,7 +19,7 @@ from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.http.validation import json_type, text_field
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -204,7 +204,7 @@ def _calls(message: Message, where: str) -> list[PastCall]:
 def _call(call: Any, where: str) -> PastCall:
     if not isinstance(call, dict):
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
-    call_id = _text(call, "id", where)
+    call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
         name, given = _function(call.get("custom"), f"{where}.custom", "input")
         return PastCall(call_id, f"functions.{name}", given, None)
@@ -218,7 +218,7 @@ def _function(value: Any, where: str, key: str) -> tuple[str, str]:
     text = value.get(key)
     if not isinstance(text, str):
         raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
-    return _text(value, "name", where), text
+    return text_field(value, "name", where), text
 
 
 def _tool(message: Message, where: str, conversation: Conversation) -> None:
@@ -251,7 +251,7 @@ def _result(message: Message, where: str, conversation: Conversation) -> str | N
 
 
 def _old_function(message: Message, where: str, conversation: Conversation) -> None:
-    recipient = f"functions.{_text(message, 'name', where)}"
+    recipient = f"functions.{text_field(message, 'name', where)}"
     conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
 
@@ -264,13 +264,6 @@ def _begun(message: Message, where: str) -> Begun:
     reasoning = _reasoning(message, where)
     content = text_of(message.get("content"), f"{where}.content")
     return Begun(reasoning, None if reasoning and not content else content)
-
-
-def _text(value: Message, key: str, where: str) -> str:
-    text = value.get(key)
-    if not isinstance(text, str) or not text:
-        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
-    return text
 
 
 Handler = Callable[[Message, str, Conversation], None]

@@ -14,6 +14,7 @@ from typing import Any
 from gpt_oss_server.constraints.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.tooling.client_tools import (
     SEARCH,
     ClientTool,
@@ -165,9 +166,7 @@ def _tool_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None
 
 
 def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
-    name, members = tool.get("name"), tool.get("tools")
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`{where}.name` must be a non-empty string.", param=f"{where}.name")
+    name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
         raise InvalidRequest(

@@ -7,7 +7,6 @@ at most follows from the shapes, and those that are left over end at once.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +16,9 @@ from torch import Tensor
 from inference.ops import launches
 from inference.ops.kernels import experts as kernels
 from inference.ops.kernels import norm, pairs
+from inference.ops.launches import PLAIN
 from inference.ops.packing import PackedRows
 
-PLAIN = os.environ.get("TRITON_INTERPRET") == "1"  # see `fused`
 SORTED_PAIRS = 1024  # up to so many pairs one program sorts
 COUNTED_AT_ONCE = 2048  # pairs that a program for one expert reads at a time
 EXACT_TOKENS = 64  # up to so many tokens the experts' results are kept in float32 until they are summed

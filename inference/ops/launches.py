@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+# Triton's interpreter computes bf16 wrongly, so kernels compute in float32 there.
+PLAIN = os.environ.get("TRITON_INTERPRET") == "1"
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -89,7 +92,7 @@ SORTED_AT_ONCE = 32  # pairs that are compared with all pairs at once
 @functools.cache
 def early() -> dict[str, bool]:
     """For launches that may begin before the one ahead has ended (`kernels.early`): on cards that can."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if PLAIN:
         return {"EARLY": False}
     able = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
     return {"EARLY": able, "launch_pdl": able}

@@ -15,13 +15,13 @@ from pydantic_core import to_json
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.responses.input.reading import (
     Approved,
     Conversation,
     Handler,
     Item,
     function_recipient,
-    text_field,
 )
 from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
 from gpt_oss_server.tooling.requested import loaded_tools

@@ -16,12 +16,12 @@ from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
-from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.http.validation import json_type, text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.calls import CALL_HANDLERS
 from gpt_oss_server.responses.input.compacted import unsealed
 from gpt_oss_server.responses.input.loaded import leads_still
-from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call, text_field
+from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call
 from gpt_oss_server.responses.items.reasoning import unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
 

@@ -14,6 +14,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
+from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
@@ -96,13 +97,6 @@ def answered_call(item: Mapping[str, Any]) -> Any:
 
 def function_recipient(item: Mapping[str, Any]) -> str:
     return recipient_of(item["name"], item.get("namespace"))
-
-
-def text_field(item: Item, key: str, where: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
-    return value
 
 
 Handler = Callable[[Item, str, Conversation], None]
