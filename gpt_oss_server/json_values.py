@@ -30,6 +30,27 @@ def without_lone_surrogates(value: object) -> object:
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
+def is_larger(limit: int, *values: object) -> bool:
+    """Whether the values are longer than `limit` as JSON, more or less. Counting stops at the limit."""
+    count, waiting = 0, list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            count += len(value) + 2
+        elif isinstance(value, (dict, list)):
+            count += 2 * len(value)
+        else:
+            count += 4
+        if count > limit:  # so that a long list is not even copied
+            return True
+        if isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
+
+
 def finite(number: str) -> float:
     value = float(number)
     if not isfinite(value):  # which nothing can write back

@@ -9,7 +9,7 @@ very words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses.input.compacted import Compacted
+from gpt_oss_server.turns.prompting import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Engine, Sampling
@@ -86,21 +87,16 @@ def room_for_summary(context: int) -> int:
     return max(min(context // SHARE, _MOST_SUMMARY), 1)
 
 
-def asking(
-    history: Sequence[Segment],
-    opened: Callable[[Sequence[Segment]], tuple[list[Segment], list[Segment]]],
-    renderer: Renderer,
-    context: int,
-) -> tuple[int, ...]:
-    """The prompt that asks for the summary. It begins as the conversation's own, for the cache's sake.
+def asking(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:
+    """The prompt that asks for the summary. It begins as the conversation's own, for the prefix cache.
 
-    Where not all fits, as much of the newest as does; a message that is too long by itself is left out.
+    Where not all of the history fits, the newest part is taken, without messages too long by themselves.
     """
-    ask = renderer.user(_ASK)
+    ask = head.renderer.user(_ASK)
     shown = kept(history)
     room = context - room_for_summary(context)
     needed = [each for each in shown if each.role == "developer" or each.stands_for]
-    left = room - len(renderer.prompt(*opened([*needed, ask])))
+    left = room - len(head.prompt([*needed, ask]))
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
@@ -112,7 +108,7 @@ def asking(
             chosen.add(id(segment))
             left -= len(segment.tokens)
     fitting = [segment for segment in shown if id(segment) in chosen]
-    return tuple(renderer.prompt(*opened([*fitting, ask])))
+    return tuple(head.prompt([*fitting, ask]))
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ what came together with it is rendered anew. What a response adds is put here by
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.reader import read_input, with_own_ids
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import find_conversation, no_conversation
-from gpt_oss_server.serving.served import LARGE_INPUT
+from gpt_oss_server.serving.served import beside_others
 from gpt_oss_server.stores.base import Item, Part, Store, StoredConversation
 from gpt_oss_server.stores.sealing import Sealer
 
@@ -139,7 +138,7 @@ class Conversations:
         def work() -> Conversation:
             return self._rendered(items, found.recipients, found.approvals)
 
-        read = await asyncio.to_thread(work) if len(str(items)) > LARGE_INPUT else work()
+        read = await beside_others(work, items)
         if read.approved:
             waiting = read.approved[0].request_id
             raise InvalidRequest(

@@ -8,7 +8,7 @@ what it shows is what the model gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +36,14 @@ from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.turns.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
+from gpt_oss_server.turns.prompting import (
+    Head,
+    Thinking,
+    fitted_prompt,
+    sampling_of,
+    thinking_of,
+    with_verbosity,
+)
 from inference.engine import EngineInfo, Sampling
 
 
@@ -96,15 +103,19 @@ def prepare(
         servers=hosted.names,
         sealer=around.sealer,
         leads=not past.history,
+        tools=tools.of_items,
     )
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     preparing = _Preparing(request, tools, hosted, around, conversation)
     alone = compacts or conversation.compacts
-    if alone or preparing.is_over_threshold(history):
-        return preparing.compacting(history, alone=alone)
-    return preparing.ready(history, tuple(conversation.segments))
+    if alone:
+        return preparing.compacting(history, alone=True)
+    whole = preparing.prompt(history)
+    if preparing.threshold is not None and len(whole) >= preparing.threshold:
+        return preparing.compacting(history, alone=False)
+    return preparing.ready(history, tuple(conversation.segments), whole)
 
 
 class _Preparing:
@@ -126,41 +137,51 @@ class _Preparing:
         self._answer = answer_format(request.text.format if request.text else None)
         self._effort = conversation.effort or request.effort or around.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, around.settings)
+        self._all_reasoning = request.reasoning_context == "all_turns"
+        self._head = self._made_head()
 
     @property
     def _context(self) -> int:
         return self._around.info.context_length
 
-    def is_over_threshold(self, history: tuple[Segment, ...]) -> bool:
-        threshold = self._threshold
-        return threshold is not None and self._length(history) >= threshold
+    @property
+    def threshold(self) -> int | None:
+        """The length from which on the conversation is compacted; None where it never is."""
+        latest = self._context - self._context // SHARE
+        wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
+        return min([latest, *wanted]) if wanted else None
 
-    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...]) -> Prepared:
-        """Own are the segments of the history that are not in the conversation yet."""
+    def prompt(self, history: tuple[Segment, ...]) -> list[int]:
+        """The prompt of the whole history, be it longer than the context or not."""
+        return self._head.prompt(history, all_reasoning=self._all_reasoning)
+
+    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: list[int]) -> Prepared:
+        """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
         request = self._request
         prompt, history = fitted_prompt(
-            self._around.renderer,
-            self._system,
+            self._head,
             history,
-            **self._told,
+            whole=whole,
             context=self._context,
             truncates=request.truncation == "auto",
             answer=request.max_output_tokens,
-            all_reasoning=request.reasoning_context == "all_turns",
+            all_reasoning=self._all_reasoning,
             param="input",
         )
+        self._hosted.count_on_from(history, self._around.encoding)
         return self._prepared(prompt, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
         around = self._around
-        prompt = asking(history, self._opened, around.renderer, self._context)
+        prompt = asking(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = room_for_summary(self._context)
         asked = self._request.max_output_tokens if alone else None  # else it is the answer's
         prepared = self._prepared(prompt, history, own, min(room, asked or room))
 
         def go_on(compacted: tuple[Segment, ...]) -> Prepared:
-            return self.ready(since_compaction((*history, *compacted)), (*own, *compacted))
+            left = since_compaction((*history, *compacted))
+            return self.ready(left, (*own, *compacted), self.prompt(left))
 
         compaction = Compaction(
             prompt=prompt,
@@ -169,7 +190,7 @@ class _Preparing:
                 prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
             ),
             instructions=instructions_in(history),
-            said=said_in(history, around.encoding, min(self._context, self._threshold or self._context)),
+            said=said_in(history, around.encoding, min(self._context, self.threshold or self._context)),
             alone=alone,
         )
         return replace(prepared, compaction=compaction, go_on=go_on)
@@ -185,7 +206,6 @@ class _Preparing:
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
-        hosted.count_on_from(prompt, self._around.encoding)
         return Prepared(
             request=request,
             prompt=prompt,
@@ -211,38 +231,20 @@ class _Preparing:
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )
 
-    @property
-    def _threshold(self) -> int | None:
-        """From how many tokens on the conversation is compacted, if it is: in time, whatever is asked."""
-        latest = self._context - self._context // SHARE
-        asked = [each.compact_threshold or latest for each in self._request.context_management or ()]
-        return min([latest, *asked]) if asked else None
-
-    def _length(self, history: tuple[Segment, ...]) -> int:
-        all_reasoning = self._request.reasoning_context == "all_turns"
-        return len(self._around.renderer.prompt(*self._opened(history), all_reasoning=all_reasoning))
-
-    def _opened(self, history: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-        return self._around.renderer.opening(self._system, history, **self._told)
-
-    @property
-    def _system(self) -> Segment:
-        around = self._around
-        return around.renderer.system(
+    def _made_head(self) -> Head:
+        request, around, tools, hosted = self._request, self._around, self._tools, self._hosted
+        system = around.renderer.system(
             effort=self._thinking.effort,
             date=around.date,
             identity=around.settings.identity,
-            builtin_tools=self._hosted.in_system_message,
-            function_tools=bool(self._tools.functions),
+            builtin_tools=hosted.in_system_message,
+            function_tools=bool(tools.functions),
         )
-
-    @property
-    def _told(self) -> dict[str, Any]:
-        """What the developer message is made of, beside the instructions in the history."""
-        request = self._request
-        return {
-            "instructions": with_verbosity(request.instructions, request.verbosity),
-            "tools": self._tools.functions,
-            "namespaces": (*self._tools.namespaces, *self._hosted.in_developer_message),
-            "response_formats": self._answer.told,
-        }
+        return Head(
+            around.renderer,
+            system,
+            instructions=with_verbosity(request.instructions, request.verbosity),
+            tools=tools.functions,
+            namespaces=(*tools.namespaces, *hosted.in_developer_message),
+            response_formats=self._answer.told,
+        )

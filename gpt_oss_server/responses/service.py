@@ -93,8 +93,10 @@ class ResponsesService(Served):
         A `store` of the caller's gets everything, and is where `previous_response_id` is looked up.
         Without `generates` the prompt is only read.
         """
+        return await self._start(parse_request(body), store=store, generates=generates)
+
+    async def _start(self, request: CreateResponse, *, store: Store | None, generates: bool) -> Run:
         response_id = self.ids("resp")
-        request = parse_request(body)
         if request.background:
             self.background.check_room()
         if generates:
@@ -136,11 +138,11 @@ class ResponsesService(Served):
     async def start_streamed(
         self, body: object, *, store: Store | None = None, generates: bool = True
     ) -> Run | RefusedRun:
-        """The same for who reads events: that a prompt is too long is told there, as a failed response."""
+        """Like `start`; a prompt that is too long becomes a response that has failed, with its events."""
+        request = parse_request(body)
         try:
-            return await self.start(body, store=store, generates=generates)
+            return await self._start(request, store=store, generates=generates)
         except ContextLengthExceeded as error:
-            request = parse_request(body)
             info = self.engine.info
             response = new_response(
                 request,
@@ -293,7 +295,7 @@ class ResponsesService(Served):
             def work() -> Prepared:
                 return prepare(request, past, tools, hosted, around, compacts=compacts)
 
-            prepared = await beside_others(work, _size(request))
+            prepared = await beside_others(work, request.input, request.instructions, request.tools)
             prepared = replace(prepared, binding=await self.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
@@ -309,8 +311,3 @@ class ResponsesService(Served):
                 param="previous_response_id",
             )
         return await past_of(request, store)
-
-
-def _size(request: CreateResponse) -> int:
-    """About how many characters must be encoded."""
-    return len(str(request.input)) + len(request.instructions or "") + len(str(request.tools or ""))

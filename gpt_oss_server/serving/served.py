@@ -19,6 +19,7 @@ from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
@@ -30,16 +31,16 @@ from inference.engine import Engine, InferenceError, Shared
 
 T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as Python writes it, so that many small items and tools count too: 10,000 of them
-# take 3 to 6 ms to render, be they one text, messages of one letter or declarations. More goes to a thread.
+# Characters of a request as JSON, so that many small items and tools count too: 10,000 of them take 3 to 6 ms
+# to render, be they one text, messages of one letter or declarations. More goes to a thread.
 LARGE_INPUT = 10_000
 _MOST_CHOICES = 128
 _LEAST_AT_ONCE = 32  # that an engine generates for which was not told how many
 
 
-async def beside_others(work: Callable[[], T], size: int) -> T:
-    """What `work` makes of a request of about `size` characters; a large one does not hold up the others."""
-    return await asyncio.to_thread(work) if size > LARGE_INPUT else work()
+async def beside_others(work: Callable[[], T], *of: object) -> T:
+    """What `work` makes of these parts of a request; large ones do not hold up other requests."""
+    return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
 class Served:

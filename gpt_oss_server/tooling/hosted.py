@@ -8,12 +8,13 @@ set.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
+from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.search import ToolSearch
@@ -23,8 +24,8 @@ from tools.toolbox import Toolbox
 FUNCTION = f"{FUNCTIONS}."
 # What the model reads of a call whose result its client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
-# What the browser has answered begins with its cursor.
 _BROWSED = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
+_CURSOR_TOKENS = 12  # enough for the brackets and nine digits
 _IN_SYSTEM_MESSAGE = frozenset({"browser", "python", "container"})  # where the model was trained to see them
 
 
@@ -77,15 +78,15 @@ class HostedTools:
         resolve = getattr(session, "resolve", None)  # a browser of another server has none
         return resolve(cursor, line) if resolve is not None else None
 
-    def count_on_from(self, prompt: Sequence[int], encoding: Encoding) -> None:
-        """A browser that begins anew gives no cursor again that the model has read: it cites by them.
+    def count_on_from(self, shown: Iterable[Segment], encoding: Encoding) -> None:
+        """A new browser session gives no cursor again that the model has read: the model cites by them.
 
-        Its sessions end, with the server too, and the conversation goes on.
+        Sessions end, at the latest with the server, and conversations continue.
         """
         if "browser" in self.namespaces:
-            read = [int(cursor) for cursor in _BROWSED.findall(encoding.decode(prompt))]
+            newest = max((_cursor_in(segment, encoding) for segment in shown), default=-1)
             options = self.options.get("browser", {})
-            self.options["browser"] = {**options, "first_cursor": max(read, default=-1) + 1}
+            self.options["browser"] = {**options, "first_cursor": newest + 1}
 
     def runs(self, recipient: str) -> bool:
         if self._searches(recipient):
@@ -120,6 +121,15 @@ class HostedTools:
             self.toolbox.forget(self.conversation)
         if self.own is not None and self.leave is not None:
             self.leave(self.own.close())
+
+
+def _cursor_in(segment: Segment, encoding: Encoding) -> int:
+    """The cursor that a result of the browser begins with; -1 for any other segment."""
+    if segment.role != "tool":
+        return -1
+    end = segment.tokens.index(MESSAGE) + 1 + _CURSOR_TOKENS
+    found = _BROWSED.match(encoding.decode(segment.tokens[:end]))
+    return int(found[1]) if found else -1
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:

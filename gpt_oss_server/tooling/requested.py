@@ -44,6 +44,7 @@ class RequestTools:
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
     untold: set[str] = field(default_factory=set)  # recipients that the head of the prompt leaves out
+    of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → tools in it
     offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
 
     @property

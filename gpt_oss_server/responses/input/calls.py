@@ -24,7 +24,6 @@ from gpt_oss_server.responses.input.reading import (
     function_recipient,
 )
 from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
-from gpt_oss_server.tooling.requested import loaded_tools
 from gpt_oss_server.tooling.search import declared_text
 
 _NOT_KEPT = "(The result was not kept in this conversation.)"
@@ -174,15 +173,15 @@ def _search_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _search_output(item: Item, where: str, conversation: Conversation) -> None:
-    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    read = conversation.tools_of(item, where)
     told = declared_text(list(read.clients.values()), read.spaces)
     segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), told)
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
 def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
-    """At the head they are told with the request's own tools, later in a message of their own."""
-    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    """At the head they are declared with the request's own tools, later in a message of their own."""
+    read = conversation.tools_of(item, where)
     if conversation.leads:
         segment = Segment("developer", (), text="")
     else:

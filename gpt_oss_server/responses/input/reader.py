@@ -24,6 +24,7 @@ from gpt_oss_server.responses.input.loaded import leads_still
 from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call
 from gpt_oss_server.responses.items.reasoning import unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.tooling.requested import RequestTools
 
 
 def read_input(
@@ -36,10 +37,14 @@ def read_input(
     sealer: Callable[[], Sealer],
     results: Mapping[str, str] | None = None,
     servers: Mapping[str, tuple[str, str]] | None = None,
+    tools: Mapping[str, RequestTools] | None = None,
     where: str = "input",
     leads: bool = False,
 ) -> Conversation:
-    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items."""
+    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items.
+
+    `tools`: those of items whose tools have been read, by the place of the item.
+    """
     conversation = Conversation(
         renderer,
         ids,
@@ -49,6 +54,7 @@ def read_input(
         results=results or {},
         servers=servers or {},
         leads=leads,
+        tools=tools or {},
     )
     if isinstance(given, str):
         items: list[Any] = [{"type": "message", "role": "user", "content": given}]

@@ -19,6 +19,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
 from gpt_oss_server.tooling.hosted import RESULT_LOST
+from gpt_oss_server.tooling.requested import RequestTools, loaded_tools
 
 Item = dict[str, Any]
 
@@ -51,9 +52,13 @@ class Conversation:
     before_call: bool = False  # the assistant goes on to call something after the item that is read
     effort: Effort | None = None  # what was set last between the items
     leads: bool = False  # what comes next is of the conversation's head
+    tools: Mapping[str, RequestTools] = field(default_factory=dict)  # of items, by place, if read before
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
+
+    def tools_of(self, item: Item, where: str) -> RequestTools:
+        return self.tools.get(where) or loaded_tools(item.get("tools"), f"{where}.tools")
 
     def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
         self.recipients[text_field(item, "call_id", where)] = recipient
