@@ -1,7 +1,7 @@
-"""A chat request, made ready to run: the exact prompt, what the answer begins with, how to sample.
+"""A chat request, ready to run: the exact prompt, the beginning of the answer, and how to sample.
 
 In: a validated request, its tools, the engine's facts and the settings. Out: a frozen `PreparedChat`, or an
-error before anything is generated. `/tokenize` ends here too, so what it counts is what the model gets.
+error before anything is generated. `/tokenize` ends here too, so it counts exactly the model's prompt.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class PreparedChat:
     tools: RequestTools
     hosted: HostedTools
     agreed: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just agreed to
-    wanted: Wanted  # of the form of the turn
+    wanted: Wanted  # the form of the turn
     thinking: Thinking
-    binding: Binding = field(default_factory=Binding)  # what that comes to
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
 
     def sampling_of(self, choice: int) -> Sampling:
         """Each choice has a seed of its own, or they would all be the same."""
@@ -137,7 +137,7 @@ def _head(
         instructions=with_verbosity(None, request.verbosity),
         tools=tools.functions,
         namespaces=(*tools.namespaces, *hosted.in_developer_message),
-        response_formats=answer.told,
+        response_formats=answer.declared,
     )
 
 

@@ -1,10 +1,10 @@
-"""Compaction: what came before, replaced by a summary that the model writes itself.
+"""Compaction: the model writes a summary, which replaces the conversation so far.
 
-In: a conversation's segments, and the room there is. Out: the prompt that asks for the summary; from what the
-model then says a `Compacted`, which becomes the segments that stand for all that came before, and the item
-that a client keeps: sealed, so that only this server reads it, and whole, so that the client may leave out
-all items before it. The user's newest messages and the instructions are kept beside the summary, in their
-very words.
+In: a conversation's segments, and the room in the context. Out: the prompt that requests the summary, and
+from the model's messages a `Compacted`: it becomes the segments that stand for all that came before, and the
+item that the client keeps. The item is sealed, so that only this server reads it, and complete, so that the
+client may leave out all items before it. The instructions and the user's newest messages are kept word for
+word.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from the summary alone, with your instructions and the user's latest messages be
 Do not call tools and do not answer the user. Write the summary, and nothing else."""
 _CUT = " […]"  # where the rest of a long message was left out
 SHARE = 8  # the summary, and the user's messages beside it, each take an eighth of the room at most
-_MOST_SAID, _MOST_SUMMARY = 16_384, 8_192  # tokens
+_MOST_OF_USER, _MOST_SUMMARY = 16_384, 8_192  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """One that is to be made before the response, or in its place."""
+    """A compaction that is to be made before the response, or in its place."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
     instructions: tuple[str, ...]
-    said: tuple[str, ...]
+    user_messages: tuple[str, ...]
     alone: bool  # nothing is generated after it
     binding: Binding = field(default_factory=Binding)
 
     async def make(
         self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
     ) -> Compacted:
-        """`transcript` is of the prompt, and has what was sampled even where this fails."""
+        """`transcript` begins with the prompt, and holds the sampled tokens even where this fails."""
         turn = Turn(
             engine,
             encoding,
@@ -63,21 +63,21 @@ class Compaction:
             self.sampling,
             binding=self.binding,
         )
-        said: list[MessageFinished] = []
+        messages: list[MessageFinished] = []
         async with aclosing(turn.events()) as events:
             async for batch in events:
-                said += [event for event in batch if isinstance(event, MessageFinished)]
-        summary = _summary_in(said)
+                messages += [event for event in batch if isinstance(event, MessageFinished)]
+        summary = _summary_in(messages)
         if not summary:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
-        return Compacted(self.instructions, self.said, summary)
+        return Compacted(self.instructions, self.user_messages, summary)
 
 
-def _summary_in(said: Sequence[MessageFinished]) -> str:
-    """The answer; of a model that gave none whatever it wrote instead."""
-    words = [message for message in said if message.header.recipient is None]
+def _summary_in(messages: Sequence[MessageFinished]) -> str:
+    """The answer, or the text that the model wrote in place of one."""
+    spoken = [message for message in messages if message.header.recipient is None]
     for channel in ("final", "commentary", "analysis"):
-        texts = [message.text.strip() for message in words if message.header.channel == channel]
+        texts = [message.text.strip() for message in spoken if message.header.channel == channel]
         if found := "\n\n".join(text for text in texts if text):
             return found
     return ""
@@ -88,7 +88,7 @@ def room_for_summary(context: int) -> int:
 
 
 def asking(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:
-    """The prompt that asks for the summary. It begins as the conversation's own, for the prefix cache.
+    """The prompt that requests the summary. It begins as the conversation's own, for the prefix cache.
 
     Where not all of the history fits, the newest part is taken, without messages too long by themselves.
     """
@@ -115,18 +115,18 @@ def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:
     return tuple(each.text for each in history if each.role == "developer" and each.text is not None)
 
 
-def said_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
-    """The user's newest messages, as many as fit; of the newest at least its beginning."""
-    left = min(room // SHARE, _MOST_SAID)
-    said: list[str] = []
+def user_messages_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
+    """As many of the user's newest messages as fit, and at least the beginning of the newest."""
+    left = min(room // SHARE, _MOST_OF_USER)
+    found: list[str] = []
     for segment in reversed(history):
         if segment.role != "user" or segment.stands_for:
             continue
         body = segment.tokens[segment.tokens.index(MESSAGE) + 1 : -1]
         if len(body) > left:
-            if not said:
-                said.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
+            if not found:
+                found.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
             break
-        said.append(encoding.decode(body))
+        found.append(encoding.decode(body))
         left -= len(body)
-    return tuple(reversed(said))
+    return tuple(reversed(found))

@@ -17,7 +17,8 @@ from gpt_oss_server.http.fields import Body, read_body
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.input.reader import read_input, with_own_ids
+from gpt_oss_server.responses.input.listing import with_own_ids
+from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import find_conversation, no_conversation
 from gpt_oss_server.serving.served import beside_others

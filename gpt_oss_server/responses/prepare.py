@@ -1,9 +1,9 @@
-"""A request, made ready to run: the exact prompt, how to sample, and what the response will echo.
+"""A request, ready to run: the exact prompt, how to sample, and the values that the response echoes.
 
-In: a validated request, what it continues (if anything), the engine's facts and the settings. Out: a
-frozen `Prepared`, or an error before anything is generated. Where the conversation is to be compacted first,
-that is what is prepared, with the way to go on from it. Rendering for `POST /render` ends here too, so
-what it shows is what the model gets.
+In: a validated request, the past that it continues, the engine's facts and the settings. Out: a frozen
+`Prepared`, or an error before anything is generated. Where the conversation is to be compacted first, the
+compaction is prepared, with the way to continue after it. `POST /render` ends here too, so it shows exactly
+the model's prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpt_oss_server.responses.compaction import (
     asking,
     instructions_in,
     room_for_summary,
-    said_in,
+    user_messages_in,
 )
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Approved, Conversation
@@ -63,10 +63,10 @@ class Prepared:
     hosted: HostedTools
     approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that wait still
     approved: tuple[Approved, ...]  # calls that the client has just approved
-    wanted: Wanted  # of the form of the turn
-    binding: Binding = field(default_factory=Binding)  # what that comes to
-    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that asks for it
-    # After the compaction: from the segments that stand for what came before.
+    wanted: Wanted  # the form of the turn
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
+    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that requests it
+    # The request after the compaction, given the segments that stand for all that came before.
     go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None
 
 
@@ -176,8 +176,8 @@ class _Preparing:
         prompt = asking(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = room_for_summary(self._context)
-        asked = self._request.max_output_tokens if alone else None  # else it is the answer's
-        prepared = self._prepared(prompt, history, own, min(room, asked or room))
+        limit = self._request.max_output_tokens if alone else None  # else it bounds the answer
+        prepared = self._prepared(prompt, history, own, min(room, limit or room))
 
         def go_on(compacted: tuple[Segment, ...]) -> Prepared:
             left = since_compaction((*history, *compacted))
@@ -185,12 +185,12 @@ class _Preparing:
 
         compaction = Compaction(
             prompt=prompt,
-            # As the request asks, but for what is asked of its answer.
+            # The request's own sampling, without the fields that are about its answer.
             sampling=replace(
                 prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
             ),
             instructions=instructions_in(history),
-            said=said_in(history, around.encoding, min(self._context, self.threshold or self._context)),
+            user_messages=user_messages_in(history, around.encoding, self.threshold or self._context),
             alone=alone,
         )
         return replace(prepared, compaction=compaction, go_on=go_on)
@@ -246,5 +246,5 @@ class _Preparing:
             instructions=with_verbosity(request.instructions, request.verbosity),
             tools=tools.functions,
             namespaces=(*tools.namespaces, *hosted.in_developer_message),
-            response_formats=self._answer.told,
+            response_formats=self._answer.declared,
         )

@@ -27,7 +27,7 @@ class AnswerFormat:
     """The format that a request wants of its answer."""
 
     schema: Schema | None = None
-    told: tuple[ResponseFormat, ...] = ()  # in the prompt
+    declared: tuple[ResponseFormat, ...] = ()  # in the prompt
 
 
 def answer_format(

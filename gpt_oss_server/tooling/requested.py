@@ -15,27 +15,26 @@ from gpt_oss_server.constraints.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.http.validation import text_field
+from gpt_oss_server.tooling.client_shapes import client_shape, search_tool
 from gpt_oss_server.tooling.client_tools import (
     SEARCH,
     ClientTool,
     Tool,
     check,
-    client_shape,
     custom_tool,
     function_tool,
     namespace_word,
     recipient_of,
-    search_tool,
     without_nulls,
 )
 from gpt_oss_server.tooling.container_names import container_of
 from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
-from gpt_oss_server.tooling.search import ToolSearch, told_of
+from gpt_oss_server.tooling.search import ToolSearch, search_description
 
 
 @dataclass(slots=True)
 class RequestTools:
-    """What was read so far; filled tool by tool, then left alone."""
+    """The tools that have been read so far: filled tool by tool, then left alone."""
 
     clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
     spaces: dict[str, str | None] = field(default_factory=dict)  # namespace, as in recipients → description
@@ -43,9 +42,9 @@ class RequestTools:
     optional: set[str] = field(default_factory=set)  # namespaces that are offered only where they are on
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
-    untold: set[str] = field(default_factory=set)  # recipients that the head of the prompt leaves out
+    not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later, if at all
     of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → tools in it
-    offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
+    offered: bool = True  # false for tool_choice "none": checked and echoed, but not in the prompt
 
     @property
     def offered_clients(self) -> Mapping[str, ClientTool]:
@@ -53,12 +52,12 @@ class RequestTools:
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """What the prompt declares under `functions`."""
+        """The tools that the prompt declares under `functions`."""
         return self._declared(FUNCTIONS)
 
     @property
     def namespaces(self) -> tuple[ToolNamespace, ...]:
-        """What it declares under other names."""
+        """The tools that it declares under other names."""
         declared = [(word, self._declared(word)) for word in self.spaces]
         return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
 
@@ -66,14 +65,14 @@ class RequestTools:
     def calls(self) -> list[ClientCall]:
         return [tool.call for tool in self.offered_clients.values()]
 
-    def say(self, tool: Tool) -> None:
-        """Into the echo: without keys of null, but for functions, which have every key."""
+    def add_echo(self, tool: Tool) -> None:
+        """Keys of null are left out, except for functions, which have every key."""
         self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
 
     def declare(self, tool: ClientTool) -> None:
         """Adds the tool and its echo."""
         self.add(tool)
-        self.say(dict(tool.given))
+        self.add_echo(dict(tool.given))
 
     def add(self, tool: ClientTool) -> None:
         if tool.recipient in self.clients:
@@ -90,23 +89,24 @@ class RequestTools:
             return None
         return ToolSearch([each for each in self.clients.values() if each.deferred], self.spaces)
 
-    def load(self, more: RequestTools, *, told: bool) -> None:
-        """Tools that the conversation brings along: `told` where they came, or to be told at the head."""
+    def load(self, more: RequestTools, *, at_head: bool) -> None:
+        """Adds tools that the conversation brings along, declared at its head or where they came."""
         self.clients |= more.clients
-        self.untold = self.untold | set(more.clients) if told else self.untold - set(more.clients)
+        added = set(more.clients)
+        self.not_at_head = self.not_at_head - added if at_head else self.not_at_head | added
         self.spaces |= {word: about or self.spaces.get(word) for word, about in more.spaces.items()}
         self.hosted |= more.hosted
         self.servers += more.servers
 
     def hide_deferred(self) -> None:
-        """With a search, the model is told of deferred tools when it has found them; without one, at once."""
+        """With a search, deferred tools are declared once it has found them; without one, at the head."""
         recipient = recipient_of(SEARCH, None)
         tool = self.clients.get(recipient)
         if tool is None or tool.kind != SEARCH:
             return
         deferred = [each for each in self.clients.values() if each.deferred]
-        self.untold |= {each.recipient for each in deferred}
-        description = told_of(tool.declared.description, deferred, self.spaces)
+        self.not_at_head |= {each.recipient for each in deferred}
+        description = search_description(tool.declared.description, deferred, self.spaces)
         declared = replace(tool.declared, description=description)
         self.clients[recipient] = replace(tool, declared=declared)
 
@@ -115,12 +115,12 @@ class RequestTools:
         return [
             tool.declared
             for recipient, tool in found
-            if recipient.partition(".")[0] == word and recipient not in self.untold
+            if recipient.partition(".")[0] == word and recipient not in self.not_at_head
         ]
 
 
 def loaded_tools(tools: Any, where: str) -> RequestTools:
-    """Those of an item. Kinds that are not served are left out: nobody can choose what a search finds."""
+    """The tools of an item. Kinds that are not served are left out: no client chooses what a search finds."""
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
     read = RequestTools()
@@ -188,7 +188,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
         found = reader(member, place, name)
         read.add(found)
         echoed.append(dict(found.given))
-    read.say({**tool, "description": tool.get("description") or "", "tools": echoed})
+    read.add_echo({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
 def _web_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
@@ -204,13 +204,13 @@ def web_search(tool: Fields, where: str, read: RequestTools, dialect: Dialect = 
         options = {key: tool.get(key) for key in ("filters", "user_location", "search_context_size")}
         options["user_location"] = dialect.user_location(options["user_location"])
         read.hosted["browser"] = without_nulls(options)
-    read.say(dict(tool))
+    read.add_echo(dict(tool))
 
 
 def _code_interpreter(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     container = container_of(tool.get("container"), f"{where}.container")
     read.hosted["python"] = {} if container is None else {"container": container}
-    read.say({**tool, "container": tool.get("container") or {"type": "auto"}})
+    read.add_echo({**tool, "container": tool.get("container") or {"type": "auto"}})
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
@@ -221,7 +221,7 @@ def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
             f"MCP servers cannot be used here: {error}. Install 'gpt-oss-server[tools]'.", param=where
         ) from None
     read.servers.append((where, tool))
-    read.say(public_form(tool))
+    read.add_echo(public_form(tool))
 
 
 _OF_NAMESPACES: dict[str, Callable[[Fields, str, str], ClientTool]] = {

@@ -1,7 +1,7 @@
 """Input items of calls, their outputs and the tools that come along: one handler per kind, in one table.
 
-In: an item that is known to be an object. Out: what it adds to the conversation, as the model would have
-seen it, or a 400 that names the field.
+In: an item that is known to be an object. Out: the segments that it adds to the conversation, in the form
+that the model has seen or would have seen, or a 400 that names the field.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    """Text as it is, but where it does not say that the call has failed."""
+    """Text as it is, unless the call has failed, which the text alone would not show."""
     output, status = item.get("output"), item.get("status")
     if output is None or status == "failed":
         output = {"status": status, **({"output": output} if output else {})}
@@ -75,7 +75,7 @@ def _code_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _web_call(item: Item, where: str, conversation: Conversation) -> None:
-    """As the model called the browser, as far as the item's action tells; results are in few of them."""
+    """The call as the model wrote it, as far as the item's action shows; few items carry results."""
     action = item["action"] if isinstance(item.get("action"), dict) else {}
     match action.get("type"):
         case "open_page":
@@ -98,7 +98,7 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
     recipient = _mcp_recipient(item, where, conversation)
     known = conversation.results.get(str(item.get("id")))
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
-    # Where it is one that was approved, the call itself is there: as the one that asked.
+    # A call that was approved is in the history already, as the one that waited.
     if not conversation.was_made(item.get("approval_request_id"), result):
         arguments = str(item.get("arguments") or "")
         conversation.add(conversation.renderer.call(recipient, arguments))
@@ -174,8 +174,8 @@ def _search_call(item: Item, where: str, conversation: Conversation) -> None:
 
 def _search_output(item: Item, where: str, conversation: Conversation) -> None:
     read = conversation.tools_of(item, where)
-    told = declared_text(list(read.clients.values()), read.spaces)
-    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), told)
+    declared = declared_text(list(read.clients.values()), read.spaces)
+    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), declared)
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
@@ -185,8 +185,8 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
     if conversation.leads:
         segment = Segment("developer", (), text="")
     else:
-        told = declared_text(list(read.clients.values()), read.spaces)
-        segment = conversation.renderer.tools_message(told)
+        declared = declared_text(list(read.clients.values()), read.spaces)
+        segment = conversation.renderer.tools_message(declared)
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 

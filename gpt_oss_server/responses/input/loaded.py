@@ -25,12 +25,12 @@ def tools_of(
     shown = {id(segment) for segment in since_compaction(history)}
     for segment in history:
         if segment.tools:
-            told = bool(segment.tokens) and id(segment) in shown
-            read.load(loaded_tools(segment.tools, "input"), told=told)
+            at_head = not segment.tokens or id(segment) not in shown
+            read.load(loaded_tools(segment.tools, "input"), at_head=at_head)
     for item, where, leads in _items(given, leads=not history):
-        told = item["type"] == "tool_search_output" or not leads
+        at_head = leads and item["type"] != "tool_search_output"
         read.of_items[where] = loaded_tools(item.get("tools"), f"{where}.tools")
-        read.load(read.of_items[where], told=told)
+        read.load(read.of_items[where], at_head=at_head)
     read.hide_deferred()
     return read
 
