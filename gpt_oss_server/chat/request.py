@@ -1,8 +1,7 @@
-"""The body of POST /v1/chat/completions: what is understood, and what is refused by name.
+"""The body of POST /v1/chat/completions: the fields that are served, and those that are refused by name.
 
 In: decoded JSON. Out: a frozen `CreateChatCompletion`, or a 400 that names the field and says what to do.
-Unknown fields are accepted. A field that would change the answer and is not served is never passed over in
-silence.
+Unknown fields are accepted. A field that would change the answer and is not served is never ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
 class TemplateOptions(Body):
-    """`chat_template_kwargs`: those that Harmony's system message has a place for, by any of their names."""
+    """`chat_template_kwargs` that Harmony's system message has a place for, under any of their names."""
 
     reasoning_effort: Effort | None = None
     identity: str | None = None
@@ -72,11 +71,11 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
 
     @property
     def effort(self) -> Effort | None:
-        asked = self.reasoning.effort if self.reasoning else None
-        return self.reasoning_effort or asked or self.template.reasoning_effort
+        nested = self.reasoning.effort if self.reasoning else None
+        return self.reasoning_effort or nested or self.template.reasoning_effort
 
     def preamble_place(self, default: str) -> str:
-        """The field that preambles go to; where JSON is asked for, `content` is nothing but that."""
+        """The field that preambles go to; where the request wants JSON, `content` holds nothing else."""
         return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
 
     @property
@@ -89,12 +88,12 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
 
     @property
     def scores(self) -> int | None:
-        """How many alternatives each token's log-probability comes with; None: there are none."""
+        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
     @property
     def allows_parallel_calls(self) -> bool:
-        """Only where it is asked for; `functions` has a place for one call."""
+        """Only where the request allows them; `functions` has a place for one call."""
         return self.parallel_tool_calls is True and self.functions is None
 
     @property
@@ -117,7 +116,7 @@ _NOT_SERVED: NotServed = {
 
 
 def parse_request(body: object) -> CreateChatCompletion:
-    """Validate a body, or say in one sentence what is wrong with it."""
+    """The validated body; raises a 400 whose sentence names the fault."""
     request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)

@@ -41,7 +41,7 @@ Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""field: (the values that are served, what to do instead). A field is named as its error names it."""
+"""field: (the values that are served, the advice of the error)."""
 
 _GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
 _SAMPLED = "Use temperature, top_p, top_k or min_p."
@@ -87,7 +87,7 @@ def read_body(body: object, model: type[B], not_served: NotServed, example: str)
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     for name, (served, advice) in not_served.items():
-        value = _at(body, name)
+        value = body.get(name)
         if value is not None and not served(value):
             raise UnsupportedField(
                 f"`{name}` with this value is not served by this server. {advice}", param=name
@@ -103,11 +103,3 @@ def documented(model: type[Body]) -> dict[str, Any]:
     """The body's schema for /docs. FastAPI does not read the body, so that its errors are not FastAPI's."""
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": {"application/json": schema}}}
-
-
-def _at(body: Mapping[str, Any], dotted: str) -> Any:
-    """The value at `text.format`, or None."""
-    value: Any = body
-    for part in dotted.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value

@@ -1,7 +1,7 @@
-"""The body of POST /v1/responses: what is understood, what is echoed, and what is refused by name.
+"""The body of POST /v1/responses: the fields that are served, and those that are refused by name.
 
 In: decoded JSON. Out: a frozen `CreateResponse`, or a 400 that names the field and says what to do. Unknown
-fields are accepted. A field that would change the answer and is not served is never passed over in silence.
+fields are accepted. A field that would change the answer and is not served is never ignored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CreateResponse(TurnFields, GenerationFields):
 
     @property
     def allows_parallel_calls(self) -> bool:
-        """Only where it is asked for: see docs/architecture.md."""
+        """Only where the request allows them: see docs/architecture.md."""
         return self.parallel_tool_calls is True
 
     @property
@@ -80,20 +80,20 @@ class CreateResponse(TurnFields, GenerationFields):
     @property
     def summary(self) -> SummaryKind | None:
         options = self.reasoning or ReasoningOptions()
-        asked = options.summary or options.generate_summary
-        return None if asked == "none" else asked
+        wanted = options.summary or options.generate_summary
+        return None if wanted == "none" else wanted
 
     @property
     def reasoning_context(self) -> Literal["current_turn", "all_turns"]:
-        """Which turns' reasoning the model is shown; left to us, it is as Harmony has it."""
-        asked = self.reasoning.context if self.reasoning else None
-        return "all_turns" if asked == "all_turns" else "current_turn"
+        """The turns whose reasoning the prompt shows; by default the current one, which is Harmony's rule."""
+        wanted = self.reasoning.context if self.reasoning else None
+        return "all_turns" if wanted == "all_turns" else "current_turn"
 
     @property
     def scores(self) -> int | None:
-        """How many alternatives each token's log-probability comes with; None: there are none."""
-        asked = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
-        return (self.top_logprobs or 0) if asked else None
+        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
+        wanted = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
+        return (self.top_logprobs or 0) if wanted else None
 
     @property
     def verbosity(self) -> Verbosity | None:
@@ -112,7 +112,7 @@ INCLUDABLE = frozenset(
         "file_search_call.results",
     }
 )
-"""What the API knows. Those that name items this server does not make yet simply find nothing to add to."""
+"""The names that the API knows. Names of items that this server never makes have no effect."""
 
 
 _NOT_SERVED: NotServed = {
@@ -143,7 +143,7 @@ class CompactResponse(CreateResponse):
 
 
 def parse_request(body: object) -> CreateResponse:
-    """Validate a body, or say in one sentence what is wrong with it."""
+    """The validated body; raises a 400 whose sentence names the fault."""
     return _parsed(body, CreateResponse, '{"input": "Hello"}')
 
 
@@ -158,7 +158,7 @@ def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateRes
 
 
 def without_compaction(request: CreateResponse) -> CreateResponse:
-    """The same, as it is."""
+    """The same request for the conversation as it is."""
     return request.model_copy(update={"context_management": None})
 
 
