@@ -30,6 +30,17 @@ def without_lone_surrogates(value: object) -> object:
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
+def finite(number: str) -> float:
+    value = float(number)
+    if not isfinite(value):  # which nothing can write back
+        raise ValueError(f"{number[:40]} is out of the range of numbers.")
+    return value
+
+
+def no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON value.")
+
+
 def is_larger(limit: int, *values: object) -> bool:
     """Whether the values are longer than `limit` as JSON, more or less. Counting stops at the limit."""
     count, waiting = 0, list(values)
@@ -49,17 +60,6 @@ def is_larger(limit: int, *values: object) -> bool:
         elif isinstance(value, list):
             waiting += value
     return False
-
-
-def finite(number: str) -> float:
-    value = float(number)
-    if not isfinite(value):  # which nothing can write back
-        raise ValueError(f"{number[:40]} is out of the range of numbers.")
-    return value
-
-
-def no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a JSON value.")
 
 
 def _deeper_than(value: object, limit: int) -> bool:

@@ -6,11 +6,14 @@ tools as `tooling.requested` reads them, or a 400 that names the field as the cl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.tooling.client_tools import function_tool
 from gpt_oss_server.tooling.dialect import NESTED
-from gpt_oss_server.tooling.requested import RequestTools, read_tool, web_search
+from gpt_oss_server.tooling.requested import RequestTools, read_tool
 
 _OF_TEMPLATE = {"browser": "web_search", "python": "code_interpreter"}
 
@@ -22,11 +25,19 @@ def read_tools(request: CreateChatCompletion) -> RequestTools:
     for index, function in enumerate(request.functions or ()):
         read.declare(function_tool(function, f"functions[{index}]"))
     if request.web_search_options is not None:
-        web_search(request.web_search_options, "web_search_options", read, NESTED)
+        read_tool(_web_search(request.web_search_options), "web_search_options", read)
     for name in request.template.builtin_tools or ():
         read_tool({"type": _OF_TEMPLATE[name]}, "chat_template_kwargs.builtin_tools", read)
     _check_forms(read)
     return read
+
+
+def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tool that `web_search_options` declare; the user's place lies one object deeper there."""
+    location = options.get("user_location")
+    inner = location.get("approximate") if isinstance(location, Mapping) else None
+    place = {"user_location": inner} if isinstance(inner, Mapping) else {}
+    return {**options, **place, "type": "web_search"}
 
 
 def _check_forms(tools: RequestTools) -> None:

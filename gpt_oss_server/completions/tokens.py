@@ -29,17 +29,17 @@ class DetokenizeRequest(Body):
 
 
 async def tokenize(body: object, chat: ChatService) -> dict[str, Any]:
-    options = read_body(body, TokenizeOptions, {}, '{"prompt": "Hello"}')
+    asked = read_body(body, TokenizeOptions, {}, '{"prompt": "Hello"}')
     served = chat.served
-    if options.model is not None:
-        served.check_model(options.model)
-    if options.messages is not None:
-        tokens = await _of_messages(body, options, chat)
-    elif options.prompt is not None:
-        tokens = await asyncio.to_thread(encode_prompt, options.prompt, served.encoding)
+    if asked.model is not None:
+        served.check_model(asked.model)
+    if asked.messages is not None:
+        tokens = await _of_messages(body, asked, chat)
+    elif asked.prompt is not None:
+        tokens = await asyncio.to_thread(encode_prompt, asked.prompt, served.encoding)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
-    strings = [served.encoding.decode([token]) for token in tokens] if options.return_token_strs else None
+    strings = [served.encoding.decode([token]) for token in tokens] if asked.return_token_strs else None
     return {
         "count": len(tokens),
         "max_model_len": served.engine.info.context_length,
@@ -49,18 +49,18 @@ async def tokenize(body: object, chat: ChatService) -> dict[str, Any]:
 
 
 def detokenize(body: object, chat: ChatService) -> dict[str, Any]:
-    options = read_body(body, DetokenizeRequest, {}, '{"tokens": [200006]}')
-    if options.model is not None:
-        chat.served.check_model(options.model)
-    check_ids(options.tokens, "tokens", chat.served.engine.info.vocab_size)
-    return {"prompt": chat.served.encoding.decode(options.tokens)}
+    asked = read_body(body, DetokenizeRequest, {}, '{"tokens": [200006]}')
+    if asked.model is not None:
+        chat.served.check_model(asked.model)
+    check_ids(asked.tokens, "tokens", chat.served.engine.info.vocab_size)
+    return {"prompt": chat.served.encoding.decode(asked.tokens)}
 
 
-async def _of_messages(body: object, options: TokenizeOptions, chat: ChatService) -> list[int]:
+async def _of_messages(body: object, asked: TokenizeOptions, chat: ChatService) -> list[int]:
     """The prompt of the chat request; without the cue where there is nothing to generate."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The request body must be an object, but is {json_type(body)}.")
-    without_cue = options.add_generation_prompt is False and not options.continue_final_message
+    without_cue = asked.add_generation_prompt is False and not asked.continue_final_message
     request = {key: value for key, value in body.items() if key != "add_generation_prompt"}
     tokens = await chat.prompt(request)
     return tokens[: -len(chat.served.renderer.cue)] if without_cue else tokens

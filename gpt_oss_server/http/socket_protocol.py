@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.status import WS_1012_SERVICE_RESTART
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+SERVER_STOPS = 1012
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -17,7 +18,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """uvicorn would cut the connection; how long the application may take, the server's grace says."""
         if self.handshake_complete and not self.close_sent:
             self.stop_keepalive()
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": WS_1012_SERVICE_RESTART})
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": SERVER_STOPS})
         else:
             super().shutdown()
 

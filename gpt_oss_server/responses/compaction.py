@@ -53,7 +53,7 @@ class Compaction:
     async def make(
         self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
     ) -> Compacted:
-        """`transcript` begins with the prompt, and holds the sampled tokens even where this fails."""
+        """`transcript` is of the prompt, and has what was sampled even where this fails."""
         turn = Turn(
             engine,
             encoding,
@@ -63,11 +63,11 @@ class Compaction:
             self.sampling,
             binding=self.binding,
         )
-        messages: list[MessageFinished] = []
+        said: list[MessageFinished] = []
         async with aclosing(turn.events()) as events:
             async for batch in events:
-                messages += [event for event in batch if isinstance(event, MessageFinished)]
-        summary = _summary_in(messages)
+                said += [event for event in batch if isinstance(event, MessageFinished)]
+        summary = _summary_in(said)
         if not summary:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
         return Compacted(self.instructions, self.user_messages, summary)

@@ -36,10 +36,6 @@ class Dialect(Protocol):
         """The object with the name and the schema of an answer's format."""
         ...
 
-    def user_location(self, given: Any) -> Any:
-        """The object with the country and the city."""
-        ...
-
     def allowed_tools(self, choice: Fields) -> Fields:
         """The object with the mode and the list of a choice of type `allowed_tools`."""
         ...
@@ -73,9 +69,6 @@ class Flat:
             )
         return given, where
 
-    def user_location(self, given: Any) -> Any:
-        return given
-
     def allowed_tools(self, choice: Fields) -> Fields:
         return choice
 
@@ -107,10 +100,6 @@ class Nested:
         if not isinstance(inner, Mapping):
             raise InvalidRequest(f"`{place}` must be an object with name and schema.", param=place)
         return inner, place
-
-    def user_location(self, given: Any) -> Any:
-        inner = given.get("approximate") if isinstance(given, Mapping) else None
-        return inner if isinstance(inner, Mapping) else given
 
     def allowed_tools(self, choice: Fields) -> Fields:
         inner = choice.get("allowed_tools")

@@ -84,7 +84,8 @@ class HostedTools:
         Sessions end, at the latest with the server, and conversations continue.
         """
         if "browser" in self.namespaces:
-            newest = max((_cursor_in(segment, encoding) for segment in shown), default=-1)
+            found = [_BROWSED.match(beginning) for beginning in beginnings_of_results(shown, encoding)]
+            newest = max((int(cursor[1]) for cursor in found if cursor), default=-1)
             options = self.options.get("browser", {})
             self.options["browser"] = {**options, "first_cursor": newest + 1}
 
@@ -123,13 +124,10 @@ class HostedTools:
             self.leave(self.own.close())
 
 
-def _cursor_in(segment: Segment, encoding: Encoding) -> int:
-    """The cursor that a result of the browser begins with; -1 for any other segment."""
-    if segment.role != "tool":
-        return -1
-    end = segment.tokens.index(MESSAGE) + 1 + _CURSOR_TOKENS
-    found = _BROWSED.match(encoding.decode(segment.tokens[:end]))
-    return int(found[1]) if found else -1
+def beginnings_of_results(shown: Iterable[Segment], encoding: Encoding) -> list[str]:
+    """The header of each tool's result, and as much of its text as a cursor takes."""
+    results = [segment.tokens for segment in shown if segment.role == "tool"]
+    return [encoding.decode(tokens[: tokens.index(MESSAGE) + 1 + _CURSOR_TOKENS]) for tokens in results]
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:

@@ -192,18 +192,13 @@ def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 
 def _web_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
-    web_search(tool, where, read)
-
-
-def web_search(tool: Fields, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
     check(tool, where, "filters", dict, "an object")
     check(tool, where, "user_location", dict, "an object")
     if "external_web_access" in tool:  # Codex declares it to every server, and none but OpenAI's need have it
         read.optional.add("browser")
     if tool.get("external_web_access") is not False:  # then it is just not offered
-        options = {key: tool.get(key) for key in ("filters", "user_location", "search_context_size")}
-        options["user_location"] = dialect.user_location(options["user_location"])
-        read.hosted["browser"] = without_nulls(options)
+        options = ("filters", "user_location", "search_context_size")
+        read.hosted["browser"] = {key: tool[key] for key in options if tool.get(key) is not None}
     read.add_echo(dict(tool))
 
 

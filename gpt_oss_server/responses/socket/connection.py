@@ -14,7 +14,6 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from starlette.status import WS_1012_SERVICE_RESTART
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
@@ -37,6 +36,7 @@ from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # that have something to do; an idle lane costs nothing
 MAX_WAITING = 64  # in one lane
+SERVER_STOPS = 1012  # the close code of a server that goes away in good order
 _log = logging.getLogger(__name__)
 
 
@@ -63,9 +63,9 @@ class Connection:
         try:
             while (message := await self._receive())["type"] != "websocket.disconnect":
                 await self._take(message)
-            if message.get("code") == WS_1012_SERVICE_RESTART:
+            if message.get("code") == SERVER_STOPS:
                 await asyncio.gather(*self._work())
-                await self._send({"type": "websocket.close", "code": WS_1012_SERVICE_RESTART})
+                await self._send({"type": "websocket.close", "code": SERVER_STOPS})
         except OSError:
             _log.debug("A client left while it was told something.")
         finally:
