@@ -47,6 +47,27 @@ def no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON value.")
 
 
+def is_larger(limit: int, *values: object) -> bool:
+    """Whether the values are longer than `limit` as JSON, more or less. Counting stops at the limit."""
+    count, waiting = 0, list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            count += len(value) + 2
+        elif isinstance(value, (dict, list)):
+            count += 2 * len(value)
+        else:
+            count += 4
+        if count > limit:  # so that a long list is not even copied
+            return True
+        if isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
+
+
 def _deeper_than(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit):

@@ -38,7 +38,7 @@ class Offer:
 
 
 def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Offer:
-    """The offer of a tool with its own time-out: the toolbox waits longer, so that the tool can stop its work."""
+    """The offer of a tool with its own time-out: the toolbox waits longer, so the tool stops first."""
     return Offer(tool, timeout=timeout + _MARGIN, counted_as=counted_as)
 
 

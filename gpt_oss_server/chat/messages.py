@@ -1,8 +1,8 @@
 """Chat messages to Harmony segments: one handler per role, in one table.
 
-In: the request's `messages`. Out: the segments of the conversation, and where the last message is to be
-continued, what the answer begins with. What a text model cannot take degrades to a note in the prompt; a
-message that would silently change the conversation is refused by name.
+In: the request's `messages`. Out: the segments of the conversation, and the beginning of the answer where the
+last message is to be continued. Content that a text model cannot read becomes a note in the prompt; a message
+that would silently change the conversation is refused by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.http.validation import json_type, text_field
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -35,15 +35,15 @@ class Begun:
 
 @dataclass(slots=True)
 class Conversation:
-    """What the messages add up to, while they are read in order."""
+    """The conversation, while its messages are read in order."""
 
     renderer: Renderer
     segments: list[Segment] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
     begun: Begun | None = None
     before_call: bool = False  # the assistant's next message calls something
-    tells_names: bool = False  # several users take part: who says what has to be told
-    executed: set[int] = field(default_factory=set)  # places of segments that an answer takes the place of
+    names_users: bool = False  # several users take part, so that headers carry their names
+    executed: set[int] = field(default_factory=set)  # places of segments that an answer replaces
     # Calls of tools that run here once the user agrees.
     consents: Consents = field(default_factory=Consents)
 
@@ -52,7 +52,7 @@ class Conversation:
         self.segments.append(segment)
 
     def drop_answered(self) -> None:
-        """What ran here before the newest answer; a conversation would grow by every page that was read."""
+        """Drops calls that ran here before the newest answer, or every page read would stay in the prompt."""
         answer = last_answer(self.segments)
         self.segments = [
             segment
@@ -69,9 +69,9 @@ def read_messages(
     servers: Collection[str] = (),
     missing: Collection[str] = (),
 ) -> Conversation:
-    """`servers`: recipients of MCP tools, which run here. `missing`: why servers are not there."""
+    """`servers`: recipients of MCP tools, which run here. `missing`: why servers are unavailable."""
     conversation = Conversation(renderer, consents=Consents(servers, missing, messages))
-    conversation.tells_names = len(_users(messages)) > 1
+    conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
     for index, message in placed:
@@ -103,7 +103,7 @@ def _answered_by(message: Any) -> str | None:
 
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:
-    """Of each whether the next messages are the assistant's, and call something: then it is no answer yet."""
+    """For each message, whether the assistant calls a tool in the next ones; then it is no answer yet."""
     found, goes_on = [], False
     for message in reversed(messages):
         found.append(goes_on)
@@ -115,7 +115,7 @@ def _before_calls(messages: Sequence[Any]) -> list[bool]:
 
 
 def _users(messages: Sequence[Any]) -> set[str | None]:
-    """The names under which users speak."""
+    """The names of the users."""
     of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
     return {_word(message.get("name")) for message in of_users}
 
@@ -143,7 +143,7 @@ def _content(message: Message, where: str) -> str:
 
 
 def _check_no_audio(content: Any, where: str) -> None:
-    """Of speech nothing would be left: unlike a picture beside a question, it is the question."""
+    """A note could not replace speech: unlike a picture beside a question, speech is the question."""
     for index, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, dict) and part.get("type") == "input_audio":
             raise UnsupportedField(
@@ -153,7 +153,7 @@ def _check_no_audio(content: Any, where: str) -> None:
 
 
 def _user(message: Message, where: str, conversation: Conversation) -> None:
-    name = message.get("name") if conversation.tells_names else None
+    name = message.get("name") if conversation.names_users else None
     conversation.segments.append(conversation.renderer.user(_content(message, where), name=_word(name)))
 
 
@@ -162,7 +162,7 @@ def _developer(message: Message, where: str, conversation: Conversation) -> None
 
 
 def _assistant(message: Message, where: str, conversation: Conversation) -> None:
-    """Reasoning, what ran here, words, then calls: words before a call are a preamble, others the answer."""
+    """Reasoning, calls that ran here, text, other calls; text before a call is a preamble."""
     renderer, add = conversation.renderer, conversation.segments.append
     ran = ran_here(message)
     for recipient, output in conversation.consents.results(ran):
@@ -175,8 +175,8 @@ def _assistant(message: Message, where: str, conversation: Conversation) -> None
     content = content or text_of(message.get("refusal"), f"{where}.refusal")
     calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
     if content or not (reasoning or calls or ran):
-        told_before = bool(calls) or conversation.before_call
-        add(renderer.preamble(content) if told_before else renderer.answer(content))
+        is_preamble = bool(calls) or conversation.before_call
+        add(renderer.preamble(content) if is_preamble else renderer.answer(content))
     for call in calls:
         conversation.recipients[call.id] = call.recipient
         add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))
@@ -204,7 +204,7 @@ def _calls(message: Message, where: str) -> list[PastCall]:
 def _call(call: Any, where: str) -> PastCall:
     if not isinstance(call, dict):
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
-    call_id = _text(call, "id", where)
+    call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
         name, given = _function(call.get("custom"), f"{where}.custom", "input")
         return PastCall(call_id, f"functions.{name}", given, None)
@@ -218,7 +218,7 @@ def _function(value: Any, where: str, key: str) -> tuple[str, str]:
     text = value.get(key)
     if not isinstance(text, str):
         raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
-    return _text(value, "name", where), text
+    return text_field(value, "name", where), text
 
 
 def _tool(message: Message, where: str, conversation: Conversation) -> None:
@@ -238,7 +238,7 @@ def _tool(message: Message, where: str, conversation: Conversation) -> None:
 
 
 def _result(message: Message, where: str, conversation: Conversation) -> str | None:
-    """What the call answered; None where the user agrees to it, and it runs here."""
+    """The call's result; None where the user agrees to the call, and it runs here."""
     if message.get("approve") is None:
         return _content(message, where)
     if not isinstance(message.get("tool_call_id"), str):
@@ -251,7 +251,7 @@ def _result(message: Message, where: str, conversation: Conversation) -> str | N
 
 
 def _old_function(message: Message, where: str, conversation: Conversation) -> None:
-    recipient = f"functions.{_text(message, 'name', where)}"
+    recipient = f"functions.{text_field(message, 'name', where)}"
     conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
 
@@ -264,13 +264,6 @@ def _begun(message: Message, where: str) -> Begun:
     reasoning = _reasoning(message, where)
     content = text_of(message.get("content"), f"{where}.content")
     return Begun(reasoning, None if reasoning and not content else content)
-
-
-def _text(value: Message, key: str, where: str) -> str:
-    text = value.get(key)
-    if not isinstance(text, str) or not text:
-        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
-    return text
 
 
 Handler = Callable[[Message, str, Conversation], None]

@@ -1,7 +1,7 @@
-"""A chat request, made ready to run: the exact prompt, what the answer begins with, how to sample.
+"""A chat request, ready to run: the exact prompt, the beginning of the answer, and how to sample.
 
 In: a validated request, its tools, the engine's facts and the settings. Out: a frozen `PreparedChat`, or an
-error before anything is generated. `/tokenize` ends here too, so what it counts is what the model gets.
+error before anything is generated. `/tokenize` ends here too, so it counts exactly the model's prompt.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.form import AnswerFormat
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.turns.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
+from gpt_oss_server.turns.prompting import (
+    Head,
+    Thinking,
+    fitted_prompt,
+    sampling_of,
+    thinking_of,
+    with_verbosity,
+)
 from inference.engine import Sampling
 
 
@@ -36,9 +44,9 @@ class PreparedChat:
     tools: RequestTools
     hosted: HostedTools
     agreed: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just agreed to
-    wanted: Wanted  # of the form of the turn
+    wanted: Wanted  # the form of the turn
     thinking: Thinking
-    binding: Binding = field(default_factory=Binding)  # what that comes to
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
 
     def sampling_of(self, choice: int) -> Sampling:
         """Each choice has a seed of its own, or they would all be the same."""
@@ -54,6 +62,7 @@ def prepare(
     *,
     engines: Engines,
     settings: Settings,
+    encoding: Encoding,
     renderer: Renderer,
     date: str,
 ) -> PreparedChat:
@@ -70,11 +79,10 @@ def prepare(
     if agreed:
         _check_made_once(request, begun=bool(prefill))
     thinking = _thinking(request, hosted, engines, settings)
-    system = _system(request, thinking, tools, hosted, settings=settings, renderer=renderer, date=date)
+    head = _head(request, thinking, answer, tools, hosted, settings=settings, renderer=renderer, date=date)
     context = engines.info.context_length - len(prefill)
-    prompt = _prompt(
-        request, system, tuple(conversation.segments), answer, tools, hosted, renderer, context=context
-    )
+    prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
+    hosted.count_on_from(shown, encoding)
     length = len(prompt) + len(prefill)
     sampling = sampling_of(
         request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
@@ -104,54 +112,49 @@ def _thinking(
     return thinking
 
 
-def _system(
+def _head(
     request: CreateChatCompletion,
     thinking: Thinking,
+    answer: AnswerFormat,
     tools: RequestTools,
     hosted: HostedTools,
     *,
     settings: Settings,
     renderer: Renderer,
     date: str,
-) -> Segment:
+) -> Head:
     template = request.template
-    return renderer.system(
+    system = renderer.system(
         effort=thinking.effort,
         date=template.date or template.current_date or date,
         identity=template.identity or template.model_identity or settings.identity,
         builtin_tools=hosted.in_system_message,
         function_tools=bool(tools.functions),
     )
-
-
-def _prompt(
-    request: CreateChatCompletion,
-    system: Segment,
-    messages: tuple[Segment, ...],
-    answer: AnswerFormat,
-    tools: RequestTools,
-    hosted: HostedTools,
-    renderer: Renderer,
-    *,
-    context: int,
-) -> tuple[int, ...]:
-    """The prompt, cut to the context where the request allows it."""
-    most = request.truncate_prompt_tokens
-    prompt, _ = fitted_prompt(
+    return Head(
         renderer,
         system,
-        messages,
         instructions=with_verbosity(None, request.verbosity),
         tools=tools.functions,
         namespaces=(*tools.namespaces, *hosted.in_developer_message),
-        response_formats=answer.told,
+        response_formats=answer.declared,
+    )
+
+
+def _prompt(
+    request: CreateChatCompletion, head: Head, messages: tuple[Segment, ...], *, context: int
+) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    """The prompt, cut to the context where the request allows it, and the messages that are in it."""
+    most = request.truncate_prompt_tokens
+    return fitted_prompt(
+        head,
+        messages,
         context=context,
         most=None if most in (None, -1) else most,
         truncates=most is not None,
         answer=request.limit,
         param="messages",
     )
-    return prompt
 
 
 def _check_made_once(request: CreateChatCompletion, *, begun: bool) -> None:

@@ -1,8 +1,7 @@
-"""The body of POST /v1/chat/completions: what is understood, and what is refused by name.
+"""The body of POST /v1/chat/completions: the fields that are served, and those that are refused by name.
 
 In: decoded JSON. Out: a frozen `CreateChatCompletion`, or a 400 that names the field and says what to do.
-Unknown fields are accepted. A field that would change the answer and is not served is never passed over in
-silence.
+Unknown fields are accepted. A field that would change the answer and is not served is never ignored.
 """
 
 from __future__ import annotations
@@ -12,39 +11,30 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.http.choices import MAX_CHOICES, Stop, StreamOptions, check_stops
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
-    Bias,
     Body,
     Boolean,
-    Budget,
     Effort,
     Integer,
     NotServed,
-    Number,
-    Penalty,
-    Priority,
-    Salt,
-    Seed,
-    Share,
-    Temperature,
     Verbosity,
-    check_metadata,
     read_body,
+)
+from gpt_oss_server.http.shared_fields import (
+    ChoiceFields,
+    GenerationFields,
+    TurnFields,
+    check_metadata,
+    check_stops,
 )
 from gpt_oss_server.turns.beams import check_best_of
 
 _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
-class Reasoning(Body):
-    effort: Effort | None = None
-    max_tokens: Budget | None = None
-
-
 class TemplateOptions(Body):
-    """`chat_template_kwargs`: those that Harmony's system message has a place for, by any of their names."""
+    """`chat_template_kwargs` that Harmony's system message has a place for, under any of their names."""
 
     reasoning_effort: Effort | None = None
     identity: str | None = None
@@ -54,45 +44,18 @@ class TemplateOptions(Body):
     builtin_tools: list[Literal["browser", "python"]] | None = None
 
 
-class CreateChatCompletion(Body):
+class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
     """A request for a chat completion. Every field may be left out except `messages`."""
 
     messages: list[Any]
-    model: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: Boolean | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
     web_search_options: dict[str, Any] | None = None
-    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    best_of: Annotated[Integer, Field(ge=1)] | None = None
-    use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
-    stop: Stop = None
-    include_stop_str_in_output: Boolean | None = None
     max_tokens: Annotated[Integer, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
     truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: Annotated[Integer, Field(ge=-1)] | None = None
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
     logprobs: Boolean | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    prompt_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    return_tokens_as_token_ids: Boolean | None = None
-    return_token_ids: Boolean | None = None
     reasoning_effort: Effort | None = None
-    reasoning: Reasoning | None = None
-    thinking_token_budget: Budget | None = None
     include_reasoning: Boolean | None = None
     preamble_field: Literal["content", "reasoning"] | None = None
     verbosity: Verbosity | None = None
@@ -101,17 +64,6 @@ class CreateChatCompletion(Body):
     add_generation_prompt: Boolean | None = None
     continue_final_message: Boolean | None = None
     response_prefix: str | None = None
-    echo: Boolean | None = None
-    stream: Boolean | None = None
-    stream_options: StreamOptions | None = None
-    metadata: dict[str, Any] | None = None
-    store: Boolean | None = None
-    service_tier: str | None = None
-    user: str | None = None
-
-    @property
-    def debug(self) -> bool:
-        return bool((self.metadata or {}).get("__debug"))
 
     @property
     def template(self) -> TemplateOptions:
@@ -119,16 +71,11 @@ class CreateChatCompletion(Body):
 
     @property
     def effort(self) -> Effort | None:
-        asked = self.reasoning.effort if self.reasoning else None
-        return self.reasoning_effort or asked or self.template.reasoning_effort
-
-    @property
-    def reasoning_budget(self) -> int | None:
-        asked = self.reasoning.max_tokens if self.reasoning else None
-        return asked if self.thinking_token_budget is None else self.thinking_token_budget
+        nested = self.reasoning.effort if self.reasoning else None
+        return self.reasoning_effort or nested or self.template.reasoning_effort
 
     def preamble_place(self, default: str) -> str:
-        """The field that preambles go to; where JSON is asked for, `content` is nothing but that."""
+        """The field that preambles go to; where the request wants JSON, `content` holds nothing else."""
         return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
 
     @property
@@ -136,29 +83,17 @@ class CreateChatCompletion(Body):
         return (self.response_format or {}).get("type", "text")
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
     def limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def scores(self) -> int | None:
-        """How many alternatives each token's log-probability comes with; None: there are none."""
+        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
     @property
-    def includes_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
-    @property
-    def counts_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
-
-    @property
     def allows_parallel_calls(self) -> bool:
-        """Only where it is asked for; `functions` has a place for one call."""
+        """Only where the request allows them; `functions` has a place for one call."""
         return self.parallel_tool_calls is True and self.functions is None
 
     @property
@@ -181,7 +116,7 @@ _NOT_SERVED: NotServed = {
 
 
 def parse_request(body: object) -> CreateChatCompletion:
-    """Validate a body, or say in one sentence what is wrong with it."""
+    """The validated body; raises a 400 whose sentence names the fault."""
     request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)

@@ -42,26 +42,20 @@ class ChatService:
         async with served.tools_for(tools, limit=request.max_tool_calls) as hosted:
 
             def work() -> PreparedChat:
-                prepared = prepare(
+                return prepare(
                     request,
                     tools,
                     hosted,
                     read_form(request, tools, hosted),
                     engines=engines,
                     settings=served.settings,
+                    encoding=served.encoding,
                     renderer=served.renderer,
                     date=served.date(),
                 )
-                hosted.count_on_from(prepared.prompt, served.encoding)
-                return prepared
 
-            prepared = await beside_others(work, _size(request))
+            prepared = await beside_others(work, request.messages, request.tools, request.functions)
             if prepared.prefill:  # a grammar is of whole turns, and this one has begun
                 return prepared
             by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked
             return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
-
-
-def _size(request: CreateChatCompletion) -> int:
-    """About how many characters must be encoded."""
-    return len(str(request.messages)) + len(str(request.tools or ""))

@@ -1,7 +1,7 @@
-"""The tools of a chat request, in all forms that Chat Completions has for them, read by the one tool reader.
+"""The tools of a chat request, from every field that declares some.
 
-In: `tools`, `functions`, `web_search_options` and a template's built-in tools. Out: what `tooling.requested`
-makes of them. Only the shape is changed here; errors name the field as the client wrote it.
+In: `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Out: the
+tools as `tooling.requested` reads them, or a 400 that names the field as the client sent it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.hosted.table import BY_NAMESPACE
-from gpt_oss_server.tooling.requested import RequestTools, parse_tools
+from gpt_oss_server.tooling.client_tools import function_tool
+from gpt_oss_server.tooling.dialect import NESTED
+from gpt_oss_server.tooling.requested import RequestTools, read_tool
 
 
 def read_tools(request: CreateChatCompletion) -> RequestTools:
-    flat = _flat_tools(request)
-    try:
-        tools = parse_tools(flat, offered=request.offers_tools)
-    except ApiError as error:
-        raise type(error)(
-            as_written(error.message, request), param=as_written(error.param or "tools", request)
-        ) from None
-    _check_forms(tools)
-    return tools
+    read = RequestTools(offered=request.offers_tools)
+    for index, tool in enumerate(request.tools or ()):
+        read_tool(tool, f"tools[{index}]", read, NESTED)
+    for index, function in enumerate(request.functions or ()):
+        read.declare(function_tool(function, f"functions[{index}]"))
+    if request.web_search_options is not None:
+        read_tool(_web_search(request.web_search_options), "web_search_options", read)
+    for name in request.template.builtin_tools or ():
+        read_tool({"type": BY_NAMESPACE[name].types[0]}, "chat_template_kwargs.builtin_tools", read)
+    _check_forms(read)
+    return read
+
+
+def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tool that `web_search_options` declare; the user's place lies one object deeper there."""
+    location = options.get("user_location")
+    inner = location.get("approximate") if isinstance(location, Mapping) else None
+    place = {"user_location": inner} if isinstance(inner, Mapping) else {}
+    return {**options, **place, "type": "web_search"}
 
 
 def _check_forms(tools: RequestTools) -> None:
@@ -36,61 +48,3 @@ def _check_forms(tools: RequestTools) -> None:
                 "function, or use the Responses API.",
                 param="tools",
             )
-
-
-def _flat_tools(request: CreateChatCompletion) -> list[dict[str, Any]]:
-    """All tools that the request has by any of its fields, in the form of the Responses API."""
-    tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())]
-    tools += [{**function, "type": "function"} for function in request.functions or ()]
-    if request.web_search_options is not None:
-        tools.append(_web_search(request.web_search_options))
-    tools += [{"type": BY_NAMESPACE[name].types[0]} for name in request.template.builtin_tools or ()]
-    return tools
-
-
-def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the user is stands one level deeper here."""
-    location = options.get("user_location")
-    inner = location.get("approximate") if isinstance(location, Mapping) else None
-    near = {"user_location": {**inner, "type": "approximate"}} if isinstance(inner, Mapping) else {}
-    return {**options, **near, "type": "web_search"}
-
-
-def _flat(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A function's description beside its type, as the Responses API has it; other tools are as they are."""
-    if tool.get("type") == "custom":
-        return _flat_custom(tool, where)
-    if tool.get("type", "function") != "function":
-        return dict(tool)
-    function = tool.get("function")
-    if not isinstance(function, Mapping):
-        raise InvalidRequest(
-            f"`{where}.function` must be an object with name, description and parameters.",
-            param=f"{where}.function",
-        )
-    return {**function, "type": "function"}
-
-
-def _flat_custom(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    custom = tool.get("custom")
-    if not isinstance(custom, Mapping):
-        raise InvalidRequest(
-            f"`{where}.custom` must be an object with name, description and format.", param=f"{where}.custom"
-        )
-    given = custom.get("format")
-    grammar = given.get("grammar") if isinstance(given, Mapping) else None
-    wanted = {**grammar, "type": "grammar"} if isinstance(grammar, Mapping) else given
-    return {**custom, "type": "custom", "format": wanted}
-
-
-def as_written(text: str, request: CreateChatCompletion) -> str:
-    """`tools[0].name` was `tools[0].function.name`, or `functions[0].name`, in the request."""
-    for index, tool in enumerate(request.tools or ()):
-        kind = tool.get("type", "function")
-        if kind in ("function", "custom"):
-            text = text.replace(f"tools[{index}].", f"tools[{index}].{kind}.")
-        for key in ("syntax", "definition"):
-            text = text.replace(
-                f"tools[{index}].custom.format.{key}", f"tools[{index}].custom.format.grammar.{key}"
-            )
-    return text.replace("tools[", "functions[") if request.functions is not None else text

@@ -52,5 +52,5 @@ async def start(body: object, served: Served) -> CompletionRun:
     def encode() -> list[list[int]]:
         return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)
 
-    prompts = await beside_others(encode, len(str(request.prompt)))
+    prompts = await beside_others(encode, request.prompt)
     return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))

@@ -12,67 +12,20 @@ from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
-from gpt_oss_server.http.choices import MAX_CHOICES, Stop, StreamOptions, check_stops
-from gpt_oss_server.http.fields import (
-    SAMPLERS_NOT_SERVED,
-    Bias,
-    Body,
-    Boolean,
-    Integer,
-    NotServed,
-    Number,
-    Penalty,
-    Priority,
-    Salt,
-    Seed,
-    Share,
-    Temperature,
-    read_body,
-)
+from gpt_oss_server.http.fields import SAMPLERS_NOT_SERVED, Boolean, Integer, NotServed, read_body
+from gpt_oss_server.http.shared_fields import Alternatives, ChoiceFields, GenerationFields, check_stops
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.turns.beams import check_best_of
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
-DEFAULT_MAX_TOKENS = 16  # what this API has always had
+DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
 
 
-class CreateCompletion(Body):
+class CreateCompletion(ChoiceFields, GenerationFields):
     prompt: str | list[Any]
-    model: str | None = None
-    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    best_of: Annotated[Integer, Field(ge=1)] | None = None
-    use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
     max_tokens: Annotated[Integer, Field(ge=0)] | None = None
-    echo: Boolean | None = None
-    stop: Stop = None
-    include_stop_str_in_output: Boolean | None = None
     skip_special_tokens: Boolean | None = None
-    logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    prompt_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
-    return_tokens_as_token_ids: Boolean | None = None
-    return_token_ids: Boolean | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: Annotated[Integer, Field(ge=-1)] | None = None
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
-    stream: Boolean | None = None
-    stream_options: StreamOptions | None = None
-    user: str | None = None
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def includes_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
+    logprobs: Alternatives | None = None
 
 
 _NOT_SERVED: NotServed = {

@@ -66,16 +66,16 @@ class PlainText:
     ) -> tuple[str, LegacyLogprobs | None]:
         """The prompt before all else, as it is spelt; its first token has no score."""
         assert self._speller is not None
-        told, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
+        scored_text, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
         for token, scored in zip(prompt, scores, strict=True):
             if scored is None:
-                told.add(self._speller.told_apart(token), None, None, offset)
+                scored_text.add(self._speller.told_apart(token), None, None, offset)
             else:
-                self._tell(told, self._speller, scored, offset)
+                self._add(scored_text, self._speller, scored, offset)
             offset += len(utf8.decode(self._encoding.token_bytes([token])))
         text = self._encoding.decode(prompt)
         self._fed = self._shown = len(text)
-        return text, told
+        return text, scored_text
 
     def feed(self, step: Step) -> tuple[str, LegacyLogprobs | None]:
         text = ""
@@ -99,15 +99,15 @@ class PlainText:
         self._shown += len(text)
         if self._speller is None:
             return text, None
-        told = LegacyLogprobs()
+        scores = LegacyLogprobs()
         while self._waiting and (self._waiting[0][0] < self._shown or is_last):
             offset, scored = self._waiting.popleft()
-            self._tell(told, self._speller, scored, offset)
-        return text, told
+            self._add(scores, self._speller, scored, offset)
+        return text, scores
 
-    def _tell(self, told: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
+    def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
         token, logprob = speller.told_apart(scored.token), max(scored.logprob, LEAST)
         top = {speller.told_apart(each): max(score, LEAST) for each, score in scored.top[: self._top]}
-        if self._top:  # as OpenAI's: one more than was asked for, where it is not among these
+        if self._top:  # as OpenAI does: the sampled token too, though it is one more than requested
             top.setdefault(token, logprob)
-        told.add(token, logprob, top, offset)
+        scores.add(token, logprob, top, offset)

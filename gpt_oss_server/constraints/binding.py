@@ -1,8 +1,8 @@
-"""What binds a turn: the form that is asked for, as a grammar for the engine or a check of what was said.
+"""What binds a turn: the wanted form, as a grammar for the engine or as a check of the finished turn.
 
-In: whom the model may call, what its answer must be, and whether it must call, in no API's words. Out: a
-`Binding`, or a 400 that names the schema's keyword and place. An engine that enforces grammars gets one for
-every turn, so that a header cannot go wrong; of the others what was asked for is checked when the turn ends.
+In: the recipients that the model may call, the form of its answer, and whether it must call, in no API's
+words. Out: a `Binding`, or a 400 that names the schema's keyword and place. An engine that enforces grammars
+gets one for every turn, so that no header can be malformed; elsewhere the turn is checked when it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Schema:
 
     given: Mapping[str, Any]
     param: str
-    strict: bool = True  # or what cannot be enforced of it is only told
+    strict: bool = True  # if not, keywords that cannot be enforced stand in the prompt alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ClientCall:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request asks of the form of a turn."""
+    """The form that a request wants of a turn."""
 
     calls: Sequence[ClientCall] = ()  # to the client's tools
     declarations: Sequence[Declaration] = ()  # tools that run here
@@ -72,12 +72,12 @@ class Wanted:
 
     @property
     def forms(self) -> dict[str, Schema | TextGrammar]:
-        """What binds the bodies of calls, by recipient."""
+        """The forms of calls' bodies, by recipient."""
         return {call.recipient: call.form for call in self.calls if call.form is not None}
 
     @property
     def binds(self) -> bool:
-        """Whether anything is asked for beyond legal headers."""
+        """Whether the request wants anything beyond legal headers."""
         return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
 
 
@@ -86,7 +86,7 @@ class Binding:
     """The grammars of a turn's generations, and the check of the whole."""
 
     grammar: Grammar | None = None
-    later: Grammar | None = None  # after a call that ran here: what had to be called has been
+    later: Grammar | None = None  # after a call that ran here, so that the required call has been made
     check: TurnCheck | None = None
     unreasoned: Grammar | None = None  # these two where the budget for reasoning is spent
     unreasoned_later: Grammar | None = None
@@ -98,7 +98,7 @@ class Binding:
 
 
 def make_ready(encoding: Encoding) -> threading.Thread:
-    """Makes ready what the first grammar would wait for, on a thread of its own."""
+    """Builds what the first grammar would wait for, on a thread of its own."""
     thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
     thread.start()
     return thread
@@ -112,7 +112,7 @@ def _make_ready(encoding: Encoding) -> None:
 
 
 def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
-    """Takes a while (the first time a second, else milliseconds): not for the event loop."""
+    """Takes milliseconds, and a second the first time: it must not run on the event loop."""
     if not wanted.binds and not enforces:
         return Binding()
     try:
@@ -129,7 +129,7 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
     if not enforces:
         return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     body = None if answer is None else JsonBody(answer)
-    # What is told before a call has no place where all there is to say is of a form.
+    # A preamble comes before a call; a turn that can only answer in a form has none.
     preambles = () if body is not None and not callees else _PREAMBLES
     first = TurnShape(
         callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
@@ -180,7 +180,7 @@ def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[
 
 
 _TYPES_OF_TEXT = ("code", "text")
-_BOTH = ("analysis", "commentary")  # the model calls tools of ours on either
+_BOTH = ("analysis", "commentary")  # the model calls hosted tools on either
 
 
 def _tool_callees(declaration: Declaration) -> list[Callee]:

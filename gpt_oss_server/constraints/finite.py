@@ -16,12 +16,12 @@ def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
     """References count as without a value until one is found: rounds until nothing changes."""
     judge = _Judge(root)
     judge.has_value(schema)
-    for reference in judge.asked:  # which grows meanwhile
+    for reference in judge.met:  # the list grows meanwhile
         judge.has_value(resolve(root, reference))
     while True:
         before = len(judge.found)
         # The last that was met first: in a chain of references that is its end, so that one round will do.
-        for reference in reversed(judge.asked):
+        for reference in reversed(judge.met):
             if reference not in judge.found and judge.has_value(resolve(root, reference)):
                 judge.found.add(reference)
         if len(judge.found) == before:
@@ -31,7 +31,7 @@ def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
 class _Judge:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self.asked: list[str] = []  # in the order they were met
+        self.met: list[str] = []  # references, in order
         self._known: set[str] = set()
         self.found: set[str] = set()  # those with a value
 
@@ -48,7 +48,7 @@ class _Judge:
             return True
         if reference not in self._known:
             self._known.add(reference)
-            self.asked.append(reference)
+            self.met.append(reference)
         return reference in self.found
 
     def _each(self, schemas: Iterable[Any]) -> list[bool]:

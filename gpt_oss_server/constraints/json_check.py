@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from gpt_oss_server.constraints.matcher import GrammarError, Grammars
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.constraints.schema_spellings import resolve
 
 _MOST_STEPS = 200_000  # anyOf within anyOf can take exponentially many
@@ -184,6 +184,3 @@ def _place(at: str) -> str:
 def _spelt(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
-
-
-__all__ = ["GrammarError", "JsonCheck"]

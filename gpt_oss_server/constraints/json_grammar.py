@@ -13,7 +13,7 @@ from typing import Any
 
 from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import schema_json
-from gpt_oss_server.constraints.matcher import Grammars
+from gpt_oss_server.constraints.matcher import Grammars, first_line_and_cause
 from gpt_oss_server.constraints.schema_support import (
     OF_THE_REST,
     SchemaMalformed,
@@ -134,6 +134,6 @@ def _readable(problem: str) -> str:
         return "the cases of 'oneOf' may overlap; tell them apart by a const, or use anyOf"
     if "circular references with sibling keys" in problem:
         return "a reference that leads back to itself must stand alone: put what is beside it where it leads"
-    lines = [line.strip() for line in problem.splitlines() if line.strip()]
-    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
-    return cause.rpartition("failed to compile JSON schema: ")[2].removeprefix("Unsatisfiable schema: ")[:300]
+    first, cause = first_line_and_cause(problem)
+    reason = (cause or first).rpartition("failed to compile JSON schema: ")[2]
+    return reason.removeprefix("Unsatisfiable schema: ")[:300]

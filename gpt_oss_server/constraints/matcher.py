@@ -145,6 +145,13 @@ def _executor() -> Any:
     return llguidance.LLExecutor()
 
 
+def first_line_and_cause(problem: str) -> tuple[str, str]:
+    """What `Grammars.problem` returns, in two lines; the cause is empty where it has none."""
+    lines = [line.strip() for line in problem.splitlines() if line.strip()]
+    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
+    return lines[0], cause
+
+
 def _first_line(matcher: Any) -> str:
     return str(matcher.get_error()).strip().partition("\n")[0]
 

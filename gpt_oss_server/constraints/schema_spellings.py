@@ -91,8 +91,8 @@ def _are_apart(schema: Schema, root: Any) -> bool:
         return False
     name = tag.get("propertyName") if isinstance(tag, dict) else None
     known = [_followed(case, root) for case in cases]
-    told = [(_kinds(case), _constants(case, name)) for case in known]
-    return all(_apart(one, other) for one, other in combinations(told, 2))
+    marks = [(_kinds(case), _constants(case, name)) for case in known]
+    return all(_apart(one, other) for one, other in combinations(marks, 2))
 
 
 def _followed(case: Any, root: Any) -> Schema:

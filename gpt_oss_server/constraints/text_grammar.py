@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from gpt_oss_server.constraints.matcher import GrammarError, Grammars
+from gpt_oss_server.constraints.matcher import GrammarError, Grammars, first_line_and_cause
 
 Syntax = Literal["lark", "regex"]
 
@@ -55,6 +55,5 @@ def _check_text_alone(lark: str) -> None:
 
 
 def _readable(problem: str) -> str:
-    lines = [line.strip() for line in problem.splitlines() if line.strip()]
-    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
-    return f"{lines[0].rstrip(':')}{f' ({cause})' if cause else ''}"[:300]
+    first, cause = first_line_and_cause(problem)
+    return f"{first.rstrip(':')}{f' ({cause})' if cause else ''}"[:300]

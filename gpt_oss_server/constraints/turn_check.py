@@ -1,7 +1,7 @@
-"""Whether a finished turn is what the request asked for: for engines that cannot be made to.
+"""Whether a finished turn has the form that the request wants: for engines that enforce no grammar.
 
-In go the turn's messages as they end, out comes a sentence that says what is wrong, or None. It changes
-nothing: what was said stays said.
+In go the turn's messages, out comes a sentence that names the fault, or None. The check changes nothing in
+the turn.
 """
 
 from __future__ import annotations

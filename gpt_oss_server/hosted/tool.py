@@ -6,7 +6,7 @@ options out; a call in, the builder of its item out. docs/extending.md adds one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -96,8 +96,11 @@ class HostedTool:
         """The container that the options name: its session runs the calls, in place of the conversation's."""
         return None
 
-    def resumed(self, prompt: Callable[[], str]) -> Mapping[str, Any]:
-        """Further options of each call, for a session that must go on from what the prompt shows."""
+    def resumed(self, results: Callable[[], Sequence[str]]) -> Mapping[str, Any]:
+        """Further options of each call, for a session that continues from the results that the prompt shows.
+
+        `results` returns the header of each tool's result and the first tokens of its text.
+        """
         return {}
 
     def item(self, call: HostedCall) -> ItemBuilder:

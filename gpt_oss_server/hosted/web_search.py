@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
@@ -85,13 +85,13 @@ class WebSearch(HostedTool):
         """Codex declares `external_web_access` to every server, whether the server has a browser or not."""
         return "external_web_access" in tool
 
-    def resumed(self, prompt: Callable[[], str]) -> Mapping[str, Any]:
+    def resumed(self, results: Callable[[], Sequence[str]]) -> Mapping[str, Any]:
         """A new session gives no cursor that the model has read already: it cites by cursors.
 
         Sessions end before the conversation does, and so may the server.
         """
-        read = [int(cursor) for cursor in _CURSOR.findall(prompt())]
-        return {"first_cursor": max(read, default=-1) + 1}
+        found = [_CURSOR.match(result) for result in results()]
+        return {"first_cursor": max((int(cursor[1]) for cursor in found if cursor), default=-1) + 1}
 
     def item(self, call: HostedCall) -> ItemBuilder:
         return WebSearchBuilder(call)

@@ -1,4 +1,4 @@
-"""Request bodies: bounded, decoded once, and every way they can be wrong told in a sentence."""
+"""Request bodies: read up to a bound, and decoded once; a sentence for every fault that they can have."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from starlette.requests import Request
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
 from gpt_oss_server.json_values import MAX_DEPTH, finite, is_too_deep, no_constant, whole_characters
 
+_SEND_LESS = "Send less, or start the server with a larger --max-body-bytes."
+
 
 async def read_json(request: Request, max_bytes: int) -> object:
+    return decode_json(await read_bytes(request, max_bytes))
+
+
+async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LESS) -> bytes:
+    """The body as it was sent; `advice` ends the error of one that is too large."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding != "identity":
         raise InvalidRequest(f"Request bodies with content-encoding {coding!r} are not read. Send it plain.")
@@ -18,11 +25,8 @@ async def read_json(request: Request, max_bytes: int) -> object:
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:
-            raise BodyTooLarge(
-                f"The request body is larger than {max_bytes:,} bytes. Send less, or start the server with a "
-                "larger --max-body-bytes."
-            )
-    return decode_json(bytes(body))
+            raise BodyTooLarge(f"The request body is larger than {max_bytes:,} bytes. {advice}")
+    return bytes(body)
 
 
 def decode_json(body: bytes) -> object:

@@ -1,7 +1,7 @@
-"""The outermost layer: every answer has an `x-request-id`, and a defect of ours is a 500 with our body.
+"""The outermost layer: every answer has an `x-request-id`, and a defect is a 500 with an error body.
 
-The id is taken from the request or made. A failure that nothing else has caught is logged with its traceback
-and told without it. A slash at a path's end means nothing.
+The id is taken from the request or made. A failure that nothing else has caught is logged with its traceback,
+and the answer names the id alone. A slash at a path's end means nothing.
 """
 
 from __future__ import annotations

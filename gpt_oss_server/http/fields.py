@@ -1,7 +1,7 @@
-"""What request bodies of every API are made of: strict numbers, shared vocabularies, refusals by name.
+"""What every request body is made of: strict types, shared vocabularies, and refusals by name.
 
 In: decoded JSON. Out: pydantic types for the edge, and 400s that name the field that is not served. It must
-not know of any one API's fields.
+not know any one API's fields.
 """
 
 from __future__ import annotations
@@ -39,20 +39,9 @@ def _whole(value: object) -> object:
 Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
-# How to sample, bounded alike in every API.
-Temperature = Annotated[Number, Field(ge=0, le=2)]
-Share = Annotated[Number, Field(ge=0, le=1)]
-Penalty = Annotated[Number, Field(ge=-2, le=2)]
-Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
-# How an engine treats the request among others, in every API.
-Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
-Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
-# How many tokens the model may reason; `thinking_token_budget`, or `max_tokens` of `reasoning`.
-Budget = Annotated[Integer, Field(ge=0)]
-Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""field: (the values that are served, what to do instead). A field is named as its error names it."""
+"""field: (the values that are served, the advice of the error)."""
 
 _GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
 _SAMPLED = "Use temperature, top_p, top_k or min_p."
@@ -88,17 +77,17 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "lora_path": (lambda v: False, _NO_LORA),
     "adapter_id": (lambda v: False, _NO_LORA),
 }
-"""What other servers sample with and this one does not: the same for every API."""
+"""Sampling fields of other servers that this one does not have, in any API."""
 
 B = TypeVar("B", bound=Body)
 
 
 def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
-    """The body as `model`, or one sentence that says what is wrong with it."""
+    """The body as `model`; raises a 400 whose sentence names the fault."""
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     for name, (served, advice) in not_served.items():
-        value = _at(body, name)
+        value = body.get(name)
         if value is not None and not served(value):
             raise UnsupportedField(
                 f"`{name}` with this value is not served by this server. {advice}", param=name
@@ -110,21 +99,7 @@ def read_body(body: object, model: type[B], not_served: NotServed, example: str)
         raise InvalidRequest(sentence, param=param) from None
 
 
-def check_metadata(metadata: Mapping[str, Any] | None) -> None:
-    for key, value in (metadata or {}).items():
-        if not isinstance(value, str) and key != "__debug":
-            raise InvalidRequest(f"`metadata.{key}` must be a string.", param=f"metadata.{key}")
-
-
 def documented(model: type[Body]) -> dict[str, Any]:
-    """The body's schema for /docs; the body itself is read by hand, so that errors are ours."""
+    """The body's schema for /docs. FastAPI does not read the body, so that its errors are not FastAPI's."""
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": {"application/json": schema}}}
-
-
-def _at(body: Mapping[str, Any], dotted: str) -> Any:
-    """The value at `text.format`, or None."""
-    value: Any = body
-    for part in dotted.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value

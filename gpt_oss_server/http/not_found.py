@@ -1,7 +1,7 @@
-"""What is told of a path that is not there, or does not take a method.
+"""The errors for a path that does not exist, or that does not take a method.
 
-In: the application's routes and a path that somebody asked for. Out: the methods that it takes, and the path
-that was meant, as far as that can be told: most often the client's base URL lacks its `/v1`.
+In: the application's routes and a requested path. Out: the methods that it takes, and the path that the
+client probably means: most often its base URL lacks the `/v1`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute, Match
 
-_METHODS = ("GET", "HEAD", "POST", "DELETE")  # all that any route of ours has
+_METHODS = ("GET", "HEAD", "POST", "DELETE")  # of all routes
 
 
 def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:

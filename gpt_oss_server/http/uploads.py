@@ -1,7 +1,7 @@
-"""A file in a request: as JSON with base64, or as a form the way browsers and the official SDK send it.
+"""A file in a request: JSON with base64, or a form as browsers and the official SDK send it.
 
-In: a request and how large its body may be. Out: the file's name and bytes, or an error that says what is
-wrong. A form is cut at its boundary, which is all that one file needs.
+In: a request and the bound of its body. Out: the file's name and bytes, or an error that says what is wrong.
+A form is cut at its boundary, which is enough for one file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from email.utils import collapse_rfc2231_value
 
 from starlette.requests import Request
 
-from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
-from gpt_oss_server.http.body import decode_json
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.body import decode_json, read_bytes
 
 _HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
 
@@ -22,7 +22,7 @@ _HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "cont
 async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
     kind = Message()
     kind["content-type"] = request.headers.get("content-type", "")
-    body = await _body(request, max_bytes)
+    body = await read_bytes(request, max_bytes, advice="Send a smaller file.")
     match kind.get_content_type():
         case "application/json":
             return _from_json(body)
@@ -30,15 +30,6 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
             return _from_form(body, str(kind.get_param("boundary", "")))
         case other:
             raise InvalidRequest(f"A file cannot be sent as {other!r}. {_HOW}", param="file")
-
-
-async def _body(request: Request, max_bytes: int) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise BodyTooLarge(f"The request body is larger than {max_bytes:,} bytes. Send a smaller file.")
-    return bytes(body)
 
 
 def _from_json(body: bytes) -> tuple[str, bytes]:

@@ -1,11 +1,17 @@
-"""Pydantic's findings as one sentence for the person who sent the request."""
+"""Faults of a request's fields, as one sentence that names the field.
+
+In: what pydantic found, or an object of the body and its place in it. Out: the sentence and the parameter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from gpt_oss_server.errors import InvalidRequest
 
 _MOST_DIGITS = 18  # Python itself refuses some thousands
 _JSON_TYPES = {
@@ -80,6 +86,14 @@ def _one(finding: ErrorDetails, name: str) -> str:
     return f"Invalid value for `{name}`: {message}."
 
 
+def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
+    """The text under `key` of the object at `where`; a 400 where it is missing or empty."""
+    text = value.get(key)
+    if not isinstance(text, str) or not text:
+        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
+    return text
+
+
 def whole_number(text: str) -> int | None:
-    """What the digits of `text` write; None where it is anything else, or longer than any number here."""
+    """The number that `text` spells in digits; None for any other text, and for too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None

@@ -1,15 +1,15 @@
-"""Compaction: what came before, replaced by a summary that the model writes itself.
+"""Compaction: the model writes a summary, which replaces the conversation so far.
 
-In: a conversation's segments, and the room there is. Out: the prompt that asks for the summary; from what the
-model then says a `Compacted`, which becomes the segments that stand for all that came before, and the item
-that a client keeps: sealed, so that only this server reads it, and whole, so that the client may leave out
-all items before it. The user's newest messages and the instructions are kept beside the summary, in their
-very words.
+In: a conversation's segments, and the room in the context. Out: the prompt that requests the summary, and
+from the model's messages a `Compacted`: it becomes the segments that stand for all that came before, and the
+item that the client keeps. The item is sealed, so that only this server reads it, and complete, so that the
+client may leave out all items before it. The instructions and the user's newest messages are kept word for
+word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses.input.compacted import Compacted
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompting import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Engine, Sampling
@@ -35,17 +36,17 @@ from the summary alone, with your instructions and the user's latest messages be
 Do not call tools and do not answer the user. Write the summary, and nothing else."""
 _CUT = " […]"  # where the rest of a long message was left out
 SHARE = 8  # the summary, and the user's messages beside it, each take an eighth of the room at most
-_MOST_SAID, _MOST_SUMMARY = 16_384, 8_192  # tokens
+_MOST_OF_USER, _MOST_SUMMARY = 16_384, 8_192  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """One that is to be made before the response, or in its place."""
+    """A compaction that is to be made before the response, or in its place."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
     instructions: tuple[str, ...]
-    said: tuple[str, ...]
+    user_messages: tuple[str, ...]
     alone: bool  # nothing is generated after it
     binding: Binding = field(default_factory=Binding)
 
@@ -66,14 +67,14 @@ class Compaction:
         summary = _summary_in(transcript.messages)
         if not summary:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
-        return Compacted(self.instructions, self.said, summary)
+        return Compacted(self.instructions, self.user_messages, summary)
 
 
-def _summary_in(said: Sequence[MessageFinished]) -> str:
-    """The answer; of a model that gave none whatever it wrote instead."""
-    words = [message for message in said if message.header.recipient is None]
+def _summary_in(messages: Sequence[MessageFinished]) -> str:
+    """The answer, or the text that the model wrote in place of one."""
+    spoken = [message for message in messages if message.header.recipient is None]
     for channel in ("final", "commentary", "analysis"):
-        texts = [message.text.strip() for message in words if message.header.channel == channel]
+        texts = [message.text.strip() for message in spoken if message.header.channel == channel]
         if found := "\n\n".join(text for text in texts if text):
             return found
     return ""
@@ -83,21 +84,16 @@ def room_for_summary(context: int) -> int:
     return max(min(context // SHARE, _MOST_SUMMARY), 1)
 
 
-def asking(
-    history: Sequence[Segment],
-    opened: Callable[[Sequence[Segment]], tuple[list[Segment], list[Segment]]],
-    renderer: Renderer,
-    context: int,
-) -> tuple[int, ...]:
-    """The prompt that asks for the summary. It begins as the conversation's own, for the cache's sake.
+def asking(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:
+    """The prompt that requests the summary. It begins as the conversation's own, for the prefix cache.
 
-    Where not all fits, as much of the newest as does; a message that is too long by itself is left out.
+    Where not all of the history fits, the newest part is taken, without messages too long by themselves.
     """
-    ask = renderer.user(_ASK)
+    ask = head.renderer.user(_ASK)
     shown = kept(history)
     room = context - room_for_summary(context)
     needed = [each for each in shown if each.role == "developer" or each.stands_for]
-    left = room - len(renderer.prompt(*opened([*needed, ask])))
+    left = room - len(head.prompt([*needed, ask]))
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
@@ -109,25 +105,25 @@ def asking(
             chosen.add(id(segment))
             left -= len(segment.tokens)
     fitting = [segment for segment in shown if id(segment) in chosen]
-    return tuple(renderer.prompt(*opened([*fitting, ask])))
+    return tuple(head.prompt([*fitting, ask]))
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:
     return tuple(each.text for each in history if each.role == "developer" and each.text is not None)
 
 
-def said_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
-    """The user's newest messages, as many as fit; of the newest at least its beginning."""
-    left = min(room // SHARE, _MOST_SAID)
-    said: list[str] = []
+def user_messages_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
+    """As many of the user's newest messages as fit, and at least the beginning of the newest."""
+    left = min(room // SHARE, _MOST_OF_USER)
+    found: list[str] = []
     for segment in reversed(history):
         if segment.role != "user" or segment.stands_for:
             continue
         body = segment.tokens[segment.tokens.index(MESSAGE) + 1 : -1]
         if len(body) > left:
-            if not said:
-                said.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
+            if not found:
+                found.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
             break
-        said.append(encoding.decode(body))
+        found.append(encoding.decode(body))
         left -= len(body)
-    return tuple(reversed(said))
+    return tuple(reversed(found))

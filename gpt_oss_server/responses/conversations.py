@@ -7,16 +7,17 @@ the items that came together with it are rendered anew. `append` makes what a re
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.fields import Body, check_metadata, read_body
+from gpt_oss_server.http.fields import Body, read_body
 from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.input.reader import read_input, with_own_ids
+from gpt_oss_server.responses.input.listing import with_own_ids
+from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import (
     Past,
@@ -24,7 +25,7 @@ from gpt_oss_server.responses.past import (
     no_conversation,
     past_of_conversation,
 )
-from gpt_oss_server.serving.served import LARGE_INPUT
+from gpt_oss_server.serving.served import beside_others
 from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
@@ -144,7 +145,7 @@ class Conversations:
         def work() -> Conversation:
             return self._rendered(items, past.recipients, past.approvals)
 
-        read = await asyncio.to_thread(work) if len(str(items)) > LARGE_INPUT else work()
+        read = await beside_others(work, items)
         if read.approved:
             waiting = read.approved[0].request_id
             raise InvalidRequest(

@@ -1,14 +1,14 @@
-"""A request, made ready to run: the exact prompt, how to sample, and what the response will echo.
+"""A request, ready to run: the exact prompt, how to sample, and the values that the response echoes.
 
-In: a validated request, what it continues (if anything), the engine's facts and the settings. Out: a
-frozen `Prepared`, or an error before anything is generated. Where the conversation is to be compacted first,
-that is what is prepared, with the way to go on from it. Rendering for `POST /render` ends here too, so
-what it shows is what the model gets.
+In: a validated request, the past that it continues, the engine's facts and the settings. Out: a frozen
+`Prepared`, or an error before anything is generated. Where the conversation is to be compacted first, the
+compaction is prepared, with the way to continue after it. `POST /render` ends here too, so it shows exactly
+the model's prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from gpt_oss_server.responses.compaction import (
     asking,
     instructions_in,
     room_for_summary,
-    said_in,
+    user_messages_in,
 )
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Approved, Conversation
@@ -32,7 +32,14 @@ from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.turns.prompting import Thinking, fitted_prompt, sampling_of, thinking_of, with_verbosity
+from gpt_oss_server.turns.prompting import (
+    Head,
+    Thinking,
+    fitted_prompt,
+    sampling_of,
+    thinking_of,
+    with_verbosity,
+)
 from inference.engine import EngineInfo, Sampling
 
 
@@ -52,11 +59,11 @@ class Prepared:
     hosted: HostedTools
     approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that wait still
     approved: tuple[Approved, ...]  # calls that the client has just approved
-    wanted: Wanted  # of the form of the turn
-    binding: Binding = field(default_factory=Binding)  # what that comes to
+    wanted: Wanted  # the form of the turn
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
     past: Past = field(default_factory=Past)  # what the request continues
-    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that asks for it
-    # After the compaction: from the segments that stand for what came before.
+    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that requests it
+    # The request after the compaction, given the segments that stand for all that came before.
     go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None
 
 
@@ -81,15 +88,19 @@ def prepare(
         servers=hosted.names,
         sealer=lambda: served.sealer,
         leads=not past.history,
+        tools=tools.of_items,
     )
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     preparing = _Preparing(request, tools, hosted, served, info, conversation)
     alone = compacts or conversation.compacts
-    if alone or preparing.is_over_threshold(history):
-        return preparing.compacting(history, alone=alone)
-    return preparing.ready(history, tuple(conversation.segments))
+    if alone:
+        return preparing.compacting(history, alone=True)
+    whole = preparing.prompt(history)
+    if preparing.threshold is not None and len(whole) >= preparing.threshold:
+        return preparing.compacting(history, alone=False)
+    return preparing.ready(history, tuple(conversation.segments), whole)
 
 
 class _Preparing:
@@ -113,50 +124,59 @@ class _Preparing:
         self._answer = answer_format(request.text.format if request.text else None)
         self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
+        self._all_reasoning = request.reasoning_context == "all_turns"
+        self._head = self._made_head()
 
     @property
     def _context(self) -> int:
         return self._info.context_length
 
-    def is_over_threshold(self, history: tuple[Segment, ...]) -> bool:
-        threshold = self._threshold
-        return threshold is not None and self._length(history) >= threshold
+    @property
+    def threshold(self) -> int | None:
+        """The length from which on the conversation is compacted; None where it never is."""
+        latest = self._context - self._context // SHARE
+        wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
+        return min([latest, *wanted]) if wanted else None
 
-    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...]) -> Prepared:
-        """Own are the segments of the history that are not in the conversation yet."""
+    def prompt(self, history: tuple[Segment, ...]) -> list[int]:
+        """The prompt of the whole history, be it longer than the context or not."""
+        return self._head.prompt(history, all_reasoning=self._all_reasoning)
+
+    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: list[int]) -> Prepared:
+        """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
         request = self._request
         prompt, history = fitted_prompt(
-            self._served.renderer,
-            self._system,
+            self._head,
             history,
-            **self._told,
+            whole=whole,
             context=self._context,
             truncates=request.truncation == "auto",
             answer=request.max_output_tokens,
-            all_reasoning=request.reasoning_context == "all_turns",
+            all_reasoning=self._all_reasoning,
             param="input",
         )
+        self._hosted.count_on_from(history, self._served.encoding)
         return self._prepared(prompt, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
-        served = self._served
-        prompt = asking(history, self._opened, served.renderer, self._context)
+        prompt = asking(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = room_for_summary(self._context)
-        asked = self._request.max_output_tokens if alone else None  # else it is the answer's
-        prepared = self._prepared(prompt, history, own, min(room, asked or room))
+        limit = self._request.max_output_tokens if alone else None  # else it bounds the answer
+        prepared = self._prepared(prompt, history, own, min(room, limit or room))
 
         def go_on(compacted: tuple[Segment, ...]) -> Prepared:
-            return self.ready(since_compaction((*history, *compacted)), (*own, *compacted))
+            left = since_compaction((*history, *compacted))
+            return self.ready(left, (*own, *compacted), self.prompt(left))
 
         compaction = Compaction(
             prompt=prompt,
-            # As the request asks, but for what is asked of its answer.
+            # The request's own sampling, without the fields that are about its answer.
             sampling=replace(
                 prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
             ),
             instructions=instructions_in(history),
-            said=said_in(history, served.encoding, min(self._context, self._threshold or self._context)),
+            user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
             alone=alone,
         )
         return replace(prepared, compaction=compaction, go_on=go_on)
@@ -172,7 +192,6 @@ class _Preparing:
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
-        hosted.count_on_from(prompt, self._served.encoding)
         return Prepared(
             request=request,
             prompt=prompt,
@@ -198,38 +217,20 @@ class _Preparing:
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )
 
-    @property
-    def _threshold(self) -> int | None:
-        """From how many tokens on the conversation is compacted, if it is: in time, whatever is asked."""
-        latest = self._context - self._context // SHARE
-        asked = [each.compact_threshold or latest for each in self._request.context_management or ()]
-        return min([latest, *asked]) if asked else None
-
-    def _length(self, history: tuple[Segment, ...]) -> int:
-        all_reasoning = self._request.reasoning_context == "all_turns"
-        return len(self._served.renderer.prompt(*self._opened(history), all_reasoning=all_reasoning))
-
-    def _opened(self, history: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-        return self._served.renderer.opening(self._system, history, **self._told)
-
-    @property
-    def _system(self) -> Segment:
-        served = self._served
-        return served.renderer.system(
+    def _made_head(self) -> Head:
+        request, served, tools, hosted = self._request, self._served, self._tools, self._hosted
+        system = served.renderer.system(
             effort=self._thinking.effort,
             date=served.date(),
             identity=served.settings.identity,
-            builtin_tools=self._hosted.in_system_message,
-            function_tools=bool(self._tools.functions),
+            builtin_tools=hosted.in_system_message,
+            function_tools=bool(tools.functions),
         )
-
-    @property
-    def _told(self) -> dict[str, Any]:
-        """What the developer message is made of, beside the instructions in the history."""
-        request = self._request
-        return {
-            "instructions": with_verbosity(request.instructions, request.verbosity),
-            "tools": self._tools.functions,
-            "namespaces": (*self._tools.namespaces, *self._hosted.in_developer_message),
-            "response_formats": self._answer.told,
-        }
+        return Head(
+            served.renderer,
+            system,
+            instructions=with_verbosity(request.instructions, request.verbosity),
+            tools=tools.functions,
+            namespaces=(*tools.namespaces, *hosted.in_developer_message),
+            response_formats=self._answer.declared,
+        )

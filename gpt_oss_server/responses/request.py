@@ -1,7 +1,7 @@
-"""The body of POST /v1/responses: what is understood, what is echoed, and what is refused by name.
+"""The body of POST /v1/responses: the fields that are served, and those that are refused by name.
 
 In: decoded JSON. Out: a frozen `CreateResponse`, or a 400 that names the field and says what to do. Unknown
-fields are accepted. A field that would change the answer and is not served is never passed over in silence.
+fields are accepted. A field that would change the answer and is not served is never ignored.
 """
 
 from __future__ import annotations
@@ -15,29 +15,19 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.http.fields import (
     SAMPLERS_NOT_SERVED,
-    Bias,
     Body,
     Boolean,
-    Budget,
     Effort,
     Integer,
     NotServed,
-    Penalty,
-    Priority,
-    Salt,
-    Seed,
-    Share,
-    Temperature,
     Verbosity,
-    check_metadata,
     read_body,
 )
+from gpt_oss_server.http.shared_fields import GenerationFields, Reasoning, TurnFields, check_metadata
 from gpt_oss_server.responses.items.summary import SummaryKind
 
 
-class ReasoningOptions(Body):
-    effort: Effort | None = None
-    max_tokens: Budget | None = None
+class ReasoningOptions(Reasoning):
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     generate_summary: Literal["auto", "concise", "detailed", "none"] | None = None  # the old name
     context: Literal["auto", "current_turn", "all_turns"] | None = None
@@ -53,47 +43,26 @@ class ContextManagement(Body):
     compact_threshold: Annotated[Integer, Field(ge=1000)] | None = None
 
 
-class CreateResponse(Body):
+class CreateResponse(TurnFields, GenerationFields):
     """A request for a response. Every field may be left out except `input` (or `previous_response_id`)."""
 
-    model: str | None = None
     input: str | dict[str, Any] | list[Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: Boolean | None = None
     reasoning: ReasoningOptions | None = None
-    thinking_token_budget: Budget | None = None
     text: TextOptions | None = None
     include: list[str] | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = None
-    metadata: dict[str, Any] | None = None
-    store: Boolean | None = None
-    stream: Boolean | None = None
     background: Boolean | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
     top_k: Annotated[Integer, Field(ge=0)] | None = None
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
     enable_response_messages: Boolean | None = None
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
-    service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    user: str | None = None
 
     @property
     def conversation_id(self) -> str | None:
@@ -101,12 +70,8 @@ class CreateResponse(Body):
         return given["id"] if isinstance(given, dict) else given
 
     @property
-    def debug(self) -> bool:
-        return bool((self.metadata or {}).get("__debug"))
-
-    @property
     def allows_parallel_calls(self) -> bool:
-        """Only where it is asked for: see docs/architecture.md."""
+        """Only where the request allows them: see docs/architecture.md."""
         return self.parallel_tool_calls is True
 
     @property
@@ -116,25 +81,20 @@ class CreateResponse(Body):
     @property
     def summary(self) -> SummaryKind | None:
         options = self.reasoning or ReasoningOptions()
-        asked = options.summary or options.generate_summary
-        return None if asked == "none" else asked
+        wanted = options.summary or options.generate_summary
+        return None if wanted == "none" else wanted
 
     @property
     def reasoning_context(self) -> Literal["current_turn", "all_turns"]:
-        """Which turns' reasoning the model is shown; left to us, it is as Harmony has it."""
-        asked = self.reasoning.context if self.reasoning else None
-        return "all_turns" if asked == "all_turns" else "current_turn"
-
-    @property
-    def reasoning_budget(self) -> int | None:
-        asked = self.reasoning.max_tokens if self.reasoning else None
-        return asked if self.thinking_token_budget is None else self.thinking_token_budget
+        """The turns whose reasoning the prompt shows; by default the current one, which is Harmony's rule."""
+        wanted = self.reasoning.context if self.reasoning else None
+        return "all_turns" if wanted == "all_turns" else "current_turn"
 
     @property
     def scores(self) -> int | None:
-        """How many alternatives each token's log-probability comes with; None: there are none."""
-        asked = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
-        return (self.top_logprobs or 0) if asked else None
+        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
+        wanted = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
+        return (self.top_logprobs or 0) if wanted else None
 
     @property
     def verbosity(self) -> Verbosity | None:
@@ -151,7 +111,7 @@ INCLUDABLE = frozenset(
         *(each for tool in HOSTED_TOOLS for each in tool.includable),
     }
 )
-"""What the API knows. Those that name items this server does not make yet simply find nothing to add to."""
+"""The names that the API knows. Names of items that this server never makes have no effect."""
 
 
 _NOT_SERVED: NotServed = {
@@ -182,7 +142,7 @@ class CompactResponse(CreateResponse):
 
 
 def parse_request(body: object) -> CreateResponse:
-    """Validate a body, or say in one sentence what is wrong with it."""
+    """The validated body; raises a 400 whose sentence names the fault."""
     return _parsed(body, CreateResponse, '{"input": "Hello"}')
 
 
@@ -197,7 +157,7 @@ def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateRes
 
 
 def without_compaction(request: CreateResponse) -> CreateResponse:
-    """The same, as it is."""
+    """The same request for the conversation as it is."""
     return request.model_copy(update={"context_management": None})
 
 

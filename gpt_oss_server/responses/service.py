@@ -259,7 +259,7 @@ class ResponsesService:
                     request, past, tools, hosted, served, info or served.engine.info, compacts=compacts
                 )
 
-            prepared = await beside_others(work, _size(request))
+            prepared = await beside_others(work, request.input, request.instructions, request.tools)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
@@ -275,8 +275,3 @@ class ResponsesService:
                 param="previous_response_id",
             )
         return await past_of(request, store)
-
-
-def _size(request: CreateResponse) -> int:
-    """About how many characters must be encoded."""
-    return len(str(request.input)) + len(request.instructions or "") + len(str(request.tools or ""))

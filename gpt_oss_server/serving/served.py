@@ -20,6 +20,7 @@ from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
@@ -33,16 +34,16 @@ from inference.engine import Engine, InferenceError, Shared
 
 T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as Python writes it, so that many small items and tools count too: 10,000 of them
-# take 3 to 6 ms to render, be they one text, messages of one letter or declarations. More goes to a thread.
+# Characters of a request as JSON, so that many small items and tools count too: 10,000 of them take 3 to 6 ms
+# to render, be they one text, messages of one letter or declarations. More goes to a thread.
 LARGE_INPUT = 10_000
 _MOST_CHOICES = 128
 _LEAST_AT_ONCE = 32  # where --max-concurrent sets no limit
 
 
-async def beside_others(work: Callable[[], T], size: int) -> T:
-    """The result of `work` on about `size` characters; a large request does not delay the others."""
-    return await asyncio.to_thread(work) if size > LARGE_INPUT else work()
+async def beside_others(work: Callable[[], T], *of: object) -> T:
+    """The result of `work` on these parts of a request; a large request does not delay the others."""
+    return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
 class Served:

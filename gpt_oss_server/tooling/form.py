@@ -1,8 +1,8 @@
-"""The format of an answer, `tool_choice` and strict tools, read: what a request asks of the form of a turn.
+"""The form that a request wants of a turn: the format of its answer, its tool choice, and strict tools.
 
-In: these as the Responses API writes them, and the tools as they were read. Out: a `Wanted` in no API's words
-and the formats that the prompt tells of, or a 400 that names the field. Whether a schema can be enforced is
-not known here.
+In: these fields with their places in the body, the dialect of the API, and the tools as they were read. Out:
+a `Wanted` in no API's words, and the formats that the prompt declares, or a 400 that names the field. This
+module does not know whether a schema can be enforced.
 """
 
 from __future__ import annotations
@@ -16,71 +16,78 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.hosted.table import BY_TYPE
 from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool, namespace_word
+from gpt_oss_server.tooling.dialect import FLAT, Dialect
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 
-_SCHEMA = "text.format.schema"
 Choice = str | dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """What `text.format` asks for."""
+    """The format that a request wants of its answer."""
 
     schema: Schema | None = None
-    told: tuple[ResponseFormat, ...] = ()  # in the prompt
+    declared: tuple[ResponseFormat, ...] = ()  # in the prompt
 
 
-def answer_format(wanted: Mapping[str, Any] | None) -> AnswerFormat:
+def answer_format(
+    wanted: Mapping[str, Any] | None, where: str = "text.format", dialect: Dialect = FLAT
+) -> AnswerFormat:
     if wanted is None:
         return AnswerFormat()
     match wanted.get("type", "text"):
         case "text":
             return AnswerFormat()
         case "json_object":
-            return _json_object(wanted.get("schema"))
+            return _json_object(wanted.get("schema"), where)
         case "json_schema":
-            return _json_schema(wanted)
+            return _json_schema(*dialect.json_schema(wanted, where))
         case kind:
             raise UnsupportedField(
-                f"`text.format.type`: {kind!r:.80} is not served by this server. Use 'text', "
+                f"`{where}.type`: {kind!r:.80} is not served by this server. Use 'text', "
                 "'json_object' or 'json_schema'.",
-                param="text.format",
+                param=where,
             )
 
 
-def _json_object(schema: Any) -> AnswerFormat:
-    """Any object, or one of a schema that stands beside the type: llama.cpp's way to ask for it."""
+def _json_object(schema: Any, where: str) -> AnswerFormat:
+    """Any object, or one that fits a schema beside the type, which is the form of llama.cpp."""
     if schema is None:
-        return AnswerFormat(Schema(ANY_OBJECT, "text.format"))
-    if not isinstance(schema, dict):
-        raise InvalidRequest(f"`{_SCHEMA}` must be a JSON schema object.", param=_SCHEMA)
-    return AnswerFormat(Schema(schema, _SCHEMA), (ResponseFormat("json_object", schema, None),))
+        return AnswerFormat(Schema(ANY_OBJECT, where))
+    read = Schema(_schema(schema, where), f"{where}.schema")
+    return AnswerFormat(read, (ResponseFormat("json_object", schema, None),))
 
 
-def _json_schema(wanted: Mapping[str, Any]) -> AnswerFormat:
-    if isinstance(wanted.get("json_schema"), dict):
-        raise InvalidRequest(
-            "`text.format.json_schema`: this is the Chat Completions form; "
-            "put name and schema beside `type`.",
-            param="text.format.json_schema",
-        )
-    name, schema = wanted.get("name"), wanted.get("schema")
+def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
+    name = wanted.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidRequest("`text.format.name` must be a string.", param="text.format.name")
-    if not isinstance(schema, dict):
-        raise InvalidRequest(f"`{_SCHEMA}` must be a JSON schema object.", param=_SCHEMA)
+        raise InvalidRequest(f"`{where}.name` must be a string.", param=f"{where}.name")
+    schema = _schema(wanted.get("schema"), where)
     description = wanted.get("description")
     if description is not None and not isinstance(description, str):
-        raise InvalidRequest("`text.format.description` must be a string.", param="text.format.description")
-    strict = wanted.get("strict") is True
-    return AnswerFormat(Schema(schema, _SCHEMA, strict), (ResponseFormat(name, schema, description),))
+        raise InvalidRequest(f"`{where}.description` must be a string.", param=f"{where}.description")
+    read = Schema(schema, f"{where}.schema", strict=wanted.get("strict") is True)
+    return AnswerFormat(read, (ResponseFormat(name, schema, description),))
+
+
+def _schema(given: Any, where: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"`{where}.schema` must be a JSON schema object.", param=f"{where}.schema")
+    return given
 
 
 def wanted_of(
-    choice: Choice, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools, *, parallel: bool = False
+    choice: Choice,
+    answer: AnswerFormat,
+    tools: RequestTools,
+    hosted: HostedTools,
+    *,
+    where: str = "tool_choice",
+    dialect: Dialect = FLAT,
+    parallel: bool = False,
 ) -> Wanted:
-    must_call, only = _choice(choice, tools, hosted)
+    must_call, only = _choice(choice, where, dialect, tools, hosted)
     return Wanted(
         calls=tools.calls,
         declarations=hosted.declarations,
@@ -88,37 +95,42 @@ def wanted_of(
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),
+        choice_param=where,
     )
 
 
-def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[bool, frozenset[str] | None]:
-    """Whether the model must call, and whom it may."""
+def _choice(
+    choice: Choice, where: str, dialect: Dialect, tools: RequestTools, hosted: HostedTools
+) -> tuple[bool, frozenset[str] | None]:
+    """Whether the model must call a tool, and the recipients that it may call."""
     if choice is None or choice in ("auto", "none"):
         return False, None
     if choice == "required":
         return True, None
     if isinstance(choice, str):
         raise InvalidRequest(
-            f"`tool_choice` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.",
-            param="tool_choice",
+            f"`{where}` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.", param=where
         )
-    if choice.get("type") != "allowed_tools":
-        return True, _recipients(choice, "tool_choice", tools, hosted)
-    listed, mode = choice.get("tools"), choice.get("mode", "auto")
+    named = dialect.reference(choice)
+    if named.get("type") != "allowed_tools":
+        return True, _recipients(named, where, tools, hosted)
+    given = dialect.allowed_tools(choice)
+    listed, mode = given.get("tools"), given.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
-        raise InvalidRequest("`tool_choice.tools` must be a list of tools.", param="tool_choice.tools")
+        raise InvalidRequest(f"`{where}.tools` must be a list of tools.", param=f"{where}.tools")
     if mode not in ("auto", "required"):
-        raise InvalidRequest("`tool_choice.mode` must be 'auto' or 'required'.", param="tool_choice.mode")
+        raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
     allowed = [
-        _recipients(tool, f"tool_choice.tools[{index}]", tools, hosted) for index, tool in enumerate(listed)
+        _recipients(dialect.reference(tool), f"{where}.tools[{index}]", tools, hosted, listed=True)
+        for index, tool in enumerate(listed)
     ]
     return mode == "required", frozenset().union(*allowed)
 
 
 def _recipients(
-    named: Mapping[str, Any], where: str, tools: RequestTools, hosted: HostedTools
+    named: Mapping[str, Any], where: str, tools: RequestTools, hosted: HostedTools, *, listed: bool = False
 ) -> frozenset[str]:
-    """Whom a tool's name in `tool_choice` stands for."""
+    """The recipients that a reference stands for: a tool, or all tools of a namespace or a server."""
     kind, name = named.get("type"), named.get("name")
     if isinstance(kind, str) and kind in _OF_CLIENTS:
         found = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
@@ -126,8 +138,8 @@ def _recipients(
         label = named.get("server_label")
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
         why = hosted.missing.get(namespace_word(label)) if isinstance(label, str) else None
-        if why is not None and where != "tool_choice":
-            return frozenset()  # left out here as it is in what the model is told
+        if why is not None and listed:
+            return frozenset()  # left out here, as it is in the prompt
         if why is not None:
             raise InvalidRequest(f"`{where}` names a tool that is not there. {why}", param=where)
     else:

@@ -6,13 +6,14 @@ and `TurnTools` for the turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
+from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.tooling.requested import RequestTools
@@ -24,6 +25,7 @@ FUNCTION = f"{FUNCTIONS}."
 # What the model reads of a call whose result its client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 Resolve = Callable[[int, int | None], tuple[str, str] | None]  # a citation's cursor and line → (url, title)
+_BEGINNING = 12  # tokens of a result: enough for a cursor's brackets and nine digits
 
 
 @dataclass(slots=True)
@@ -80,11 +82,11 @@ class HostedTools:
         resolve = getattr(session, "resolve", None)  # a browser of another server has none
         return resolve(cursor, line) if resolve is not None else None
 
-    def count_on_from(self, prompt: Sequence[int], encoding: Encoding) -> None:
-        """Sessions that begin anew, as they end before the conversation, go on from what the prompt shows."""
-        text = cache(lambda: encoding.decode(prompt))
+    def count_on_from(self, shown: Iterable[Segment], encoding: Encoding) -> None:
+        """New sessions continue from the results that the prompt shows: conversations outlive sessions."""
+        results = cache(lambda: beginnings_of_results(shown, encoding))
         for name in self.namespaces & BY_NAMESPACE.keys():
-            if resumed := BY_NAMESPACE[name].resumed(text):
+            if resumed := BY_NAMESPACE[name].resumed(results):
                 self.options[name] = {**self.options.get(name, {}), **resumed}
 
     def runs(self, recipient: str) -> bool:
@@ -119,6 +121,12 @@ class HostedTools:
             self.toolbox.forget(self.conversation)
         if self.own is not None and self.leave is not None:
             self.leave(self.own.close())
+
+
+def beginnings_of_results(shown: Iterable[Segment], encoding: Encoding) -> list[str]:
+    """The header of each tool's result, and the first tokens of its text."""
+    results = [segment.tokens for segment in shown if segment.role == "tool"]
+    return [encoding.decode(tokens[: tokens.index(MESSAGE) + 1 + _BEGINNING]) for tokens in results]
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:

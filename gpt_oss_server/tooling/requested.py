@@ -1,8 +1,8 @@
-"""The tools of a request, read: what the client runs, what runs here, and how they are echoed.
+"""The tools of a request, read: those that the client runs, those that the server hosts, and their echo.
 
-In: the `tools` array. Out: the client's tools by the recipients that the model calls, which of our tools are
-asked for and with what options, and the echoed form with every key that clients read. A kind of tool that is
-not served is refused by name. Whether a tool of ours is there to be used is the toolset's to say.
+In: each declared tool, its place in the body, and the dialect of the API. Out: the client's tools by
+recipient, the hosted tools with their options, and the echoed form with every key that clients read. An
+unknown kind of tool is refused by name. The toolset decides whether a hosted tool is available.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from gpt_oss_server.constraints.binding import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.hosted.table import BY_TYPE
+from gpt_oss_server.http.validation import text_field
+from gpt_oss_server.tooling.client_shapes import client_shape, search_tool
 from gpt_oss_server.tooling.client_tools import (
     SEARCH,
     ClientTool,
     Tool,
     check,
-    client_shape,
     custom_tool,
     function_tool,
     namespace_word,
     recipient_of,
-    search_tool,
     without_nulls,
 )
-from gpt_oss_server.tooling.search import ToolSearch, told_of
+from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
+from gpt_oss_server.tooling.search import ToolSearch, search_description
 
 
 @dataclass(slots=True)
 class RequestTools:
-    """What was read so far; filled tool by tool, then left alone."""
+    """The tools that have been read so far: filled tool by tool, then left alone."""
 
     clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
     spaces: dict[str, str | None] = field(default_factory=dict)  # namespace, as in recipients → description
@@ -41,8 +42,9 @@ class RequestTools:
     optional: set[str] = field(default_factory=set)  # namespaces that are offered only where they are on
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
-    untold: set[str] = field(default_factory=set)  # recipients that the head of the prompt leaves out
-    offered: bool = True  # false for tool_choice "none": checked and echoed, and the model sees none
+    not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later, if at all
+    of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → tools in it
+    offered: bool = True  # false for tool_choice "none": checked and echoed, but not in the prompt
 
     @property
     def offered_clients(self) -> Mapping[str, ClientTool]:
@@ -50,12 +52,12 @@ class RequestTools:
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """What the prompt declares under `functions`."""
+        """The tools that the prompt declares under `functions`."""
         return self._declared(FUNCTIONS)
 
     @property
     def namespaces(self) -> tuple[ToolNamespace, ...]:
-        """What it declares under other names."""
+        """The tools that it declares under other names."""
         declared = [(word, self._declared(word)) for word in self.spaces]
         return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
 
@@ -63,9 +65,14 @@ class RequestTools:
     def calls(self) -> list[ClientCall]:
         return [tool.call for tool in self.offered_clients.values()]
 
-    def say(self, tool: Tool) -> None:
-        """Into the echo: without keys of null, but for functions, which have every key."""
+    def add_echo(self, tool: Tool) -> None:
+        """Keys of null are left out, except for functions, which have every key."""
         self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
+
+    def declare(self, tool: ClientTool) -> None:
+        """Adds the tool and its echo."""
+        self.add(tool)
+        self.add_echo(dict(tool.given))
 
     def add(self, tool: ClientTool) -> None:
         if tool.recipient in self.clients:
@@ -82,23 +89,24 @@ class RequestTools:
             return None
         return ToolSearch([each for each in self.clients.values() if each.deferred], self.spaces)
 
-    def load(self, more: RequestTools, *, told: bool) -> None:
-        """Tools that the conversation brings along: `told` where they came, or to be told at the head."""
+    def load(self, more: RequestTools, *, at_head: bool) -> None:
+        """Adds tools that the conversation brings along, declared at its head or where they came."""
         self.clients |= more.clients
-        self.untold = self.untold | set(more.clients) if told else self.untold - set(more.clients)
+        added = set(more.clients)
+        self.not_at_head = self.not_at_head - added if at_head else self.not_at_head | added
         self.spaces |= {word: about or self.spaces.get(word) for word, about in more.spaces.items()}
         self.hosted |= more.hosted
         self.servers += more.servers
 
     def hide_deferred(self) -> None:
-        """With a search, the model is told of deferred tools when it has found them; without one, at once."""
+        """With a search, deferred tools are declared once it has found them; without one, at the head."""
         recipient = recipient_of(SEARCH, None)
         tool = self.clients.get(recipient)
         if tool is None or tool.kind != SEARCH:
             return
         deferred = [each for each in self.clients.values() if each.deferred]
-        self.untold |= {each.recipient for each in deferred}
-        description = told_of(tool.declared.description, deferred, self.spaces)
+        self.not_at_head |= {each.recipient for each in deferred}
+        description = search_description(tool.declared.description, deferred, self.spaces)
         declared = replace(tool.declared, description=description)
         self.clients[recipient] = replace(tool, declared=declared)
 
@@ -107,62 +115,59 @@ class RequestTools:
         return [
             tool.declared
             for recipient, tool in found
-            if recipient.partition(".")[0] == word and recipient not in self.untold
+            if recipient.partition(".")[0] == word and recipient not in self.not_at_head
         ]
 
 
 def loaded_tools(tools: Any, where: str) -> RequestTools:
-    """Those of an item. Kinds that are not served are left out: nobody can choose what a search finds."""
+    """The tools of an item. Kinds that are not served are left out: no client chooses what a search finds."""
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
     read = RequestTools()
     for index, tool in enumerate(tools):
         kind = tool.get("type", "function")
         if isinstance(kind, str) and kind in _READERS:
-            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read)
+            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
     return read
 
 
 def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
     read = RequestTools(offered=offered)
     for index, tool in enumerate(tools):
-        where, kind = f"tools[{index}]", tool.get("type")
-        reader = _READERS.get(kind) if isinstance(kind, str) else None
-        if reader is None:
-            raise UnsupportedField(
-                f"`{where}.type`: tools of type {kind!r} are not served by this server; "
-                "declare it as a function and run it on your side.",
-                param=f"{where}.type",
-            )
-        reader(tool, where, read)
+        read_tool(tool, f"tools[{index}]", read)
     return read
 
 
-def _function(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(function_tool(tool, where), read)
+def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
+    kind = dialect.kind(tool)
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise UnsupportedField(
+            f"`{where}.type`: tools of type {kind!r} are not served by this server; "
+            "declare it as a function and run it on your side.",
+            param=f"{where}.type",
+        )
+    reader(tool, where, read, dialect)
 
 
-def _custom(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(custom_tool(tool, where), read)
+def _function(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    read.declare(function_tool(tool, where, dialect=dialect))
 
 
-def _add(tool: ClientTool, read: RequestTools) -> None:
-    read.add(tool)
-    read.say(dict(tool.given))
+def _custom(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    read.declare(custom_tool(tool, where, dialect=dialect))
 
 
-def _client_shape(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(client_shape(tool, where), read)
+def _client_shape(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    read.declare(client_shape(tool, where))
 
 
-def _tool_search(tool: Tool, where: str, read: RequestTools) -> None:
-    _add(search_tool(tool, where), read)
+def _tool_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    read.declare(search_tool(tool, where))
 
 
-def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
-    name, members = tool.get("name"), tool.get("tools")
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`{where}.name` must be a non-empty string.", param=f"{where}.name")
+def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
         raise InvalidRequest(
@@ -180,13 +185,13 @@ def _namespace(tool: Tool, where: str, read: RequestTools) -> None:
                 f"`{place}.type`: a namespace holds tools of type 'function' and 'custom'.",
                 param=f"{place}.type",
             )
-        found = reader({**member, "type": kind}, place, name)
+        found = reader(member, place, name)
         read.add(found)
         echoed.append(dict(found.given))
-    read.say({**tool, "description": tool.get("description") or "", "tools": echoed})
+    read.add_echo({**tool, "description": tool.get("description") or "", "tools": echoed})
 
 
-def _hosted(tool: Tool, where: str, read: RequestTools) -> None:
+def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     hosted = BY_TYPE[tool["type"]]
     for key, kind, expected in hosted.fields:
         check(tool, where, key, kind, expected)
@@ -195,10 +200,10 @@ def _hosted(tool: Tool, where: str, read: RequestTools) -> None:
     options = hosted.options(tool, where)
     if options is not None:
         read.hosted[hosted.namespace] = options
-    read.say(hosted.echo(tool))
+    read.add_echo(hosted.echo(tool))
 
 
-def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
+def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     try:
         from tools.mcp.request import public_form
     except ImportError as error:
@@ -206,15 +211,15 @@ def _mcp(tool: Tool, where: str, read: RequestTools) -> None:
             f"MCP servers cannot be used here: {error}. Install 'gpt-oss-server[tools]'.", param=where
         ) from None
     read.servers.append((where, tool))
-    read.say(public_form(tool))
+    read.add_echo(public_form(tool))
 
 
-_OF_NAMESPACES: dict[str, Callable[[Tool, str, str], ClientTool]] = {
+_OF_NAMESPACES: dict[str, Callable[[Fields, str, str], ClientTool]] = {
     "function": function_tool,
     "custom": custom_tool,
 }
 
-_READERS: dict[str, Callable[[Tool, str, RequestTools], None]] = {
+_READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
     "function": _function,
     "custom": _custom,
     "namespace": _namespace,

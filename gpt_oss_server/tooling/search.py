@@ -1,8 +1,8 @@
-"""Tool search: tools that the model is told of only when it has looked for them.
+"""Tool search: deferred tools, which the prompt declares only after the model has searched for them.
 
-In: the client's deferred tools, and the arguments of a search. Out: what the model is told of the search and
-of what it can find, and the tools that a search has found, as the client wrote them. It finds names exactly,
-and words in names, descriptions and parameters.
+In: the client's deferred tools, and the arguments of a search. Out: the description of the search, which
+lists the tools that it can find, and the tools that it has found, as the client wrote them. A search matches
+whole names, and words in names, descriptions and parameters.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _LONGEST_LISTED = 200  # characters of a description in the list of what can be 
 _WORDS = re.compile(r"[^\W_]+")
 
 
-def told_of(description: str | None, deferred: Iterable[ClientTool], spaces: Mapping[str, str | None]) -> str:
-    """The search's own description: its purpose, and what there is to be found."""
+def search_description(
+    description: str | None, deferred: Iterable[ClientTool], spaces: Mapping[str, str | None]
+) -> str:
+    """The search's own description: its purpose, and the tools that it can find."""
     listed: dict[str, str] = {}
     for tool in deferred:
         word = tool.recipient.partition(".")[0]
@@ -39,7 +41,7 @@ def told_of(description: str | None, deferred: Iterable[ClientTool], spaces: Map
 
 
 def declared_text(tools: Sequence[ClientTool], spaces: Mapping[str, str | None]) -> str:
-    """What the model is told of tools that were found or added in mid-conversation."""
+    """Declarations of tools that were found or added in mid-conversation."""
     by_space: dict[str, list[ClientTool]] = {}
     for tool in tools:
         by_space.setdefault(tool.recipient.partition(".")[0], []).append(tool)
@@ -84,7 +86,7 @@ class ToolSearch:
         return ToolOutput(declared_text(found, self.spaces), details=details)
 
     def find(self, arguments: str) -> list[ClientTool]:
-        paths, query = _asked(arguments)
+        paths, query = _arguments(arguments)
         named = [tool for tool in self.deferred if self._names(tool) & paths]
         words = _words(query)
         scores = {tool.recipient: self._score(tool, words) for tool in self.deferred}
@@ -111,7 +113,7 @@ class ToolSearch:
         return 3 * len(words & in_names) + len(words & in_texts)
 
 
-def _asked(arguments: str) -> tuple[set[str], str]:
+def _arguments(arguments: str) -> tuple[set[str], str]:
     """The paths and the query; what is no JSON is a query."""
     try:
         given: Any = json.loads(arguments)

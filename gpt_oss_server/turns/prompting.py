@@ -65,15 +65,36 @@ def with_verbosity(instructions: str | None, verbosity: str | None) -> str | Non
     return "\n\n".join(part for part in parts if part) or None
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What prompts of a request begin with: the system message, and what the developer message declares."""
+
+    renderer: Renderer
+    system: Segment
+    instructions: str | None  # of the request; the history may lead with more
+    tools: Sequence[FunctionTool]
+    namespaces: Sequence[ToolNamespace]
+    response_formats: Sequence[ResponseFormat] = ()
+
+    def opened(self, history: Sequence[Segment]) -> _Opened:
+        return self.renderer.opening(
+            self.system,
+            history,
+            instructions=self.instructions,
+            tools=self.tools,
+            namespaces=self.namespaces,
+            response_formats=self.response_formats,
+        )
+
+    def prompt(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> list[int]:
+        return self.renderer.prompt(*self.opened(history), all_reasoning=all_reasoning)
+
+
 def fitted_prompt(
-    renderer: Renderer,
-    system: Segment,
+    head: Head,
     history: tuple[Segment, ...],
     *,
-    instructions: str | None,
-    tools: Sequence[FunctionTool],
-    namespaces: Sequence[ToolNamespace],
-    response_formats: Sequence[ResponseFormat] = (),
+    whole: Sequence[int] | None = None,
     context: int,
     most: int | None = None,
     truncates: bool = False,
@@ -81,29 +102,21 @@ def fitted_prompt(
     all_reasoning: bool = False,
     param: str,
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The prompt's ids, and what of the history is in them.
+    """The prompt's ids, and the part of the history that is in them.
+
+    `whole` is the prompt of the whole history, where the caller has it already.
 
     Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens): for
     one of `answer` tokens, or an eighth of the context, as far as the newest turn leaves it. The reasoning of
     earlier turns is in it only with `all_reasoning`.
     """
 
-    def opened(history: Sequence[Segment]) -> _Opened:
-        return renderer.opening(
-            system,
-            history,
-            instructions=instructions,
-            tools=tools,
-            namespaces=namespaces,
-            response_formats=response_formats,
-        )
-
     room = context - 1 if most is None else min(context - 1, most)
-    prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
+    prompt = head.prompt(history, all_reasoning=all_reasoning) if whole is None else whole
     left = context - min(answer or context // _ANSWER_SHARE, context // 2)
     if truncates and len(prompt) > min(room, left):
-        history = _newest_turns(history, min(room, left) - len(renderer.cue), opened, all_reasoning)
-        prompt = renderer.prompt(*opened(history), all_reasoning=all_reasoning)
+        history = _newest_turns(history, min(room, left) - len(head.renderer.cue), head.opened, all_reasoning)
+        prompt = head.prompt(history, all_reasoning=all_reasoning)
     if len(prompt) > room:
         raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
     return tuple(prompt), history

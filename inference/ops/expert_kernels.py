@@ -7,7 +7,6 @@ at most follows from the shapes, and those that are left over end at once.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +18,6 @@ from inference.ops.kernels import experts as kernels
 from inference.ops.kernels import norm, pairs
 from inference.ops.packing import PackedRows
 
-PLAIN = os.environ.get("TRITON_INTERPRET") == "1"  # see `fused`
 UNCOUNTED_PAIRS = 1024  # up to so many pairs the launch that sorts them counts them itself
 PAIRS_AT_ONCE = 2048  # that a program for one expert reads at a time
 COMPARED_AT_ONCE = 4096  # comparisons of a pair with an expert that fit the registers
@@ -110,7 +108,7 @@ def _sizes(tiles: Tiles, how: launches.Product) -> dict[str, int]:
         "SHARERS": how.sharers,
         "UNROLL": how.unroll,
         "ALONE": tiles.alone,
-        "PLAIN": PLAIN,
+        "PLAIN": launches.PLAIN,
         "num_warps": how.warps,
         "num_stages": how.stages,
     }

@@ -7,8 +7,6 @@ Sums are taken in a fixed order: the same rows in a batch of the same shape give
 
 from __future__ import annotations
 
-import os
-
 import torch
 import triton
 from torch import Tensor
@@ -17,11 +15,9 @@ from torch.nn import functional
 from inference.ops import launches
 from inference.ops.expert_kernels import Mixture
 from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, vector
+from inference.ops.launches import PLAIN
 from inference.ops.pages import Pages
 from inference.ops.reference import MixtureWeights
-
-# Triton's interpreter computes bf16 wrongly, so kernels compute in float32 there.
-PLAIN = os.environ.get("TRITON_INTERPRET") == "1"
 
 VECTOR_TOKENS = 2  # up to so many rows each weight row is read whole
 SKINNY_TOKENS = 16  # up to so many rows our own tiles read the weights; beyond, the library's

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+# Triton's interpreter computes bf16 wrongly, so kernels compute in float32 there.
+PLAIN = os.environ.get("TRITON_INTERPRET") == "1"
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -105,7 +108,7 @@ EARLY = {
 
 def early(launch: str) -> dict[str, int | bool]:
     """The arguments with which a launch overlaps with the one ahead of it, on cards that can."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if PLAIN:
         return {"EARLY": 0}
     bits = EARLY[launch] if _overlaps() else 0
     return {"EARLY": bits, "launch_pdl": bool(bits & 1)}

@@ -60,6 +60,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"functions": [{"name": "two words"}]}, "functions[0].name"),
     ({"tools": [{"type": "function"}]}, "tools[0].function"),
     ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, "tools[0].function.name"),
+    ({"tools": [{"type": "custom", "custom": {"name": "c", "format": 1}}]}, "tools[0].custom.format"),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "c", "format": {"type": "x"}}}]},
+        "tools[0].custom.format.type",
+    ),
+    ({"tools": [TOOL], "function_call": "always"}, "function_call"),
+    ({"web_search_options": {"filters": 1}}, "web_search_options.filters"),
     ({"tools": [{"type": "hammer"}]}, "tools[0].type"),
     ({"tools": [{"type": "web_search"}]}, "tools"),
     ({"web_search_options": {}}, "tools"),

@@ -151,6 +151,24 @@ def test_the_settings_need_no_third_party() -> None:
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
 
 
+@pytest.mark.parametrize("module", ["model_json", "json_check", "turn_check"])
+def test_checking_the_models_json_loads_no_http_code(module: str) -> None:
+    check = (
+        f"import sys, gpt_oss_server.constraints.{module}; "
+        "sys.exit(bool({'fastapi', 'starlette', 'uvicorn', 'gpt_oss_server.http'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
+def test_harmony_takes_nothing_of_inference() -> None:
+    for path in sources("gpt_oss_server/harmony"):
+        taken = [name for name in imported(path) if name.partition(".")[0] == "inference"]
+        assert not taken, f"{path.relative_to(ROOT)} imports {taken}"
+    check = "import sys, gpt_oss_server.harmony.decoder, gpt_oss_server.harmony.render; "
+    check += "sys.exit('inference' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
 @pytest.mark.parametrize("name", ["inference", "tools"])
 def test_the_packages_with_common_names_are_ours(name: str) -> None:
     module = __import__(name)

@@ -1,7 +1,7 @@
 """Input items of calls, their outputs and the tools that come along: one handler per kind, in one table.
 
-In: an item that is known to be an object. Out: what it adds to the conversation, as the model would have
-seen it, or a 400 that names the field.
+In: an item that is known to be an object. Out: the segments that it adds to the conversation, in the form
+that the model has seen or would have seen, or a 400 that names the field.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.hosted.past import past_segments
 from gpt_oss_server.hosted.table import BY_ITEM_TYPE
+from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.responses.input.reading import (
     Approved,
     Conversation,
     Handler,
     Item,
     function_recipient,
-    text_field,
 )
 from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
-from gpt_oss_server.tooling.requested import loaded_tools
 from gpt_oss_server.tooling.search import declared_text
 
 _NOT_KEPT = "(The result was not kept in this conversation.)"
@@ -65,7 +64,7 @@ def _output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    """Text as it is, but where it does not say that the call has failed."""
+    """Text as it is, unless the call has failed, which the text alone would not show."""
     output, status = item.get("output"), item.get("status")
     if output is None or status == "failed":
         output = {"status": status, **({"output": output} if output else {})}
@@ -86,7 +85,7 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
     recipient = _mcp_recipient(item, where, conversation)
     known = conversation.results.get(str(item.get("id")))
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
-    # Where it is one that was approved, the call itself is there: as the one that asked.
+    # A call that was approved is in the history already, as the one that waited.
     if not conversation.was_made(item.get("approval_request_id"), result):
         arguments = str(item.get("arguments") or "")
         conversation.add(conversation.renderer.call(recipient, arguments))
@@ -149,20 +148,20 @@ def _search_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _search_output(item: Item, where: str, conversation: Conversation) -> None:
-    read = loaded_tools(item.get("tools"), f"{where}.tools")
-    told = declared_text(list(read.clients.values()), read.spaces)
-    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), told)
+    read = conversation.tools_of(item, where)
+    declared = declared_text(list(read.clients.values()), read.spaces)
+    segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), declared)
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
 def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
-    """At the head they are told with the request's own tools, later in a message of their own."""
-    read = loaded_tools(item.get("tools"), f"{where}.tools")
+    """At the head they are declared with the request's own tools, later in a message of their own."""
+    read = conversation.tools_of(item, where)
     if conversation.leads:
         segment = Segment("developer", (), text="")
     else:
-        told = declared_text(list(read.clients.values()), read.spaces)
-        segment = conversation.renderer.tools_message(told)
+        declared = declared_text(list(read.clients.values()), read.spaces)
+        segment = conversation.renderer.tools_message(declared)
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 

@@ -1,7 +1,7 @@
-"""What is left of a conversation that was compacted, and the item that keeps it for the client.
+"""A compacted conversation, and the item that keeps it for the client.
 
-In: the summary, and what is kept beside it word for word. Out: the segments that stand for all that came
-before, and a sealed item, from which the same comes back. How the summary is made is not known here.
+In: the summary, and the messages that are kept beside it word for word. Out: the segments that stand for all
+that came before, and a sealed item that can be read back. This module does not know how a summary is made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.sealing import Sealer
 
 _PURPOSE = "compaction"
-_TOLD = """\
+_INTRODUCTION = """\
 What came before this was left out, as the conversation had grown too long. This is your own summary of it; \
 go on from here.
 
@@ -24,32 +24,36 @@ go on from here.
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What is left of a conversation."""
+    """A conversation after its compaction."""
 
     instructions: tuple[str, ...]  # developer messages
-    said: tuple[str, ...]  # the user's newest messages
+    user_messages: tuple[str, ...]  # the newest
     summary: str
 
     def segments(self, renderer: Renderer) -> tuple[Segment, ...]:
-        """What stands for all that came before."""
-        told = [
+        """The segments that stand for all that came before."""
+        made = [
             *map(renderer.developer_message, self.instructions),
-            *map(renderer.user, self.said),
-            renderer.user(_TOLD + self.summary),
+            *map(renderer.user, self.user_messages),
+            renderer.user(_INTRODUCTION + self.summary),
         ]
-        return (*told[:-1], replace(told[-1], stands_for=len(told)))
+        return (*made[:-1], replace(made[-1], stands_for=len(made)))
 
     def sealed(self, sealer: Sealer) -> str:
-        content = {"instructions": self.instructions, "said": self.said, "summary": self.summary}
+        content = {
+            "instructions": self.instructions,
+            "said": self.user_messages,
+            "summary": self.summary,
+        }
         return sealer.seal(_PURPOSE, json.dumps(content, ensure_ascii=False).encode())
 
 
 def unsealed(sealer: Sealer, sealed: str) -> Compacted | None:
-    """None where it was not sealed by us, as a compaction."""
+    """The compaction; None for content that this server did not seal as one."""
     content = sealer.open(_PURPOSE, sealed)
     if content is None:
         return None
-    read = json.loads(content)  # ours: nobody else could have sealed it
+    read = json.loads(content)  # valid: only this server can have sealed it
     return Compacted(tuple(read["instructions"]), tuple(read["said"]), read["summary"])
 
 

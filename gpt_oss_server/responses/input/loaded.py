@@ -1,8 +1,9 @@
 """Tools that a conversation brings along, beside those of the request: added by items, or found by a search.
 
-In: what the request goes on from, and its input. Out: the request's tools with these among them. Tools that
-lead a conversation are told at its head with the others; those that come later are told where they came, so
-that the prompt before them stays as it was.
+In: the history that the request continues, and its input. Out: the request's tools with these among them, and
+the tools of each item by its place, so that they are read once. Tools that lead a conversation are declared
+at its head with the request's own; later ones are declared where they came, so that the prompt before them
+stays the same.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ def tools_of(
     shown = {id(segment) for segment in since_compaction(history)}
     for segment in history:
         if segment.tools:
-            told = bool(segment.tokens) and id(segment) in shown
-            read.load(loaded_tools(segment.tools, "input"), told=told)
+            at_head = not segment.tokens or id(segment) not in shown
+            read.load(loaded_tools(segment.tools, "input"), at_head=at_head)
     for item, where, leads in _items(given, leads=not history):
-        told = item["type"] == "tool_search_output" or not leads
-        read.load(loaded_tools(item.get("tools"), f"{where}.tools"), told=told)
+        at_head = leads and item["type"] != "tool_search_output"
+        read.of_items[where] = loaded_tools(item.get("tools"), f"{where}.tools")
+        read.load(read.of_items[where], at_head=at_head)
     read.hide_deferred()
     return read
 

@@ -2,29 +2,30 @@
 
 In: the request's `input` (text, one item, or a list of them) and the recipients of earlier calls. Out: the
 segments that they add to the conversation, the items as they are listed later, each with an id, and the
-recipients of the calls among them. What a text model cannot take degrades to a note in the prompt; an item
-that would silently change the conversation is refused by name.
+recipients of the calls among them. Content that a text model cannot read becomes a note in the prompt; an
+item that would silently change the conversation is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from gpt_oss_server.content.pairing import in_order_of_calls
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.http.fields import Effort
-from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.http.validation import json_type, text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.calls import CALL_HANDLERS
 from gpt_oss_server.responses.input.compacted import unsealed
+from gpt_oss_server.responses.input.listing import as_listed, id_prefix, with_own_ids
 from gpt_oss_server.responses.input.loaded import leads_still
-from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call, text_field
+from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call
 from gpt_oss_server.responses.items.reasoning import unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.tooling.requested import RequestTools
 
 
 def read_input(
@@ -37,10 +38,14 @@ def read_input(
     sealer: Callable[[], Sealer],
     results: Mapping[str, str] | None = None,
     servers: Mapping[str, tuple[str, str]] | None = None,
+    tools: Mapping[str, RequestTools] | None = None,
     where: str = "input",
     leads: bool = False,
 ) -> Conversation:
-    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items."""
+    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items.
+
+    `tools`: those of items whose tools have been read, by the place of the item.
+    """
     conversation = Conversation(
         renderer,
         ids,
@@ -50,6 +55,7 @@ def read_input(
         results=results or {},
         servers=servers or {},
         leads=leads,
+        tools=tools or {},
     )
     if isinstance(given, str):
         items: list[Any] = [{"type": "message", "role": "user", "content": given}]
@@ -70,18 +76,6 @@ def read_input(
     as_sent = [item for _, item in sorted(listed, key=lambda each: each[0])]
     conversation.items = with_own_ids(as_sent, set(), ids)
     return conversation
-
-
-def with_own_ids(items: Iterable[Item], taken: set[str], ids: Ids) -> list[Item]:
-    """An id is that of one item: what comes a second time, as clients send it again, gets a new one.
-
-    A list that is read page by page would have no end: each page goes on behind the first of that id.
-    """
-    own: list[Item] = []
-    for item in items:
-        own.append(item if item["id"] not in taken else {**item, "id": ids(_prefix_of(item["type"]))})
-        taken.add(own[-1]["id"])
-    return own
 
 
 def _calls_of(item: Any) -> list[str]:
@@ -115,11 +109,6 @@ def _is_assistants(item: Any) -> bool:
     return isinstance(item, dict) and item.get("role") == "assistant"
 
 
-def _prefix_of(kind: str) -> str:
-    """What the ids of such items begin with."""
-    return _ID_PREFIXES.get(kind, "item")
-
-
 def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None:
     """The item as it is listed later."""
     if isinstance(item, str):  # a list of plain strings is what some clients send
@@ -144,30 +133,8 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
     handler(item, where, conversation)
     conversation.leads = conversation.leads and leads_still(item)
     if conversation.compacts:
-        return None  # asked for once, and no part of what was said
-    listed = {**item, "type": kind, "id": item.get("id") or conversation.ids(_prefix_of(kind))}
-    return _listed_message(listed) if kind == "message" else _listed_call(listed)
-
-
-def _listed_call(item: Item) -> Item:
-    """With what the API always tells of such an item, and clients may leave out."""
-    kind = item["type"]
-    item = {**_ALWAYS_LISTED.get(kind, {}), **item}
-    if kind.endswith(("_call", "_call_output")) or kind == "tool_search_output":
-        item["status"] = item.get("status") or "completed"
-    if kind == "shell_call":
-        item["action"] = {"timeout_ms": None, "max_output_length": None, **item["action"]}
-    return item
-
-
-def _listed_message(item: Item) -> Item:
-    """Messages are listed in their full form, whatever shorthand they were sent in."""
-    content = item["content"] if item["content"] is not None else []
-    if isinstance(content, str):
-        kind = "output_text" if item["role"] == "assistant" else "input_text"
-        part = {"type": kind, "text": content}
-        content = [{**part, "annotations": [], "logprobs": []} if kind == "output_text" else part]
-    return {**item, "content": content, "status": item.get("status") or "completed"}
+        return None  # a trigger: it is no part of the conversation
+    return as_listed({**item, "type": kind, "id": item.get("id") or conversation.ids(id_prefix(kind))})
 
 
 def _message(item: Item, where: str, conversation: Conversation) -> None:
@@ -199,7 +166,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
-    """What we have sealed is replayed to the token, else what is in the open: the text, or a summary."""
+    """Sealed reasoning is replayed to the token; of other items the text is rendered, or the summary."""
     sealed = item.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
         segment = unsealed_reasoning(conversation.sealer(), sealed)
@@ -213,7 +180,7 @@ def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _agent_message(item: Item, where: str, conversation: Conversation) -> None:
-    """What another agent of the client's says: to the model it comes from outside, as a user's words do."""
+    """A message of another agent of the client: the model receives it as it receives a user's."""
     author, recipient = (text_field(item, key, where) for key in ("author", "recipient"))
     text = text_of(item.get("content"), f"{where}.content")
     conversation.add(conversation.renderer.user(f"Message from agent {author} to {recipient}:\n{text}"))
@@ -271,39 +238,4 @@ _HANDLERS: dict[str, Handler] = {
     "context_compaction": _context_compaction,
     "compaction_trigger": _compaction_trigger,
     **CALL_HANDLERS,
-}
-
-_SEARCHED: Item = {"call_id": None, "execution": "client"}
-_ALWAYS_LISTED: dict[str, Item] = {
-    "tool_search_call": _SEARCHED,
-    "tool_search_output": _SEARCHED,
-    "additional_tools": {"role": "developer"},
-    "shell_call": {"environment": None},
-    "shell_call_output": {"max_output_length": None},
-}
-
-_ID_PREFIXES = {
-    "message": "msg",
-    "agent_message": "amsg",
-    "image_generation_call": "ig",
-    "reasoning": "rs",
-    "function_call": "fc",
-    "function_call_output": "fco",
-    "custom_tool_call": "ctc",
-    "custom_tool_call_output": "ctco",
-    "local_shell_call": "lsh",
-    "local_shell_call_output": "lsho",
-    "shell_call": "sh",
-    "shell_call_output": "sho",
-    "apply_patch_call": "apc",
-    "apply_patch_call_output": "apco",
-    "tool_search_call": "tsc",
-    "tool_search_output": "tso",
-    "additional_tools": "at",
-    "mcp_call": "mcp",
-    "mcp_list_tools": "mcpl",
-    "mcp_approval_request": "mcpr",
-    "mcp_approval_response": "mcpa",
-    "compaction": "cmp",
-    **{kind: tool.id_prefix for kind, tool in BY_ITEM_TYPE.items()},
 }

@@ -1,4 +1,4 @@
-"""What a list of items adds to a conversation, while it is read item by item.
+"""The additions of a list of items to a conversation, while it is read item by item.
 
 In: each item's part of the conversation, from the handler of its kind. Out: segments, the calls that outputs
 may name, and consents. It knows no kind of item.
@@ -14,10 +14,12 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
+from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.client_tools import recipient_of
 from gpt_oss_server.tooling.hosted import RESULT_LOST
+from gpt_oss_server.tooling.requested import RequestTools, loaded_tools
 
 Item = dict[str, Any]
 
@@ -33,7 +35,7 @@ class Approved:
 
 @dataclass(slots=True)
 class Conversation:
-    """What a list of items adds to the conversation, while it is read in order."""
+    """The additions of a list of items, while it is read in order."""
 
     renderer: Renderer
     ids: Ids
@@ -46,13 +48,17 @@ class Conversation:
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
     approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
     servers: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
-    compacts: bool = False  # a compaction is asked for, of all that came before
+    compacts: bool = False  # the newest item wants all that came before to be compacted
     before_call: bool = False  # the assistant goes on to call something after the item that is read
-    effort: Effort | None = None  # what was set last between the items
-    leads: bool = False  # what comes next is of the conversation's head
+    effort: Effort | None = None  # the last one that an item has set
+    leads: bool = False  # the next item still belongs to the conversation's head
+    tools: Mapping[str, RequestTools] = field(default_factory=dict)  # of items, by place, if read before
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
+
+    def tools_of(self, item: Item, where: str) -> RequestTools:
+        return self.tools.get(where) or loaded_tools(item.get("tools"), f"{where}.tools")
 
     def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
         self.recipients[text_field(item, "call_id", where)] = recipient
@@ -74,7 +80,7 @@ class Conversation:
         self.add(self.renderer.tool_result(recipient, text))
 
     def was_made(self, request_id: Any, result: str) -> bool:
-        """An approved call is in the history with its result: it is never made twice. Whether it is one."""
+        """Whether an approved call has its result here; then it is not made again."""
         made = next((call for call in self.approved if call.request_id == request_id), None)
         if made is None:
             return False
@@ -83,7 +89,7 @@ class Conversation:
         return True
 
     def was_answered(self) -> None:
-        """The model has answered since: what was approved before that was made, whatever is left of it."""
+        """The model has answered since, so calls that were approved before that have been made."""
         for call in self.approved:
             self.add(self.renderer.tool_result(call.recipient, RESULT_LOST))
         self.approved.clear()
@@ -96,13 +102,6 @@ def answered_call(item: Mapping[str, Any]) -> Any:
 
 def function_recipient(item: Mapping[str, Any]) -> str:
     return recipient_of(item["name"], item.get("namespace"))
-
-
-def text_field(item: Item, key: str, where: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
-    return value
 
 
 Handler = Callable[[Item, str, Conversation], None]

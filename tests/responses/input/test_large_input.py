@@ -15,7 +15,7 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import FunctionTool, Renderer
-from gpt_oss_server.turns.prompting import fitted_prompt
+from gpt_oss_server.turns.prompting import Head, fitted_prompt
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
@@ -23,19 +23,15 @@ TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a
 Fitted = tuple[tuple[int, ...], tuple[Segment, ...]] | str
 
 
-def fitted(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:
-    """The prompt and its history, or what the error says."""
-    given = {
-        "instructions": None,
-        "tools": [TOOL],
-        "namespaces": (),
-        "truncates": True,
-        "answer": 1,
-        "param": "input",
-    }
+def fitted(
+    renderer: Renderer, history: tuple[Segment, ...], *, instructions: str | None = None, **options: Any
+) -> Fitted:
+    """The prompt and its history, or the error's text."""
+    given = {"truncates": True, "answer": 1, "param": "input"}
     system = renderer.system(effort="low", date=None)
+    head = Head(renderer, system, instructions=instructions, tools=[TOOL], namespaces=())
     try:
-        return fitted_prompt(renderer, system, history, **{**given, **options})
+        return fitted_prompt(head, history, **{**given, **options})
     except ContextLengthExceeded as error:
         return str(error)
 

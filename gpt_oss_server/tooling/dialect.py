@@ -1,0 +1,116 @@
+"""Where an API keeps the fields of a tool, of an answer's format and of a tool choice.
+
+In: an object of a request, and its place in the body. Out: the object that holds the fields, and its place,
+so that every error names the field that the client sent. Responses is flat: a tool's name stands beside its
+`type`. Chat Completions nests: the name stands in an object that is named after the type. This module does
+not know what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from gpt_oss_server.errors import InvalidRequest
+
+Fields = Mapping[str, Any]
+NamedKind = Literal["function", "custom"]
+_NAMED: tuple[NamedKind, ...] = ("function", "custom")
+_FORM = {"function": "parameters", "custom": "format"}  # the field that binds the body of a call
+
+
+class Dialect(Protocol):
+    def kind(self, tool: Fields) -> Any:
+        """The type of a declared tool."""
+        ...
+
+    def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
+        """The object with a tool's name, description and form."""
+        ...
+
+    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
+        """The type of a custom tool's format, and the object with the grammar's syntax and definition."""
+        ...
+
+    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
+        """The object with the name and the schema of an answer's format."""
+        ...
+
+    def allowed_tools(self, choice: Fields) -> Fields:
+        """The object with the mode and the list of a choice of type `allowed_tools`."""
+        ...
+
+    def reference(self, named: Fields) -> Fields:
+        """A reference to a tool, with its name beside its type."""
+        ...
+
+
+class Flat:
+    def kind(self, tool: Fields) -> Any:
+        return tool.get("type")
+
+    def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
+        if "name" not in tool and isinstance(tool.get(kind), dict):
+            raise InvalidRequest(
+                f"`{where}`: this is the Chat Completions form; put name and {_FORM[kind]} beside `type`.",
+                param=f"{where}.name",
+            )
+        return tool, where
+
+    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
+        return given.get("type"), given, where
+
+    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
+        if isinstance(given.get("json_schema"), dict):
+            raise InvalidRequest(
+                f"`{where}.json_schema`: this is the Chat Completions form; "
+                "put name and schema beside `type`.",
+                param=f"{where}.json_schema",
+            )
+        return given, where
+
+    def allowed_tools(self, choice: Fields) -> Fields:
+        return choice
+
+    def reference(self, named: Fields) -> Fields:
+        return named
+
+
+class Nested:
+    def kind(self, tool: Fields) -> Any:
+        return tool.get("type", "function")
+
+    def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
+        inner, place = tool.get(kind), f"{where}.{kind}"
+        if not isinstance(inner, Mapping):
+            raise InvalidRequest(
+                f"`{place}` must be an object with name, description and {_FORM[kind]}.", param=place
+            )
+        return inner, place
+
+    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
+        inner, place = given.get("grammar"), f"{where}.grammar"
+        if isinstance(inner, Mapping):
+            return "grammar", inner, place
+        kind = given.get("type")
+        return kind, given, place if kind == "grammar" else where
+
+    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
+        inner, place = given.get("json_schema"), f"{where}.json_schema"
+        if not isinstance(inner, Mapping):
+            raise InvalidRequest(f"`{place}` must be an object with name and schema.", param=place)
+        return inner, place
+
+    def allowed_tools(self, choice: Fields) -> Fields:
+        inner = choice.get("allowed_tools")
+        return inner if isinstance(inner, Mapping) else choice
+
+    def reference(self, named: Fields) -> Fields:
+        for kind in _NAMED:
+            if isinstance(inner := named.get(kind), Mapping):
+                return {**inner, "type": kind}
+        return named
+
+
+FLAT: Dialect = Flat()
+NESTED: Dialect = Nested()

@@ -1,0 +1,63 @@
+"""What a request brings along is read once, and its prompt is rendered once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.responses import request
+from gpt_oss_server.responses.refused import RefusedRun
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.tooling import requested
+from tests.doubles.serving import scripted
+
+FINAL = "<|channel|>final<|message|>Hi<|return|>"
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+FOUND = {"type": "tool_search_output", "call_id": None, "tools": [WEATHER]}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
+    """The arguments of each call of a function, which still does its work."""
+    calls: list[tuple[Any, ...]] = []
+    real = getattr(owner, name)
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, watched)
+    return calls
+
+
+async def test_tools_of_an_item_are_read_once(encoding: Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = counted(monkeypatch, requested, "function_tool")
+    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    added = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "name": "more"}]}
+    await service.render({"input": [{"role": "user", "content": "Hi"}, FOUND, added]})
+    assert [where for _, where, *_ in read] == ["input[1].tools[0]", "input[2].tools[0]"]
+    await service.close()
+
+
+@pytest.mark.parametrize("management", [None, [{"type": "compaction"}]], ids=["plain", "managed"])
+async def test_a_prompt_is_built_once(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch, management: Any
+) -> None:
+    opened, built = (counted(monkeypatch, Renderer, name) for name in ("opening", "prompt"))
+    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    await (await service.start({"input": "Hi", "context_management": management})).wait()
+    assert (len(opened), len(built)) == (1, 1)
+    await service.close()
+
+
+async def test_a_body_is_validated_once_where_its_prompt_is_too_long(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated = counted(monkeypatch, request, "read_body")
+    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    run = await service.start_streamed({"input": "word " * 140_000, "stream": True})
+    assert isinstance(run, RefusedRun)
+    assert len(validated) == 1
+    await service.close()
