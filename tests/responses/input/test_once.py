@@ -10,8 +10,8 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses import request
 from gpt_oss_server.responses.refused import RefusedRun
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling import requested
+from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
 FINAL = "<|channel|>final<|message|>Hi<|return|>"
@@ -34,7 +34,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tupl
 
 async def test_tools_of_an_item_are_read_once(encoding: Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     read = counted(monkeypatch, requested, "function_tool")
-    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    service = responses_service(scripted(FINAL), encoding=encoding)
     added = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "name": "more"}]}
     await service.render({"input": [{"role": "user", "content": "Hi"}, FOUND, added]})
     assert [where for _, where, *_ in read] == ["input[1].tools[0]", "input[2].tools[0]"]
@@ -46,7 +46,7 @@ async def test_a_prompt_is_built_once(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch, management: Any
 ) -> None:
     opened, built = (counted(monkeypatch, Renderer, name) for name in ("opening", "prompt"))
-    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    service = responses_service(scripted(FINAL), encoding=encoding)
     await (await service.start({"input": "Hi", "context_management": management})).wait()
     assert (len(opened), len(built)) == (1, 1)
     await service.close()
@@ -56,7 +56,7 @@ async def test_a_body_is_validated_once_where_its_prompt_is_too_long(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     validated = counted(monkeypatch, request, "read_body")
-    service = ResponsesService(scripted(FINAL), encoding=encoding)
+    service = responses_service(scripted(FINAL), encoding=encoding)
     run = await service.start_streamed({"input": "word " * 140_000, "stream": True})
     assert isinstance(run, RefusedRun)
     assert len(validated) == 1
