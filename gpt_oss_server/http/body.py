@@ -1,4 +1,4 @@
-"""Request bodies: bounded, decoded once, and every way they can be wrong told in a sentence."""
+"""Reads request bodies: limits their size, decodes them once, and explains every mistake in a sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from gpt_oss_server.json_values import MAX_DEPTH, finite, is_too_deep, no_consta
 async def read_json(request: Request, max_bytes: int) -> object:
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding != "identity":
-        raise InvalidRequest(f"Request bodies with content-encoding {coding!r} are not read. Send it plain.")
+        raise InvalidRequest(
+            f"Request bodies with content-encoding {coding!r} are not supported. Send them uncompressed."
+        )
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -42,7 +44,7 @@ def decode_json(body: bytes) -> object:
         ) from None
     except RecursionError:
         raise InvalidJson("The request body is nested too deeply to be read.") from None
-    except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
+    except ValueError as error:  # NaN, Infinity, and integers with more digits than Python converts
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
     if is_too_deep(text, value):
         raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")

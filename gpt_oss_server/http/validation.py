@@ -1,4 +1,4 @@
-"""Pydantic's findings as one sentence for the person who sent the request."""
+"""Turns pydantic's errors into one sentence for the author of the request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-_MOST_DIGITS = 18  # Python itself refuses some thousands
+_MOST_DIGITS = 18  # Python refuses to convert more than some thousands
 _JSON_TYPES = {
     type(None): "null",
     bool: "a boolean",
@@ -42,7 +42,7 @@ def json_type(value: object) -> str:
 
 
 def path(location: Sequence[int | str]) -> str:
-    """`tools[0].name` from ("tools", 0, "name"); the names of union members are left out."""
+    """`tools[0].name` from ("tools", 0, "name"), without the names of union members."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -53,10 +53,10 @@ def path(location: Sequence[int | str]) -> str:
 
 
 def sentence_for(error: ValidationError) -> tuple[str, str | None]:
-    """The first finding as a sentence, and the parameter that it is about."""
+    """The first error as a sentence, and its parameter."""
     findings = error.errors(include_url=False)
     name = path(findings[0]["loc"])
-    # Of what may be one thing or a list of them, a list is meant where something is found within it.
+    # For a union of a value and a list, an error within the list means that the client sent a list.
     within = [f for f in findings if path(f["loc"]).startswith((f"{name}[", f"{name}."))]
     if name and within:
         findings, name = within, path(within[0]["loc"])
@@ -81,5 +81,5 @@ def _one(finding: ErrorDetails, name: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """What the digits of `text` write; None where it is anything else, or longer than any number here."""
+    """The number that `text` writes in digits, None for other text or more than `_MOST_DIGITS` digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
