@@ -42,7 +42,7 @@ def _add_containers(router: APIRouter, containers: Containers, service: Response
         return JSONResponse(created.as_json())
 
     @router.get("")
-    async def list_all(request: Request) -> Response:
+    async def listed(request: Request) -> Response:
         found = [each.as_json() for each in await containers.all()]
         name = request.query_params.get("name")
         matching = [each for each in found if name in (None, each["name"])]

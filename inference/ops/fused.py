@@ -160,17 +160,9 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
     )  # fmt: skip
     if splits > 1:
         attention_decode.combine[(count, heads)](
-            sums,
-            peaks,
-            weights,
-            sinks,
-            out,
-            heads,
-            SIZE=size,
-            SPLITS=splits,
-            num_warps=2,
-            **launches.early("combine"),
-        )
+            sums, peaks, weights, sinks, out, heads,
+            SIZE=size, SPLITS=splits, num_warps=2, **launches.early("combine"),
+        )  # fmt: skip
 
 
 def strides_of(keys: Tensor, values: Tensor) -> tuple[int, int]:

@@ -248,33 +248,37 @@ def test_a_background_response_is_cancelled() -> None:
 
 def test_conversations_and_their_items() -> None:
     with client_of(CALL, SUNNY) as client:
-        made = client.conversations.create(
+        conversation = client.conversations.create(
             items=[{"type": "message", "role": "user", "content": "I live in Paris."}], metadata={"a": "b"}
         )
-        assert client.conversations.retrieve(made.id) == made
+        assert client.conversations.retrieve(conversation.id) == conversation
         first = client.responses.create(
-            model="scripted", input="Weather?", tools=[TOOL], conversation=made.id, store=False
+            model="scripted", input="Weather?", tools=[TOOL], conversation=conversation.id, store=False
         )
         call = first.output[-1]
         assert call.type == "function_call"
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
         second = client.responses.create(
-            model="scripted", input=[result], tools=[TOOL], conversation={"id": made.id}
+            model="scripted", input=[result], tools=[TOOL], conversation={"id": conversation.id}
         )
         assert second.conversation is not None
-        assert second.conversation.id == made.id
-        items = list(client.conversations.items.list(made.id, order="asc", limit=2))
+        assert second.conversation.id == conversation.id
+        items = list(client.conversations.items.list(conversation.id, order="asc", limit=2))
         kinds = ["message", "message", "reasoning", "message", "function_call", "function_call_output"]
         assert [item.type for item in items] == [*kinds, "message"]
-        added = client.conversations.items.create(made.id, items=[{"role": "user", "content": "Thanks."}])
+        added = client.conversations.items.create(
+            conversation.id, items=[{"role": "user", "content": "Thanks."}]
+        )
         last = added.data[0]
-        assert client.conversations.items.retrieve(last.id, conversation_id=made.id) == last
-        assert client.conversations.items.delete(last.id, conversation_id=made.id).id == made.id
-        changed = client.conversations.update(made.id, metadata={"a": "c"})
+        assert client.conversations.items.retrieve(last.id, conversation_id=conversation.id) == last
+        assert (
+            client.conversations.items.delete(last.id, conversation_id=conversation.id).id == conversation.id
+        )
+        changed = client.conversations.update(conversation.id, metadata={"a": "c"})
         assert changed.metadata == {"a": "c"}
-        assert client.conversations.delete(made.id).deleted is True
+        assert client.conversations.delete(conversation.id).deleted is True
         with pytest.raises(openai.NotFoundError):
-            client.conversations.retrieve(made.id)
+            client.conversations.retrieve(conversation.id)
 
 
 def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:

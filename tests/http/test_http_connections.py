@@ -146,9 +146,9 @@ def test_a_websocket_at_another_path_is_a_404(url: str) -> None:
 def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
     with connect(
         url.replace("http:", "ws:") + "/responses", additional_headers={"x-request-id": "mine"}
-    ) as made:
-        assert made.response is not None
-        assert made.response.headers["x-request-id"] == "mine"
+    ) as connection:
+        assert connection.response is not None
+        assert connection.response.headers["x-request-id"] == "mine"
 
 
 def test_chrome_may_let_an_allowed_site_access_a_private_network(url: str) -> None:

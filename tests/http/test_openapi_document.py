@@ -19,8 +19,11 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(scripted(HELLO)) as url, httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as made:
-        yield made
+    with (
+        serving(scripted(HELLO)) as url,
+        httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def prompts(count: int) -> list[list[int]]:
 
 
 class Odd:
-    """A grammar: only odd tokens, and never one twice in a row."""
+    """A grammar that allows only odd tokens, and none twice in a row."""
 
     def __init__(self) -> None:
         self._last = -1
