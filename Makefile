@@ -1,15 +1,15 @@
-# The commands of this project. Needs GNU make and Python 3.11 or later; everything else goes to .venv.
+# The commands of this project. They need GNU make and Python 3.11 or later; everything else goes to .venv.
 #
 #   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…"
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
-#   make bench            measure the server's overhead beside the reference server's
-#   make wheel-test       install the wheel alone in an empty environment, serve, ask
-#   make harmony-compat   the tests with openai-harmony in place of oss-harmony
-#   make gpu              on a machine with a card: its tests and the bench, with $(PYTHON) as it is
-#   make clean            remove what was set up and built
+#   make bench            compare the server's overhead with the reference server's
+#   make wheel-test       install only the wheel in an empty environment, serve, send a request
+#   make harmony-compat   run the tests with openai-harmony in place of oss-harmony
+#   make gpu              on a machine with a card: run its tests and the bench with $(PYTHON), unmodified
+#   make clean            remove the environment and the builds
 
 PYTHON ?= python3
 HOST ?= 127.0.0.1
@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
-# One order of sets in every test process: pytest-xdist compares what its workers have collected.
+# The same order of sets in every test process: pytest-xdist compares the tests that its workers collect.
 export PYTHONHASHSEED ?= 0
 
 # One thread per test process: two OpenMP teams on the same cores run at a tenth of their speed.
@@ -36,19 +36,19 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
 
-# --- set-up: stamps, so that the second time costs nothing ---
+# --- set-up: stamp files make a second run free ---
 
 serve: $(VENV)/.installed
 	@unset OMP_NUM_THREADS; exec $(BIN)/gpt-oss-server serve --host $(HOST) --port $(PORT) --model $(MODEL) $(ARGS)
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "$(PYTHON) is missing or older than Python 3.11. Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+		echo "$(PYTHON) is missing or older than Python 3.11. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
-		echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+		echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-# setuptools first and no build isolation: nothing is built with a version that was not chosen.
+# setuptools first and no build isolation: constraints.txt pins every version that builds something.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (minutes the first time) …" >&2
 	@$(PIP) setuptools
@@ -88,9 +88,9 @@ wheel: $(VENV)/.developing
 wheel-test: wheel
 	@$(BIN)/python tests/meta/wheel.py dist/*.whl
 
-# openai-harmony shares its import name with oss-harmony: put first on the path it takes its place. Its
-# vocabulary, which it would download, is written out from oss-harmony; openai-harmony checks its sha256. One module
-# of the server imports the library: tested are the format and both APIs, and left out is what lies around them.
+# openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
+# its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
+# the library, so this target tests the format and both APIs, but not the folders in AROUND.
 AROUND := inference recipe tools meta cli clients gpu published turns/test_background_runs.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
@@ -102,8 +102,8 @@ harmony-compat: $(VENV)/openai-harmony/.installed
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
 		$(BIN)/python -m pytest -n 2 $(AROUND:%=--ignore=tests/%) $(TESTS)
 
-# Real clients, in folders of their own: their requirements and ours do not agree. npm may be missing; then the
-# tests of its clients are skipped.
+# Real clients, in separate folders: their requirements conflict with the server's. Without npm, the tests of its
+# clients are skipped.
 CLIENTS := $(VENV)/clients
 $(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clients/requirements.txt
 	@mkdir -p $(CLIENTS)
@@ -119,7 +119,7 @@ clients: $(CLIENTS)/.installed
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks
 
-# Nothing is installed: the machines that have a card have a torch that fits it.
+# Installs nothing: a machine with a card has a torch that fits it.
 gpu:
 	@unset OMP_NUM_THREADS; PYTHONPATH=$(CURDIR) $(PYTHON) tests/gpu/run.py gpu.json
 

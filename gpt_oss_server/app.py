@@ -23,7 +23,7 @@ from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers.api import containers_router
 from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.http.edge import Edge
-from gpt_oss_server.http.not_found import meant, methods_of
+from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
@@ -104,7 +104,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path, method, routes = request.scope["path"], request.method, request.app.routes
     if error.status_code == 404:
-        other = meant(routes, path, method)
+        other = intended_path(routes, path, method)
         told = (
             f"did you mean {other}? A client's base URL ends in /v1"
             if other

@@ -1,17 +1,17 @@
-"""Everything that can go wrong for a client, and how it is told.
+"""The errors that a client can receive.
 
-In: a sentence that helps, and where it applies the request's parameter. Out: an HTTP status and OpenAI's
-error body, whose four keys are always there. Errors of other packages are translated at one place, below.
+Takes a helpful sentence and, if it applies, the request's parameter. Returns an HTTP status and OpenAI's
+error body, which always has its four keys. `from_inference` translates the errors of the engine.
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
-│   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not served
+│   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not supported
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
-│   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not turned it on
+│   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not enabled it
 │   ├── InvalidJson               400  code invalid_json
-│   ├── InvalidHttp               400  code invalid_http: not a request that can be read at all
-│   ├── EventsForgotten           400  code events_not_kept: a stream cannot be read again from there
+│   ├── InvalidHttp               400  code invalid_http: not a readable HTTP request
+│   ├── EventsForgotten           400  code events_not_kept: a stream cannot resume from that event
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
 │   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
@@ -28,7 +28,7 @@ ApiError                          500  server_error
 ├── UpgradeRequired               426  code upgrade_required
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── GenerationFailed              500  code server_error: the engine broke
-└── InvalidOutput                 500  code invalid_output: the model's answer is not of the form asked for
+└── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """The root: what a client is told."""
+    """The root of the tree."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -151,7 +151,7 @@ class MethodNotAllowed(ApiError):
     code = "method_not_allowed"
 
     def __init__(self, path: str, method: str, allowed: Sequence[str]) -> None:
-        super().__init__(f"{path} does not take {method}; it takes {' and '.join(allowed)}.")
+        super().__init__(f"{path} does not support {method}; it supports {' and '.join(allowed)}.")
         self.allowed = allowed
 
 
@@ -179,14 +179,14 @@ class InvalidOutput(ApiError):
 
 
 def from_inference(error: InferenceError) -> ApiError:
-    """The one place where an engine's errors become a client's."""
+    """The one place that turns an engine's errors into a client's."""
     match error:
         case ContextOverflow():
             return ContextLengthExceeded(str(error), param="input")
         case EngineBusy():
             return EngineUnavailable(
-                f"The server is at work on as many requests as it can, and {error.waiting} wait already. "
-                "Send the request again after the seconds that `retry-after` says.",
+                f"The server is running as many requests as it can, and {error.waiting} already wait. "
+                "Send the request again after the number of seconds in `retry-after`.",
                 retry_after=error.retry_after,
             )
         case EngineClosed():
@@ -206,7 +206,7 @@ def from_exception(error: Exception, of: str) -> ApiError:
 
 
 def every_error() -> list[type[ApiError]]:
-    """All classes of the tree, root first; the documentation's tests read it."""
+    """All classes of the tree, root first; tests compare the documentation with it."""
     found: list[type[ApiError]] = [ApiError]
     for cls in found:
         found.extend(cls.__subclasses__())

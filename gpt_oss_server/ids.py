@@ -1,4 +1,4 @@
-"""Identifiers, made in one place so that tests can make them predictable."""
+"""Creates identifiers, in one place so that tests can make them predictable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 class Ids(Protocol):
     def __call__(self, prefix: str) -> str:
-        """A new id, e.g. `msg_…` for the prefix "msg"; never the same twice."""
+        """Returns a new, unique id, e.g. `msg_…` for the prefix "msg"."""
         ...
 
 

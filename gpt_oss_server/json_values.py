@@ -1,7 +1,7 @@
-"""Values that JSON can write back: finite numbers, whole characters, and not too deep.
+"""Restricts values to those that JSON can serialise again: finite numbers, whole characters, limited depth.
 
-In: JSON text and the value read from it. Out: the same value, mended where a character is half of one, or a
-refusal. It must not know whether a client or the model wrote the text.
+Takes JSON text and the value parsed from it. Returns the value with lone surrogates replaced, or raises. It
+must not know whether a client or the model wrote the text.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from math import isfinite
 from typing import Any
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-MAX_DEPTH = 100  # serialisers and schema readers recurse; no honest request comes near
+MAX_DEPTH = 100  # serialisers and schema readers recurse; real requests are far shallower
 
 
 def is_too_deep(text: str, value: object) -> bool:
-    """Of the value that this JSON is: whether what reads it step by step could not come to its end."""
+    """Whether recursive readers of `value`, the parsed `text`, could exceed the recursion limit."""
     return text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH)
 
 
 def whole_characters(text: str, value: object) -> object:
-    """The value that this JSON is, as it can be written back."""
+    """The value of this JSON, with lone surrogates replaced."""
     return without_lone_surrogates(value) if _SURROGATE.search(text) else value
 
 
 def without_lone_surrogates(value: object) -> object:
-    """JSON can escape half a character, which nothing can write back; each becomes U+FFFD."""
+    """Replaces each lone surrogate by U+FFFD: JSON can escape one, but UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
@@ -38,7 +38,7 @@ def dicts_of(value: object) -> list[dict[str, Any]]:
 
 def finite(number: str) -> float:
     value = float(number)
-    if not isfinite(value):  # which nothing can write back
+    if not isfinite(value):  # JSON cannot serialise it
         raise ValueError(f"{number[:40]} is out of the range of numbers.")
     return value
 

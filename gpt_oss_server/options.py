@@ -1,7 +1,7 @@
-"""What a setting can be: how it is written in a flag or a variable, what it must hold, how it is shown.
+"""The kinds of settings: their syntax in a flag or a variable, their constraints and their display.
 
-In: text, from the command line or the environment. Out: checked values, or a sentence that says what is
-wrong and where. This module knows no setting by name; the table of them is `settings.Settings`.
+Takes text from the command line or the environment. Returns checked values, or raises a sentence that names
+the mistake and its place. It must not know individual settings; their table is `settings.Settings`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ ENV_PREFIX = "GPT_OSS_SERVER_"
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used. Its text is a sentence for the person who set it."""
+    """An unusable setting. Its text is a sentence for the person who set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value. `must` ends the sentence "--flag …", and so does for every way it can be wrong."""
+    """A kind of value. `must` completes the sentence "--flag …" for every possible mistake."""
 
     metavar: str
     must: str
-    parse: Callable[[str], object]  # raises ValueError when the text is no such value
+    parse: Callable[[str], object]  # raises ValueError for other text
     holds: Callable[[object], bool]
     show: Callable[[Any], str] = str
     switch: bool = False  # --flag and --no-flag
@@ -36,7 +36,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table: a field of `Settings` and what the command line and the docs say of it."""
+    """One row of the table: a field of `Settings` with its description for the command line and the docs."""
 
     name: str
     default: object
@@ -57,7 +57,7 @@ class Option:
         return self.kind.show(self.default)
 
     def read(self, text: str, source: str) -> object:
-        """The value that `text` stands for; `source` is what the sentence blames."""
+        """Parses and checks `text`; an error names `source`."""
         try:
             value = self.kind.parse(text.strip())
         except ValueError:
@@ -70,12 +70,12 @@ class Option:
         return value
 
     def from_flag(self, given: str | bool | list[str]) -> object:
-        """What the command line gave: a switch, a text, or the texts of a flag that may be repeated."""
+        """Reads what the command line parsed: a switch, a text, or the texts of a repeatable flag."""
         if isinstance(given, bool):
             return given
         if isinstance(given, str):
             return self.read(given, self.flag)
-        # Not split at commas, as a variable is: each has a flag of its own, and may hold one.
+        # Unlike a variable, not split at commas: each value has its own flag and may contain a comma.
         values = tuple(text.strip() for text in given)
         if not self.kind.holds(values):
             raise SettingsError(f"{self.flag} {self.kind.must}, not {given[-1]!r}.")
@@ -97,11 +97,12 @@ def option_of(row: Field[Any]) -> Option:
 
 
 def _hint(option: Option, text: str) -> str:
-    # A Kubernetes service named gpt-oss-server puts GPT_OSS_SERVER_PORT=tcp://… into every pod beside it.
+    # A Kubernetes service named gpt-oss-server sets GPT_OSS_SERVER_PORT=tcp://… in every pod of its
+    # namespace.
     if option.name == "port" and text.startswith("tcp://"):
         return (
             " Kubernetes sets this variable for a service named gpt-oss-server: set `enableServiceLinks: "
-            "false`, or name the service otherwise."
+            "false`, or rename the service."
         )
     return ""
 
@@ -173,11 +174,11 @@ def switch() -> Kind:
 
 
 def names(
-    metavar: str = "NAME", told: str = "names", fits: Callable[[str], bool] = lambda name: True
+    metavar: str = "NAME", noun: str = "names", fits: Callable[[str], bool] = lambda name: True
 ) -> Kind:
     return Kind(
         metavar,
-        f"must be one or more {told}",
+        f"must be one or more {noun}",
         lambda t: tuple(part.strip() for part in t.split(",") if part.strip()),
         lambda v: isinstance(v, tuple) and all(isinstance(name, str) and name and fits(name) for name in v),
         lambda v: ", ".join(v) or "none",
@@ -186,7 +187,7 @@ def names(
 
 
 def optional(kind: Kind) -> Kind:
-    """The same, or `none`."""
+    """The given kind, or `none`."""
     return Kind(
         kind.metavar,
         f"{kind.must}, or none",
@@ -197,7 +198,7 @@ def optional(kind: Kind) -> Kind:
 
 
 def is_origin(text: str) -> bool:
-    """As a browser names a site: no path, and a port only where it is not the usual one."""
+    """Whether `text` is `*` or an origin as browsers send it: no path, and no default port."""
     return text == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?", text) is not None
 
 
@@ -239,7 +240,7 @@ def _scaled(text: str, units: dict[str, int]) -> float:
 
 
 def _largest_unit(value: int, units: tuple[tuple[str, int], ...]) -> str:
-    """The shortest exact way to write it: 2592000 is 30d, 90 is 90."""
+    """The shortest exact form: 2592000 is 30d, 90 is 90."""
     for unit, scale in units:
         if value and value % scale == 0:
             return f"{value // scale}{unit}"

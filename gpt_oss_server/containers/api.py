@@ -1,6 +1,7 @@
-"""The routes of the containers API: HTTP in, JSON about containers and files, and the files' bytes, out.
+"""The routes of the containers API.
 
-What /mnt/data holds is the model's doing, so bytes are given as an attachment that no browser interprets.
+Takes HTTP requests and returns JSON about containers and files, and the bytes of files. The model wrote the
+files in /mnt/data, so the bytes are served as an attachment that no browser interprets.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ def containers_router(
 def _add_containers(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
-        asked = parse_container(await read_json(request, service.served.settings.max_body_bytes))
-        made = await containers.create(service.served.ids("cntr"), asked.name)
-        return JSONResponse(made.shown())
+        body = parse_container(await read_json(request, service.served.settings.max_body_bytes))
+        created = await containers.create(service.served.ids("cntr"), body.name)
+        return JSONResponse(created.as_json())
 
     @router.get("")
     async def listed(request: Request) -> Response:
-        found = [each.shown() for each in await containers.all()]
+        found = [each.as_json() for each in await containers.all()]
         name = request.query_params.get("name")
-        named = [each for each in found if name in (None, each["name"])]
-        return JSONResponse(page(named, request.query_params))
+        matching = [each for each in found if name in (None, each["name"])]
+        return JSONResponse(page(matching, request.query_params))
 
     @router.get("/{container}")
     async def retrieve(container: str) -> Response:
-        return JSONResponse((await containers.find(container)).shown())
+        return JSONResponse((await containers.find(container)).as_json())
 
     @router.delete("/{container}")
     async def delete(container: str) -> Response:
@@ -62,18 +63,18 @@ def _add_files(router: APIRouter, containers: Containers, service: ResponsesServ
     async def files(container: str, request: Request) -> Response:
         found = await containers.find(container)
         listed = sorted(await found.files(), key=lambda info: info.modified)
-        return JSONResponse(page([found.shown_file(info) for info in listed], request.query_params))
+        return JSONResponse(page([found.file_as_json(info) for info in listed], request.query_params))
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
         name, content = await read_upload(request, service.served.settings.max_body_bytes)
         found = await containers.find_or_open(container)
-        return JSONResponse(found.shown_file(await found.put(name, content)))
+        return JSONResponse(found.file_as_json(await found.put(name, content)))
 
     @router.get("/{container}/files/{file}")
     async def retrieve_file(container: str, file: str) -> Response:
         found = await containers.find(container)
-        return JSONResponse(found.shown_file(await found.file(file)))
+        return JSONResponse(found.file_as_json(await found.file(file)))
 
     @router.get("/{container}/files/{file}/content")
     async def content(container: str, file: str) -> Response:

@@ -1,8 +1,8 @@
 """Containers: the python sessions of conversations, found by their ids, and their files.
 
-In: `cntr_…`, the name under which a conversation's calls show their container, and names and bytes of files.
-Out: `Container`s, what the API shows of them and of their files, and the files' bytes. A container is there
-as long as its conversation's python session is; a file can be put there before the first call too.
+Takes `cntr_…`, the id that a conversation's calls report as their container, and names and bytes of files.
+Returns `Container`s, their JSON and that of their files, and the files' bytes. A container lives as long as
+the python session of its conversation; a client may upload a file before the first call.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _PYTHON = CodeInterpreter.namespace
 
 
 @dataclass(slots=True)
-class Known:
-    """What is remembered of a session here: since when, and which files a client has put into it."""
+class Metadata:
+    """What this module records of a session beyond the session itself."""
 
     since: float
-    used: float = 0.0  # by a client: its files, or just to be told of it
+    used: float = 0.0  # when a client last used it: its files, or only its description
     name: str | None = None
-    put: set[str] = field(default_factory=set)
+    uploaded: set[str] = field(default_factory=set)
 
 
 class Containers:
@@ -52,10 +52,10 @@ class Containers:
         self._service = service
         self._tools = tools
         self._clock = clock
-        self._known: WeakKeyDictionary[PythonSession, Known] = WeakKeyDictionary()
+        self._metadata: WeakKeyDictionary[PythonSession, Metadata] = WeakKeyDictionary()
 
     async def find(self, container: str) -> Container:
-        """To be used: as with OpenAI's, whatever is done with a container keeps it."""
+        """Finds a container for use: as with OpenAI's, every use resets the idle time."""
         toolset = await self._tools.ready()
         found = await self._open(toolset, container)
         if found is None:
@@ -65,18 +65,18 @@ class Containers:
                 param="container_id",
             )
         toolset.toolbox.touch(conversation_of(container), _PYTHON)
-        found.known.used = self._clock()
+        found.metadata.used = self._clock()
         return found
 
     async def all(self) -> list[Container]:
-        """Those that are there, the oldest first."""
+        """All open containers, the oldest first."""
         toolset = await self._tools.ready()
         names = [container_id(each) for each in toolset.toolbox.conversations(_PYTHON)]
         found = [await self._open(toolset, name) for name in names]
-        return sorted((each for each in found if each is not None), key=lambda each: each.known.since)
+        return sorted((each for each in found if each is not None), key=lambda each: each.metadata.since)
 
     async def find_or_open(self, container: str) -> Container:
-        """Also for a stored conversation that has not used python yet: its session is opened."""
+        """Opens the session of a stored conversation that has not used python yet."""
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
@@ -87,17 +87,17 @@ class Containers:
         return await self.find(container)
 
     async def create(self, container: str, name: str | None) -> Container:
-        """One by itself, for requests that name it."""
+        """Opens a container without a conversation, for requests that name it."""
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         _open_session(toolset, container)
-        made = await self.find(container)
-        made.known.name = name
-        return made
+        created = await self.find(container)
+        created.metadata.name = name
+        return created
 
     async def delete(self, container: str) -> None:
-        """Ends the conversation's python, whose next call begins afresh; its other tools go on."""
+        """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
         await self.find(container)
         (await self._tools.ready()).toolbox.forget(conversation_of(container), _PYTHON)
 
@@ -108,16 +108,16 @@ class Containers:
 
         session = toolset.toolbox.session(conversation_of(container), _PYTHON)
         if not container.startswith(PREFIX) or not isinstance(session, PythonSession):
-            return None  # also where python is another server's, which keeps its files
-        known = self._known.get(session)
-        if known is None:
+            return None  # also if another server runs python and keeps the files
+        metadata = self._metadata.get(session)
+        if metadata is None:
             since = await self._stored_since(conversation_of(container))
-            known = Known(self._clock() if since is None else since)
-            self._known[session] = known
-        return Container(container, session, known, self._clock)
+            metadata = Metadata(self._clock() if since is None else since)
+            self._metadata[session] = metadata
+        return Container(container, session, metadata, self._clock)
 
     async def _stored_since(self, conversation: str) -> float | None:
-        """When what is kept under this id was made; None: nothing is stored."""
+        """When the stored response or conversation of this id was created; None if none is stored."""
         store = self._service.served.store
         if (response := await store.get(conversation)) is not None:
             return float(response.response["created_at"])
@@ -131,23 +131,23 @@ class Container:
 
     id: str
     session: PythonSession
-    known: Known
+    metadata: Metadata
     clock: Callable[[], float]
 
-    def shown(self) -> dict[str, Any]:
-        called = self.session.last_used
-        ran = self.clock() - (time.monotonic() - called) if called else 0.0
+    def as_json(self) -> dict[str, Any]:
+        last_call = self.session.last_used
+        ran = self.clock() - (time.monotonic() - last_call) if last_call else 0.0
         return {
             "id": self.id,
             "object": "container",
-            "name": self.known.name or self.id,
+            "name": self.metadata.name or self.id,
             "status": "running",
-            "created_at": int(self.known.since),
-            "last_active_at": int(max(ran, self.known.used, self.known.since)),
+            "created_at": int(self.metadata.since),
+            "last_active_at": int(max(ran, self.metadata.used, self.metadata.since)),
             "expires_after": {"anchor": "last_active_at", "minutes": IDLE_MINUTES},
         }
 
-    def shown_file(self, info: FileInfo) -> dict[str, Any]:
+    def file_as_json(self, info: FileInfo) -> dict[str, Any]:
         return {
             "id": self._file_id(info.path),
             "object": "container.file",
@@ -155,7 +155,7 @@ class Container:
             "created_at": int(info.modified),
             "bytes": info.size,
             "path": _FOLDER + info.path,
-            "source": "user" if info.path in self.known.put else "assistant",
+            "source": "user" if info.path in self.metadata.uploaded else "assistant",
         }
 
     async def files(self) -> list[FileInfo]:
@@ -166,7 +166,7 @@ class Container:
             if self._file_id(info.path) == file_id:
                 return info
         raise ContainerFileNotFound(
-            f"There is no file {file_id!r} in the container {self.id!r}. List its files to see what is.",
+            f"There is no file {file_id!r} in the container {self.id!r}. List its files to see their ids.",
             param="file_id",
         )
 
@@ -185,7 +185,7 @@ class Container:
             await self.session.remove(info.path)
         except FileRefused as refusal:
             raise InvalidRequest(str(refusal), param="file_id") from refusal
-        self.known.put.discard(info.path)
+        self.metadata.uploaded.discard(info.path)
 
     async def put(self, name: str, content: bytes) -> FileInfo:
         from tools.python import FileRefused
@@ -195,11 +195,11 @@ class Container:
         except FileRefused as refusal:
             raise InvalidRequest(str(refusal), param="file") from refusal
         path = _plain(name)
-        self.known.put.add(path)
+        self.metadata.uploaded.add(path)
         return await self.file(self._file_id(path))
 
     def _file_id(self, path: str) -> str:
-        """Made from the name, so that a file keeps its id while its content changes."""
+        """Derived from the path, so that a file keeps its id when its content changes."""
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
 
 
@@ -207,9 +207,7 @@ def _open_session(toolset: Toolset, container: str) -> None:
     try:
         toolset.toolbox.open(conversation_of(container), _PYTHON)
     except TooManySessions as error:
-        raise EngineUnavailable(
-            "Too many conversations use python at the moment. Try again later."
-        ) from error
+        raise EngineUnavailable("Too many conversations are using python. Try again later.") from error
     except ToolUnavailable as error:
         raise EngineUnavailable(str(error)) from error
 

@@ -1,5 +1,5 @@
-"""The content of messages, whichever API they came through.
+"""The content of messages, for both APIs.
 
-Content parts, files and tool results come in, text that the model can read goes out. It must not know any
+Takes content parts, files and tool results, and returns text that the model can read. It must not know any
 endpoint, and it fetches nothing.
 """

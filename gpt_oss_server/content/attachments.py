@@ -1,8 +1,8 @@
-"""Files within a request, as text that the model can read.
+"""Files within a request, as text for a text model.
 
-In: a file part as a client wrote it. Out: its text (from base64, a data URL, or plain text), or a note in its
-place that says which file cannot be read and why. Nothing is fetched: the content behind a URL or a file id
-is not in the request.
+Takes a file part as the client wrote it. Returns its text if it holds text (as base64, a data URL, or plain),
+or a note that explains why the model cannot read it. It fetches nothing: a file behind another server's URL
+or a file id is not in the request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PLAIN_CONTROLS = frozenset("\t\n\r\f")
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    raw: bytes | None = None  # None: not in the request
-    kind: str = ""  # the media type in a data URL
+    raw: bytes | None = None  # None: the request does not contain the file
+    kind: str = ""  # as declared by a data URL
     charset: str = ""  # likewise
-    where: str = ""  # the URL that it would have to be fetched from
+    where: str = ""  # the URL on another server
 
 
 def file_text(part: Mapping[str, Any]) -> str:
-    """The text of a part with `file_data`, `file_url`, `file_id` and `filename`, which both APIs have."""
+    """Reads `file_data`, `file_url`, `file_id` and `filename`, which both APIs share."""
     name = part.get("filename")
     named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
     content = _content(part)
@@ -65,7 +65,7 @@ def _of_data_url(url: str) -> _Content:
 
 
 def _from_base64(text: str) -> bytes | None:
-    """The bytes; None where the text is not base64. Line breaks and missing padding are accepted."""
+    """None if the text is not base64. Accepts line breaks and missing padding."""
     packed = "".join(text.split())
     if len(packed) < len(text) - text.count("\n") - text.count("\r"):
         return None  # words between spaces
@@ -76,24 +76,24 @@ def _from_base64(text: str) -> bytes | None:
 
 
 def _text(raw: bytes, charset: str) -> str | None:
-    """The text in UTF-8, or in the charset that the part declares; nothing is guessed from the bytes."""
+    """Decodes UTF-8 or the declared charset. It does not guess a charset from the bytes."""
     encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError:
         return None
-    return None if any(_tells_binary(char) for char in text) else text
+    return None if any(_is_binary(char) for char in text) else text
 
 
 def _codec(charset: str) -> str:
     if charset in ("", "utf-8"):
         return "utf-8"
-    # Imported here: it brings the whole browser, which most requests do not need.
+    # Imported here: it loads the whole browser, which most requests do not need.
     from tools.browser.pages.charset import codec_of
 
     return codec_of(charset) or "utf-8"
 
 
-def _tells_binary(char: str) -> bool:
-    """Whether it is a control character, or stands for bytes that are no character."""
+def _is_binary(char: str) -> bool:
+    """Whether it is a control character or the replacement character."""
     return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

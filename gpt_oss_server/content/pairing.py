@@ -1,7 +1,7 @@
-"""Results in the order of their calls: Harmony has no ids, so only the order matches a result to its call.
+"""Sorts results into the order of their calls: Harmony has no ids, so only the order pairs them.
 
-In: messages or items as a client sent them; the results of parallel calls may come in any order. Out: the
-same with their places, each row of results in the order of the calls before it.
+Takes messages or items as a client sent them, with the results of parallel calls in any order. Returns them
+with their positions, and each run of consecutive results in the order of their calls.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ def in_order_of_calls(
     answers: Callable[[Any], str | None],
     past: Iterable[str] = (),
 ) -> Iterator[Placed]:
-    """`calls` returns the ids of the calls that a message makes, `answers` the id of the call it answers.
+    """`calls` returns the ids of the calls in an entry, `answers` the id of the call that an entry answers.
 
-    `past` holds the ids of earlier calls, in their order. A result of an unknown call stays in its place.
+    `past` holds the ids of earlier calls in order. A result of an unknown call keeps its position.
     """
     number = count()
     order = {call: next(number) for call in past}
-    row: list[tuple[int, Placed]] = []
-    for place, one in enumerate(given):
-        call = answers(one)
-        if call in order:
-            row.append((order[call], (place, one)))
+    results: list[tuple[int, Placed]] = []
+    for place, entry in enumerate(given):
+        answered = answers(entry)
+        if answered in order:
+            results.append((order[answered], (place, entry)))
             continue
-        yield from _sorted(row)
-        row = []
-        yield place, one
-        for made in calls(one):
-            order[made] = next(number)  # a later round may use an id again
-    yield from _sorted(row)
+        yield from _sorted(results)
+        results = []
+        yield place, entry
+        for call in calls(entry):
+            order[call] = next(number)  # a later round may use an id again
+    yield from _sorted(results)
 
 
-def _sorted(row: list[tuple[int, Placed]]) -> list[Placed]:
-    return [placed for _, placed in sorted(row, key=lambda each: each[0])]
+def _sorted(results: list[tuple[int, Placed]]) -> list[Placed]:
+    return [placed for _, placed in sorted(results, key=lambda each: each[0])]

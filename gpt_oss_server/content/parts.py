@@ -1,4 +1,4 @@
-"""Content parts to text. Parts that a text model cannot see become notes in the prompt, not errors."""
+"""Converts content parts to text. A note replaces a part that a text model cannot read; it is never a 400."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTES = {
 
 
 def text_of(content: Any, where: str) -> str:
-    """The text of a string, of null, or of a list of parts."""
+    """The text of a string, null, or a list of parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -53,11 +53,11 @@ def _part(part: Any, where: str) -> str:
         return _NOTES[kind]
     if kind == "input_file":
         return file_text(part)
-    if kind == "file":  # as Chat Completions has it
+    if kind == "file":  # in Chat Completions
         file = part.get("file")
         return file_text(file if isinstance(file, dict) else {})
     raise InvalidRequest(
-        f"`{where}.type`: {part.get('type')!r} is not a content part that is known here. Text is of type "
-        "'text', or 'input_text'.",
+        f"`{where}.type`: {part.get('type')!r} is not a supported content part. The type of text is "
+        "'text' or 'input_text'.",
         param=f"{where}.type",
     )

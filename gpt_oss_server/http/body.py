@@ -1,4 +1,4 @@
-"""Request bodies: read up to a bound, and decoded once; a sentence for every fault that they can have."""
+"""Reads request bodies: limits their size, decodes them once, and explains every mistake in a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LE
     """The body as it was sent; `advice` ends the error of one that is too large."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding != "identity":
-        raise InvalidRequest(f"Request bodies with content-encoding {coding!r} are not read. Send it plain.")
+        raise InvalidRequest(
+            f"Request bodies with content-encoding {coding!r} are not supported. Send them uncompressed."
+        )
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -46,7 +48,7 @@ def decode_json(body: bytes) -> object:
         ) from None
     except RecursionError:
         raise InvalidJson("The request body is nested too deeply to be read.") from None
-    except ValueError as error:  # NaN and Infinity, and integers of more digits than Python converts
+    except ValueError as error:  # NaN, Infinity, and integers with more digits than Python converts
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
     if is_too_deep(text, value):
         raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")

@@ -1,7 +1,7 @@
-"""The outermost layer: every answer has an `x-request-id`, and a defect is a 500 with an error body.
+"""The outermost layer: adds `x-request-id` to every answer and turns uncaught exceptions into 500s.
 
-The id is taken from the request or made. A failure that nothing else has caught is logged with its traceback,
-and the answer names the id alone. A slash at a path's end means nothing.
+It takes the id from the request or creates one. It logs an uncaught exception with its traceback, which the
+client does not see, and ignores a slash at the end of a path.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpt_oss_server.errors import ApiError
 
 HEADER = "x-request-id"
-_BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
-_PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else would break the answer's own header
+_STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+_PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else could break the answer's header
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,7 @@ def new_request_id() -> str:
 
 
 def _without_last_slash(scope: Scope) -> Scope:
-    """`/v1/responses/` is `/v1/responses`: some clients join their base URL so."""
+    """Maps `/v1/responses/` to `/v1/responses`: some clients join their base URL that way."""
     path = scope["path"]
     return {**scope, "path": path.rstrip("/")} if path.endswith("/") and path.strip("/") else scope
 
@@ -45,12 +45,12 @@ class Edge:
         scope = _without_last_slash(scope)
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
-        begun = False
+        started = False
 
         async def send_with_id(message: Message) -> None:
-            nonlocal begun
-            if message["type"] in _BEGINNINGS:
-                begun = True
+            nonlocal started
+            if message["type"] in _STARTS:
+                started = True
                 MutableHeaders(scope=message)[HEADER] = request_id
             await send(message)
 
@@ -60,13 +60,13 @@ class Edge:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            _log.debug("The client of %s left while it sent its request.", request_id)
+            _log.debug("The client of %s disconnected while it sent its request.", request_id)
         except asyncio.CancelledError:
-            # Only the server's own end cancels requests; the task ends with this one either way.
-            _log.warning("%s %s was cut off: the server stops.", scope["method"], scope["path"])
+            # Only the server's shutdown cancels requests; the task ends here in any case.
+            _log.warning("%s %s was cut off: the server is stopping.", scope["method"], scope["path"])
         except Exception:
             _log.exception("%s %s failed (%s).", scope["method"], scope["path"], request_id)
-            if begun:
-                raise  # the answer cannot be taken back; the server cuts the connection
+            if started:
+                raise  # part of the answer is sent; the server closes the connection
             body = ApiError(f"The server failed; its log says why, under {request_id}.").body()
             await JSONResponse(body, status_code=ApiError.status)(scope, receive, send_with_id)

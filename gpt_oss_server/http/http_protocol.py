@@ -1,14 +1,13 @@
-"""HTTP/1.1 connections of our server: uvicorn's, which answer a request that would rather be something else.
+"""HTTP/1.1 connections: uvicorn's, except for upgrades, unreadable bytes and streams to HTTP/1.0 clients.
 
-In: what comes over a connection. Out: the same to the application, but for these:
+Takes the bytes of a connection and passes requests to the application as uvicorn does, with three exceptions:
 
-- A request that offers to go on as HTTP/2 (`Upgrade: h2c`), as those of Java's own client do, keeps its body;
-  so does a POST that offers a WebSocket, which only a GET can open. A server may pass over such an offer, and
-  then the request counts as it stands (RFC 9110, 7.8); uvicorn takes what comes behind its head for the other
-  protocol's.
-- What is no request is told so as everything else is: with an error's body and an `x-request-id`. Behind a
-  request, as where its Content-Length is too small, it does not take that request's answer away.
-- A stream is not cut into chunks for a client of HTTP/1.0, which knows none: it ends with the connection.
+- A request that offers HTTP/2 (`Upgrade: h2c`), as Java's client sends, keeps its body; so does a POST that
+  offers a WebSocket, which only a GET can open. A server may ignore such an offer and answer the request (RFC
+  9110, 7.8); uvicorn treats the bytes after the head as the other protocol's.
+- The answer to bytes that are not a request has an error body and an `x-request-id`, like any other. If such
+  bytes follow a request, for example because its Content-Length is too small, that request is still answered.
+- A stream to an HTTP/1.0 client, which does not know chunks, has none: it ends with the connection.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
             else:
-                self._go_on_with(data[upgrade.args[0] :])
+                self._continue_with(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self.send_400_response(str(error))
 
@@ -47,14 +46,14 @@ class HttpProtocol(HttpToolsProtocol):
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """`msg` is what the parser says of it. Whole requests before it are answered first."""
+        """`msg` is the parser's description. Complete requests before it are answered first."""
         if self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body):
-            # Its answer ends the connection, and nothing is said to what follows.
+            # That request's answer ends the connection; the bytes after it get no answer.
             self.cycle.keep_alive = False
             return
         error = InvalidHttp(
-            f"This is no request of HTTP/1.1: {msg}. The server speaks plain HTTP/1.1: use http:// in the "
-            "URL, not https://, and see that Content-Length counts the bytes of the body."
+            f"This is not an HTTP/1.1 request: {msg}. The server speaks plain HTTP/1.1: use http:// in the "
+            "URL, not https://, and check that Content-Length is the number of bytes in the body."
         )
         body = to_json(error.body())
         head = (
@@ -65,10 +64,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write(head.encode() + body)
         self.transport.close()
 
-    def _go_on_with(self, rest: bytes) -> None:
-        """Reads on behind the head of a request with such an offer: for the parser it was over."""
+    def _continue_with(self, rest: bytes) -> None:
+        """Reads the body of a request with an ignored offer: its parser stopped after the head."""
         framing = [(name, value) for name, value in self.headers if name in _FRAMING]
-        self.parser = _parser_for(_BehindHead(self) if framing else self)
+        self.parser = _parser_for(_AfterHead(self) if framing else self)
         if framing:
             self.cycle.more_body = True
             self.cycle.message_event.clear()
@@ -78,7 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _without_chunks(cycle: RequestResponseCycle) -> None:
-    """Of an answer whose length is not told, each piece is the whole of what uvicorn still expects."""
+    """Sends an answer without Content-Length unchunked: uvicorn expects exactly the length of each piece."""
     send = cycle.send
     is_stream = False
 
@@ -97,36 +96,36 @@ def _without_chunks(cycle: RequestResponseCycle) -> None:
 
 def _parser_for(callbacks: Any) -> Any:
     parser = httptools.HttpRequestParser(callbacks)
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own: what is pipelined
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn: for pipelined requests
     return parser
 
 
-class _BehindHead:
-    """What a parser calls that has to be told the head of the message again, which the connection knows."""
+class _AfterHead:
+    """Parser callbacks that skip the head of the first message: the connection has handled it already."""
 
     def __init__(self, connection: HttpProtocol) -> None:
         self._connection = connection
-        self._is_known = True  # until the message is over
+        self._skips_head = True  # until the first message ends
 
     def on_message_begin(self) -> None:
-        if not self._is_known:
+        if not self._skips_head:
             self._connection.on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        if not self._is_known:
+        if not self._skips_head:
             self._connection.on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_known:
+        if not self._skips_head:
             self._connection.on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if not self._is_known:
+        if not self._skips_head:
             self._connection.on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._connection.on_body(body)
 
     def on_message_complete(self) -> None:
-        self._is_known = False
+        self._skips_head = False
         self._connection.on_message_complete()

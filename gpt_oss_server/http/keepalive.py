@@ -1,7 +1,7 @@
-"""A stream that is silent for long is kept alive: a prompt is read, a tool runs, or other requests go first.
+"""Keeps a silent stream alive while a prompt is read, a tool runs, or other requests come first.
 
-In: batches as they come, a way to write one, and what to write in a silence. Out: the batches, written in
-their order, with a sign of life wherever nothing came for `every` seconds. It knows neither events nor
+Takes an iterator of batches, a function that writes one, and a function that writes a heartbeat. Writes the
+batches in order, and a heartbeat after each `every` seconds of silence. It must not know events or
 transports.
 """
 
@@ -21,7 +21,7 @@ async def pump(
     beat: Callable[[], Awaitable[None]],
     every: float | None,
 ) -> None:
-    """Write every batch, and call `beat` in each silence. The batches are always closed."""
+    """Writes every batch, and calls `beat` in each silence. Always closes the batches."""
     if every is None:
         async with aclosing(batches):
             async for batch in batches:
@@ -37,12 +37,12 @@ async def pump(
     finally:
         watch.cancel()
         [outcome] = await asyncio.gather(watch, return_exceptions=True)
-    if isinstance(outcome, Exception):  # it could not write; a cancellation is no Exception
+    if isinstance(outcome, Exception):  # a heartbeat failed; a cancellation is not an Exception
         raise outcome
 
 
 class _Silence:
-    """How long nothing has been written, and a lock: a beat and a batch are never written at once."""
+    """The time of the last write, and a lock, so that a beat and a batch are never written concurrently."""
 
     def __init__(self, beat: Callable[[], Awaitable[None]], every: float) -> None:
         self._beat = beat
@@ -60,7 +60,7 @@ class _Silence:
 
     async def watch(self) -> None:
         while True:
-            # A batch that is being written to a slow client is no silence.
+            # Writing a batch to a slow client is not silence.
             due = self._since + self._every if not self._writing.locked() else self._clock() + self._every
             if (wait := due - self._clock()) > 0:
                 await asyncio.sleep(wait)

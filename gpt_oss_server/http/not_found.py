@@ -1,7 +1,7 @@
-"""The errors for a path that does not exist, or that does not take a method.
+"""Help for requests whose path does not exist or does not support the method.
 
-In: the application's routes and a requested path. Out: the methods that it takes, and the path that the
-client probably means: most often its base URL lacks the `/v1`.
+Takes the application's routes and a requested path. Returns the methods that the path supports, and the path
+that the client probably intended: most often its base URL lacks `/v1`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute, Match
 
-_METHODS = ("GET", "HEAD", "POST", "DELETE")  # of all routes
+_METHODS = ("GET", "HEAD", "POST", "DELETE")  # the methods of this server's routes
 
 
 def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
-    return [method for method in _METHODS if any(_takes(route, method, path) for route in routes)]
+    return [method for method in _METHODS if any(_matches(route, method, path) for route in routes)]
 
 
-def meant(routes: Sequence[BaseRoute], path: str, method: str) -> str | None:
-    """The path that would have been there."""
+def intended_path(routes: Sequence[BaseRoute], path: str, method: str) -> str | None:
+    """The existing path that the client probably intended, None if no candidate exists."""
     plain = re.sub("/{2,}", "/", path)
     for candidate in (
         plain,
@@ -27,11 +27,11 @@ def meant(routes: Sequence[BaseRoute], path: str, method: str) -> str | None:
         re.sub("^(/v1)+", "/v1", plain),
         re.sub("^/.*?/v1/", "/v1/", plain),
     ):
-        if candidate != path and any(_takes(route, method, candidate) for route in routes):
+        if candidate != path and any(_matches(route, method, candidate) for route in routes):
             return candidate
     return None
 
 
-def _takes(route: BaseRoute, method: str, path: str) -> bool:
+def _matches(route: BaseRoute, method: str, path: str) -> bool:
     scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
     return route.matches(scope)[0] is Match.FULL

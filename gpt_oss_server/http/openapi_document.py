@@ -1,8 +1,8 @@
-"""This server's OpenAPI document: what FastAPI finds of the routes, and what it cannot know of them.
+"""This server's OpenAPI document: FastAPI's description of the routes, completed.
 
-In: the application. Out: the document of `/openapi.json`: the bodies' schemas as components, the shapes of
-answers, query parameters, and one error for all that goes wrong. Bodies are read by hand, so nothing here
-checks any.
+Takes the application and returns the document of `/openapi.json`, with the schemas of bodies as components,
+the shapes of answers, query parameters, and one error for every failure. The routes parse bodies themselves,
+so nothing here checks any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
 def _shape(kind: str | None, /, **keys: Schema) -> Schema:
-    """An object with these keys, at the least; `kind` is its `object`."""
+    """The schema of an object with at least these keys; `kind` is the value of its `object` key."""
     known = ({"object": {"const": kind}} if kind else {}) | keys
     return {"type": "object", "properties": known, "required": list(known)}
 
@@ -63,7 +63,7 @@ _SHAPES: dict[str, Schema] = {
     "Models": _shape("list", data={"type": "array", "items": _OBJECT}),
     "Model": _shape("model", id=_STRING, created=_COUNT, owned_by=_STRING),
 }
-_ANSWERS: dict[str, str] = {  # of operations; of others an object is all that is said
+_ANSWERS: dict[str, str] = {  # by operation; the answer of any other operation is just an object
     "post /v1/responses": "Response",
     "get /v1/responses/{response_id}": "Response",
     "delete /v1/responses/{response_id}": "Deleted",
@@ -117,32 +117,32 @@ _UPLOADS: Schema = {
     "multipart/form-data": {"schema": _shape(None, file={"type": "string", "format": "binary"})},
     "application/json": {"schema": _shape(None, name=_STRING, content_base64=_STRING)},
 }
-# How pydantic spells bounds of fields whose values are changed before they are checked.
+# Pydantic's names for the bounds of fields with a before-validator, and their JSON Schema names.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
 def describe(app: FastAPI) -> None:
-    """From now on the application's document is ours."""
+    """Makes the application serve this document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _document(app)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]  # which is how FastAPI has it extended
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this way to extend it
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
     with warnings.catch_warnings():
-        # GET and HEAD of a route have one id there; they get their own below.
+        # FastAPI gives GET and HEAD of a route the same id; `_complete` gives each its own.
         warnings.filterwarnings("ignore", message="Duplicate Operation ID")
-        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        built = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components: dict[str, Schema] = dict(_SHAPES)
-    for path, operations in made["paths"].items():
+    for path, operations in built["paths"].items():
         for method, operation in operations.items():
             _complete(f"{method} {path}", operation, components)
-    made["components"] = {"schemas": components}
-    return made
+    built["components"] = {"schemas": components}
+    return built
 
 
 def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> None:
@@ -158,7 +158,7 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
     for query, schema in _QUERIES.get(name, {}).items():
         operation.setdefault("parameters", []).append({"name": query, "in": "query", "schema": schema})
     for body in operation.get("requestBody", {}).get("content", {}).values():
-        schema = _plain(body["schema"])
+        schema = _converted(body["schema"])
         components |= schema.pop("$defs", {})
         if "title" in schema:
             components[schema["title"]] = schema
@@ -183,13 +183,13 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _plain(schema: Any) -> Any:
-    """A schema of pydantic's, in the words of the standard, its definitions where the document has them."""
+def _converted(schema: Any) -> Any:
+    """Converts a schema of pydantic to standard JSON Schema whose references point into the document."""
     text = json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/')
-    return _respelt(json.loads(text))
+    return _standard(json.loads(text))
 
 
-def _respelt(schema: Any) -> Any:
+def _standard(schema: Any) -> Any:
     if isinstance(schema, dict):
-        return {_BOUNDS.get(key, key): _respelt(value) for key, value in schema.items()}
-    return [_respelt(part) for part in schema] if isinstance(schema, list) else schema
+        return {_BOUNDS.get(key, key): _standard(value) for key, value in schema.items()}
+    return [_standard(part) for part in schema] if isinstance(schema, list) else schema

@@ -1,8 +1,8 @@
-"""Which web pages may use the server: a browser lets any page send, and only `Origin` tells whose it is.
+"""Decides which web pages may use the server: a browser lets any page send, and only `Origin` identifies it.
 
-In: requests. Out: those of programs as they are; of pages that may, with what their browser wants to hear
-(CORS); 403 for others, before anything is done. Pages that may are the server's own, those of this machine's
-own servers and programs, and those of `--allow-origin`.
+Takes requests. Passes those of programs on unchanged, answers those of allowed pages with the headers that
+their browser requires (CORS), and rejects others with 403 before anything runs. Allowed pages are the
+server's own, those of other servers and programs on this machine, and those of `--allow-origin`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from gpt_oss_server.errors import OriginNotAllowed
 from gpt_oss_server.settings import Settings
 from tools.addresses import is_literal
 
-# Of programs whose window is a page, such as editors: no web site can have one of these.
-_OF_PROGRAMS = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
-_TOLD = ("x-request-id", "retry-after", "x-should-retry")  # the headers of ours that a page may read
+# The schemes of programs whose window is a page, such as editors: no web site can have one of these.
+_PROGRAM_SCHEMES = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
+_EXPOSED_HEADERS = ("x-request-id", "retry-after", "x-should-retry")  # a page may read these
 
 
 class Origins:
     def __init__(self, settings: Settings) -> None:
         self._allowed = frozenset(origin.rstrip("/").lower() for origin in settings.allow_origin)
         self._all = "*" in self._allowed
-        self._is_at_home = _is_of_this_machine(settings.host)
+        self._listens_locally = _is_of_this_machine(settings.host)
 
     def refusal(self, headers: Mapping[str, str]) -> OriginNotAllowed | None:
         origin = headers.get("origin")
         if origin is None or self.may_read(origin) or self._is_own(origin, headers.get("host", "")):
             return None
         return OriginNotAllowed(
-            f"Pages of {origin[:99]!r} may not use this server: start it with --allow-origin for that, "
+            f"Pages of {origin[:99]!r} may not use this server. Start it with --allow-origin to allow them, "
             "or connect from a program."
         )
 
@@ -45,17 +45,17 @@ class Origins:
         if self._all or origin.lower() in self._allowed:
             return True
         scheme, host = _parts(origin)
-        return scheme in _OF_PROGRAMS or (scheme in ("http", "https") and _is_of_this_machine(host))
+        return scheme in _PROGRAM_SCHEMES or (scheme in ("http", "https") and _is_of_this_machine(host))
 
     def _is_own(self, origin: str, host: str) -> bool:
-        """Whether it is a page of this server.
+        """Whether the origin is a page of this server.
 
-        A name in both headers proves nothing where the server is for this machine alone: a site can have its
-        name lead here (DNS rebinding).
+        If the server listens only on this machine, equal names in both headers prove nothing: a site can
+        resolve its name to this machine (DNS rebinding).
         """
         if origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return False
-        return not self._is_at_home or is_literal(_parts(origin)[1])
+        return not self._listens_locally or is_literal(_parts(origin)[1])
 
 
 class OriginGuard:
@@ -65,7 +65,7 @@ class OriginGuard:
         self._for_pages = _Answers(app, origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The route of WebSockets asks for itself: its refusals are sent in another way.
+        # The route of WebSockets checks the origin itself: it sends refusals in another way.
         headers = Headers(scope=scope) if scope["type"] == "http" else {}
         if "origin" not in headers:
             await self._app(scope, receive, send)
@@ -76,15 +76,15 @@ class OriginGuard:
 
 
 class _Answers(CORSMiddleware):
-    """What a page's browser asks before it sends, and wants to hear before it shows."""
+    """Answers a browser's preflight requests and adds the headers that let a page read an answer."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
-        # Chrome asks whether a site may reach into a private network; whom --allow-origin names, may.
+        # Chrome checks whether a site may access a private network; sites of --allow-origin may.
         super().__init__(
             app,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=_TOLD,
+            expose_headers=_EXPOSED_HEADERS,
             allow_private_network=True,
         )
         self._origins = origins
@@ -97,7 +97,7 @@ def _parts(origin: str) -> tuple[str, str]:
     try:
         parts = urlsplit(origin)
         return parts.scheme.lower(), parts.hostname or ""
-    except ValueError:  # of brackets that hold no address
+    except ValueError:  # brackets without an address
         return "", ""
 
 

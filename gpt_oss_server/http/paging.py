@@ -1,4 +1,4 @@
-"""Lists in pages, as every list of the API has them: `after`, `limit`, `order`."""
+"""Pages of the API's lists: `after`, `limit`, `order`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 
 
 def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """One page of `items`, which are given oldest first; the newest come first unless `order` is "asc"."""
+    """One page of `items`, which are sorted oldest first; the newest come first unless `order` is "asc"."""
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequest("`order` must be 'asc' or 'desc'.", param="order")

@@ -1,7 +1,7 @@
-"""WebSockets of our HTTP server: uvicorn's, which let what runs on them finish when the server stops.
+"""WebSockets: uvicorn's, except that their runs may finish when the server stops.
 
-In: connections that uvicorn hands over. Out: the same to the application, but for two things: it is told of
-the server's end, and closes the connection itself; and a refusal is a whole answer.
+Takes connections from uvicorn and passes them to the application, with two differences: the application
+receives a message when the server stops and closes the connection itself, and a refusal is a complete answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpt_oss_server.http.close_codes import SERVER_STOPS
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     def shutdown(self) -> None:
-        """uvicorn would cut the connection; how long the application may take, the server's grace says."""
+        """Notifies the application, where uvicorn would close; the server's grace period limits its time."""
         if self.handshake_complete and not self.close_sent:
             self.stop_keepalive()
             self.queue.put_nowait({"type": "websocket.disconnect", "code": SERVER_STOPS})
@@ -25,4 +25,4 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # or uvicorn logs an error: that it was never completed
+            self.handshake_complete = True  # otherwise uvicorn logs an incomplete handshake as an error

@@ -1,8 +1,8 @@
-"""Server-sent events: event objects to bytes, and the HTTP response that carries them.
+"""Server-sent events: encodes event objects, and the HTTP response that carries them.
 
-In: batches of event dicts. Out: one write per batch, each event whole in one write. A client that goes away
-ends the iteration at once, which closes the generation behind it. In a long silence a sign of life is
-written.
+Takes batches of event dicts and makes one write per batch, so that no write splits an event. A client that
+disconnects ends the iteration immediately, which closes the generation. A heartbeat interrupts a long
+silence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Event = dict[str, Any]
 T = TypeVar("T")
 E = TypeVar("E")
 COMMENT = b": still here\n\n"
-"""What every client passes over. An event without data would not do: some take it for one."""
+"""Every client ignores a comment; some treat an event without data as an event."""
 
 
 def encode(event: Event) -> bytes:
@@ -29,13 +29,13 @@ def encode(event: Event) -> bytes:
 
 
 async def client_gone(receive: Receive) -> None:
-    """Returns when the client has closed the connection. The request's body has been read before."""
+    """Returns when the client has closed the connection. The request's body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T | None:
-    """The result of `work`, or None when the client went away first; then `work` is cancelled."""
+    """The result of `work`, or None if the client disconnects first, which cancels `work`."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(client_gone(receive))
     try:
@@ -48,7 +48,7 @@ async def unless_gone(receive: Receive, work: Awaitable[T]) -> T | None:
 
 
 class EventStream(Response, Generic[E]):
-    """Streams batches of events. Always closes them, also when the client leaves in the middle."""
+    """Streams batches of events. Always closes them, also when the client disconnects midway."""
 
     media_type = "text/event-stream"
 
@@ -69,9 +69,9 @@ class EventStream(Response, Generic[E]):
         del self.headers["content-length"]
         self._batches = batches
         self._encoder = encoder
-        self._keep_alive = keep_alive  # seconds of silence until a sign of life
-        self._beat = beat  # the events that are one; a comment where there is none
-        self._end = end  # what follows the last batch
+        self._keep_alive = keep_alive  # seconds of silence before a heartbeat
+        self._beat = beat  # the events of a heartbeat; without any, a comment
+        self._end = end  # follows the last batch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(receive, self._pump(send))

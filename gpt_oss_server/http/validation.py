@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from gpt_oss_server.errors import InvalidRequest
 
-_MOST_DIGITS = 18  # Python itself refuses some thousands
+_MOST_DIGITS = 18  # Python refuses to convert more than some thousands
 _JSON_TYPES = {
     type(None): "null",
     bool: "a boolean",
@@ -48,7 +48,7 @@ def json_type(value: object) -> str:
 
 
 def path(location: Sequence[int | str]) -> str:
-    """`tools[0].name` from ("tools", 0, "name"); the names of union members are left out."""
+    """`tools[0].name` from ("tools", 0, "name"), without the names of union members."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -59,10 +59,10 @@ def path(location: Sequence[int | str]) -> str:
 
 
 def sentence_for(error: ValidationError) -> tuple[str, str | None]:
-    """The first finding as a sentence, and the parameter that it is about."""
+    """The first error as a sentence, and its parameter."""
     findings = error.errors(include_url=False)
     name = path(findings[0]["loc"])
-    # Of what may be one thing or a list of them, a list is meant where something is found within it.
+    # For a union of a value and a list, an error within the list means that the client sent a list.
     within = [f for f in findings if path(f["loc"]).startswith((f"{name}[", f"{name}."))]
     if name and within:
         findings, name = within, path(within[0]["loc"])
@@ -95,5 +95,5 @@ def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` spells in digits; None for any other text, and for too many digits."""
+    """The number that `text` writes in digits, None for other text or more than `_MOST_DIGITS` digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None

@@ -1,1 +1,1 @@
-"""How fast the model runs on this machine, beside what the machine could do: `python -m inference.bench`."""
+"""Compares the model's speed on this machine with what the machine can reach: `python -m inference.bench`."""

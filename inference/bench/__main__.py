@@ -1,4 +1,4 @@
-"""`python -m inference.bench`: needs torch, numpy and safetensors; on a GPU Triton too."""
+"""`python -m inference.bench`: needs torch, numpy and safetensors, and Triton on a GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Read when torch is imported: idle threads that spin beside other work cost nine tenths of the speed.
+    # Torch reads these on import. Idle threads that spin take nine tenths of the speed from a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from inference.bench.command import main

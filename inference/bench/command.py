@@ -1,7 +1,7 @@
-"""The bench's flags, and what they ask for: a model, the rows to measure, where to write them.
+"""Measures the speed of the local engine's steps.
 
-In go arguments, out come a table on stdout and JSON in a file. `python -m inference.bench` and the command
-line of the server share it.
+Takes arguments and writes a table to stdout and, with --json, the figures to a file. `python -m
+inference.bench` and the server's command line share it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from inference.shapes import SHAPES
 BATCHES = {"cuda": "1,8,32,64", "cpu": "1,8"}
 CONTEXTS = {"cuda": "1024,8192", "cpu": "64"}
 PREFILLS = {"cuda": "512,2048,8192", "cpu": "128"}
-PROFILED = (1, 64)  # batches whose kernels are told, at the first context
-SPARE_STEPS = 128  # what a decode case adds to its context
+PROFILED = (1, 64)  # batches whose kernel times are reported, for the first context
+SPARE_STEPS = 128  # tokens that a decode case adds to its context
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m inference.bench", description=__doc__)
     add_step_arguments(parser)
     parser.add_argument("--model", help="a folder with a checkpoint, a Hugging Face repo, or tiny")
-    parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if there is one)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if available)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parsed = parser.parse_args(arguments)
     try:
         report = run(parsed)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(parsed: argparse.Namespace) -> Report:
-    """Raises `ValueError` for numbers that are none."""
+    """Raises `ValueError` for a list that does not hold numbers."""
     device = torch.device(parsed.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     batches, contexts, lengths = (
         _numbers(given or default[device.type])
@@ -95,7 +95,7 @@ def _model(parsed: argparse.Namespace, device: torch.device) -> tuple[str, GptOs
         name = f"gpt-oss {parsed.shape or '20b'}, random weights"
         return name, random_model(config, device), RandomTensors(device)
     if parsed.shape:
-        raise ValueError("--shape is for --random; a checkpoint has a shape of its own.")
+        raise ValueError("--shape needs --random; a checkpoint defines its own shape.")
     folder = checkpoint_folder(parsed.model or "tiny")
     return (
         str(parsed.model or "tiny"),

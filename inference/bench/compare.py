@@ -1,7 +1,7 @@
-"""The same weights in transformers' GptOss, timed in the same run: the reference that everybody has.
+"""Times the same weights in transformers' GptOss in the same run, as a common reference.
 
-In go a config and where the weights come from, out come its tokens a second. transformers is optional: where
-it is missing, or the weights as floats do not fit, the answer is a sentence that says so.
+Takes a config and a source of weights and returns tokens per second. transformers is optional: if it is
+missing, or the weights do not fit as floats, the result is a sentence with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEW_TOKENS = {"cuda": 32, "cpu": 8}
 def compare(
     config: ModelConfig, source: TensorSource, device: torch.device, batches: list[int], context: int
 ) -> dict[str, Any]:
-    """Tokens a second of decoding by batch size; or `{"not_measured": sentence}`."""
+    """Tokens per second of decoding by batch size, or `{"not_measured": sentence}`."""
     if importlib.util.find_spec("transformers") is None:
         return {"not_measured": "transformers is not installed."}
     width = 2 if device.type == "cuda" else 4
@@ -59,7 +59,7 @@ def _transformers_model(config: ModelConfig, source: TensorSource, device: torch
 
 
 def _fill_experts(parameter: torch.Tensor, source: TensorSource, name: str) -> None:
-    """One after the other: as floats all at once they would need the memory twice."""
+    """Converts expert by expert: all of them as floats would need the memory twice."""
     experts, columns, rows = parameter.shape
     blocks = source.take(f"{name}_blocks", (experts, rows, columns // 32, 16), bytes_only=True)
     scales = source.take(f"{name}_scales", (experts, rows, columns // 32), bytes_only=True)
@@ -69,7 +69,7 @@ def _fill_experts(parameter: torch.Tensor, source: TensorSource, name: str) -> N
 
 @torch.inference_mode()
 def _decode(model: Any, batch: int, context: int, device: torch.device) -> float:
-    """From the difference of two lengths, so that the prompt does not count."""
+    """Measures the difference of two lengths, so that the prompt does not count."""
     count = NEW_TOKENS[device.type]
     prompt = torch.randint(0, model.config.vocab_size, (batch, context), device=device)
 

@@ -1,7 +1,7 @@
-"""What this machine is, and what it reaches: the bandwidth of a copy and the rate of a matrix product.
+"""Describes this machine and measures its limits: the bandwidth of a copy and the rate of a matrix product.
 
-In goes a device, out come numbers measured now: a fraction of the roofline means something only beside the
-roofline of the same run.
+Takes a device and returns figures measured in this run: a fraction of the roofline is meaningful only with
+the roofline of the same run.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def device_name(device: torch.device) -> str:
 
 
 def settle(device: torch.device) -> None:
-    """Until all that was launched is done."""
+    """Waits until the device has finished every launch."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds(device: torch.device, run: Callable[[], object], inner: int = 1) -> float:
-    """The median of some repeats of `inner` runs each, per run, after two that are not counted."""
+    """The median time of one run over REPEATS repeats of `inner` runs, after two uncounted repeats."""
     found = []
     for repeat in range(REPEATS + 2):
         settle(device)
@@ -75,7 +75,7 @@ def _copy(device: torch.device) -> float:
 
 
 def _product(device: torch.device) -> float:
-    """Of the type that the model computes in; on random numbers, which take more power than zeros."""
+    """Multiplies in the model's number type, on random numbers, which draw more power than zeros."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     return 2 * size**3 / seconds(device, lambda: torch.mm(left, right), 4)

@@ -1,8 +1,8 @@
-"""Steps of a runner, timed: decode over batch sizes and contexts, prefill over lengths.
+"""Times a runner's steps: decode over batch sizes and contexts, prefill over lengths.
 
-In go a model and what to measure, out come rows. It drives the runner as the engine's scheduler does, one
-step ahead where the runner allows that, so that the host's share of a step counts. The memory for keys and
-values holds random numbers before anything is read. It knows no requests.
+Takes a model and the cases to measure and returns rows. It drives the runner as the engine's scheduler does,
+one step ahead if the runner allows that, so that the host's share of a step counts. The memory of keys and
+values starts with random numbers. It must not know requests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row:
     what: str  # decode or prefill
     batch: int
     context: int
-    ms: float  # of a step; of the whole prompt
+    ms: float  # of a step for decode, of the whole prompt for prefill
     tokens_per_s: float
     fraction: float  # of the roofline: bytes for decode, operations for prefill
 
@@ -47,7 +47,7 @@ class Workload:
     """One model with memory for the largest of the cases."""
 
     def __init__(self, model: GptOss, machine: Machine, batches: Sequence[int], most_tokens: int) -> None:
-        """`most_tokens`: of all sequences of one case together, what is sampled included."""
+        """`most_tokens`: of all sequences of one case, sampled tokens included."""
         self._model, self._machine, self._device = model, machine, model.device
         self._cuda = model.device.type == "cuda"
         size = BLOCK_SIZE_ON_GPU if self._cuda else BLOCK_SIZE
@@ -60,7 +60,7 @@ class Workload:
                 part.normal_()
 
     def decode(self, batch: int, context: int) -> Row:
-        """Each sequence has `context` tokens, and samples."""
+        """Each sequence has `context` tokens and samples one per step."""
         steps = STEPS[self._device.type]
         found = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
         seconds = statistics.median(found)
@@ -99,14 +99,14 @@ class Workload:
         return (time.perf_counter() - start) / steps
 
     def step(self, batch: int, context: int) -> Callable[[], object]:
-        """One step of decoding, to be run again and again."""
+        """Returns a function that runs one step of decoding; it may be called repeatedly."""
         pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
         tables = self._tables(batch, context + 1)
         parts = [Part(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
         return lambda: self.runner.launch(parts).outcomes()
 
     def prompt(self, length: int) -> Callable[[], object]:
-        """A whole prompt, chunk by chunk, to be run again and again."""
+        """Returns a function that runs a whole prompt by chunks; it may be called repeatedly."""
         chunk = CHUNK[self._device.type]
         picker = self.runner.picker(Sampling(temperature=0.0))
         table = self._tables(1, length)[0]
@@ -130,7 +130,7 @@ class Workload:
         )  # fmt: skip
 
     def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
-        """For each sequence its blocks, for each kind of layer: nobody shares one."""
+        """Each sequence's blocks for each kind of layer; sequences share none."""
         each = -(-tokens // self.runner.block_size)
         own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(batch)]
         return [[blocks] * len(self._model.config.windows) for blocks in own]
@@ -140,7 +140,7 @@ class Workload:
 
 
 def fits(model: GptOss, tokens: int) -> bool:
-    """Whether there is memory for keys and values of so many tokens, with a tenth to spare."""
+    """Whether memory holds the keys and values of `tokens` tokens, with a tenth to spare."""
     if model.device.type != "cuda":
         return True
     config = model.config

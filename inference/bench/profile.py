@@ -1,6 +1,6 @@
-"""Where a step's time goes: the kernels of a few steps by name, as the device itself timed them.
+"""Profiles the kernels of a few steps by name, as timed by the device.
 
-In goes something to run, out come names with microseconds a run. Only for CUDA.
+Takes a function and returns kernel names with microseconds per run. It supports only CUDA.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ RUNS = 3
 
 
 def kernels_of(run: Callable[[], object], most: int = 14) -> dict[str, float]:
-    """The longest first, then the rest as one, and their sum."""
+    """The slowest kernels first, then the rest as one entry, and the sum."""
     run()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(RUNS):
             run()
         torch.cuda.synchronize()
     times: dict[str, float] = defaultdict(float)
-    for event in found.events() or ():
+    for event in profiler.events() or ():
         if event.device_type.name == "CUDA":
             times[str(event.name)[:60]] += float(event.device_time) / RUNS
     ranked = sorted(times.items(), key=lambda each: -each[1])
-    told = dict(ranked[:most])
-    told["(others)"] = sum(time for _, time in ranked[most:])
-    told["(sum)"] = sum(times.values())
-    return {name: round(time, 1) for name, time in told.items()}
+    reported = dict(ranked[:most])
+    reported["(others)"] = sum(time for _, time in ranked[most:])
+    reported["(sum)"] = sum(times.values())
+    return {name: round(time, 1) for name, time in reported.items()}

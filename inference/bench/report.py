@@ -1,6 +1,6 @@
-"""What was measured, as one table and as one JSON object.
+"""The figures of a bench run as a table and as a JSON object.
 
-In go the machine and the rows, out come lines of text. It measures nothing.
+Takes the machine and the rows and returns text. It measures nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Report:
     machine: Machine
     rows: Sequence[Row]
     not_measured: Sequence[str] = ()  # sentences
-    profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs a step
+    profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs per step
     compared: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Report:
             for row in self.rows
         ]
         for case, kernels in self.profiles.items():
-            lines += ["", f"{case}, µs a step by kernel:"]
+            lines += ["", f"{case}, µs per step by kernel:"]
             lines += [f"  {time:>10,.1f}  {name}" for name, time in kernels.items()]
         if self.compared:
             lines += ["", "transformers, the same weights, decode tok/s:"]

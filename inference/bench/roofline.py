@@ -1,7 +1,7 @@
-"""What a step must at least read and compute: bytes and operations from a model's shape alone.
+"""The least bytes and operations of a step, from the model's shape alone.
 
-In go a config, a batch and its context, out come bytes and floating-point operations. The fraction of the
-roofline is these over what the same run measured of the machine. Pure arithmetic.
+Takes a config, a batch and its context and returns bytes and floating-point operations. Divided by the
+machine's measured limits, they give the fraction of the roofline.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ MXFP4_BYTES = 17 / 32  # of one weight, its scale included
 
 
 def expected_experts(config: ModelConfig, tokens: int) -> float:
-    """How many experts of a layer at least one of the tokens goes to, where each is as likely."""
+    """The expected number of a layer's experts that some token uses, if all are equally likely."""
     missed = (1 - config.experts_per_token / config.experts) ** tokens
     return config.experts * (1 - missed)
 
 
 def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> float:
-    """Of one step: every weight that is needed once, and every key and value. `width`: bytes of a float."""
+    """The bytes that a step reads: needed weights once, all keys and values. `width`: bytes of a float."""
     heads = config.heads + 2 * config.kv_heads
     attention = config.hidden * config.head_dim * (heads + config.heads) * width
     router = config.hidden * config.experts * width
@@ -33,7 +33,7 @@ def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> f
 
 
 def prefill_flops(config: ModelConfig, tokens: int) -> float:
-    """Of a whole prompt, the head for its last token alone; a query sees half of the prompt or its window."""
+    """The operations of a whole prompt, with the head for its last token only; attention is causal."""
     heads = config.heads + 2 * config.kv_heads
     projections = config.hidden * config.head_dim * (heads + config.heads)
     experts = config.experts_per_token * 3 * config.hidden * config.intermediate

@@ -1,8 +1,8 @@
-"""A step under way on a device: what it will have sampled, and how the host learns of it.
+"""A step in flight on a device, and how the host reads its results.
 
-In go the tokens and log-probabilities of its rows, on the device; out come outcomes, once the copies to the
-host have arrived. Here what had to wait for the token itself is made up for: grammars move on, drafts are
-compared.
+Takes the tokens and log-probabilities of its rows, on the device, and returns outcomes once the copies have
+reached the host. The work that needs the tokens themselves follows then: grammars accept them, and drafts are
+compared with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_FINITE = (
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """For some rows: the tokens', their log-probabilities, and the likeliest tokens and theirs."""
+    """Tokens of some rows and their log-probabilities, and the likeliest tokens with theirs."""
 
     tokens: Tensor
     own: Tensor
@@ -35,8 +35,8 @@ class Scores:
     def on_host(self) -> Scores:
         return Scores(*(on_host(each) for each in (self.tokens, self.own, self.values, self.ids)))
 
-    def told(self, top: int) -> list[TokenLogprob]:
-        """`top`: how many of the likeliest are asked for."""
+    def logprobs(self, top: int) -> list[TokenLogprob]:
+        """With the `top` likeliest tokens of each row."""
         tokens, own = self.tokens.tolist(), self.own.tolist()
         pairs = [
             tuple(zip(ids[:top], values[:top], strict=True))
@@ -47,13 +47,13 @@ class Scores:
 
 @dataclass(slots=True)
 class Pending:
-    """One part of a step: where among the flight's tokens its own are, and what else is known."""
+    """One part of a step in flight: the place of its tokens among the flight's, its scores and its error."""
 
     part: Part
     tokens: slice = field(default_factory=lambda: slice(0, 0))
-    logprobs: Scores | None = None  # of the tokens sampled
+    logprobs: Scores | None = None  # of the sampled tokens
     scores: Scores | None = None  # of the prompt
-    error: InferenceError | None = None  # it failed before it was launched
+    error: InferenceError | None = None  # a failure before the flight was launched
 
     @property
     def picker(self) -> CudaPicker:
@@ -65,7 +65,7 @@ class CudaFlight:
     """Implements `inference.local.scheduling.step.Flight`."""
 
     def __init__(self, pending: Sequence[Pending], tokens: Tensor) -> None:
-        """`pending` in the order in which the parts were launched, `tokens` already on their way."""
+        """`pending` is in the order of the launched parts; `tokens` are already being copied to the host."""
         self._pending, self._tokens = pending, tokens
         self._outcomes: list[Outcome] | None = None
         self._arrived: torch.cuda.Event | None = None
@@ -74,7 +74,7 @@ class CudaFlight:
             self._arrived.record()
 
     def outcomes(self) -> list[Outcome]:
-        """Waits at the first call, which also moves the grammars on."""
+        """Waits on the first call, which also passes the tokens to the grammars."""
         if self._outcomes is None:
             if self._arrived is not None:
                 self._arrived.synchronize()
@@ -84,7 +84,7 @@ class CudaFlight:
 
 
 def on_host(values: Tensor) -> Tensor:
-    """A copy on its way, to be read once the stream has come so far."""
+    """Starts a copy to the host, readable once the stream has passed this point."""
     if values.device.type != "cuda":
         return values
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
@@ -94,11 +94,11 @@ def on_host(values: Tensor) -> Tensor:
 def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
     part, picker = pending.part, pending.picker
     scores = (
-        () if pending.scores is None else tuple(pending.scores.told(picker.sampling.prompt_logprobs or 0))
+        () if pending.scores is None else tuple(pending.scores.logprobs(picker.sampling.prompt_logprobs or 0))
     )
     if pending.error is not None:
         return Outcome((), scores, pending.error)
-    told = None if pending.logprobs is None else pending.logprobs.told(picker.sampling.logprobs or 0)
+    reported = None if pending.logprobs is None else pending.logprobs.logprobs(picker.sampling.logprobs or 0)
     sampled: list[Sampled] = []
     try:
         for at, token in enumerate(tokens):
@@ -106,20 +106,20 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
                 raise EngineFailed(NOT_FINITE)
             if picker.masks is not None and not part.samples > 1:
                 picker.masks.accept(token)
-            sampled.append(Sampled(token, None if told is None else told[at]))
-            if not goes_on(part, picker, at, token):
+            sampled.append(Sampled(token, None if reported is None else reported[at]))
+            if not confirms_draft(part, picker, at, token):
                 break
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
-        # All there is: a grammar is code from elsewhere, and what it breaks is its own generation.
+        # Any exception: a grammar is foreign code, and its failure must end only its own generation.
         return Outcome(tuple(sampled), scores, failure_of(error))
     if part.samples > 1 and picker.is_plain:
         picker.used(len(sampled))
     return Outcome(tuple(sampled), scores)
 
 
-def goes_on(part: Part, picker: CudaPicker, at: int, token: int) -> bool:
-    """Whether the token sampled for the row `at` is the draft that the next row builds on."""
+def confirms_draft(part: Part, picker: CudaPicker, at: int, token: int) -> bool:
+    """Whether the token sampled for row `at` equals the draft that the next row builds on."""
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     return token not in picker.sampling.stop_token_ids and at < len(drafts) and drafts[at] == token

@@ -1,9 +1,8 @@
-"""Steps that were recorded once and are replayed: one for each size of step, filled up to it.
+"""Steps that are recorded once and replayed: one for each size of step; smaller steps are padded.
 
-In go a step's numbers, out comes what was computed from them, in a tensor that the next replay overwrites. A
-step in which every sequence has one token is recorded with its logits, one with prompts up to its last layer.
-To launch a step's kernels one by one takes a processor longer than a fast GPU takes to run them; to replay
-them is one call.
+Takes a step's numbers and returns the result in a tensor that the next replay overwrites. A step in which
+every sequence has one token is recorded up to its logits, a step with prompts up to its last layer. Launching
+a step's kernels one by one takes the host longer than a fast GPU needs to run them; a replay is one call.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inference.local.cuda_inputs import PROMPTS, StepShape, filled_up, filled_up_with_prompts
+from inference.local.cuda_inputs import PROMPTS, StepShape, decode_shape, prompt_shape
 from inference.local.cuda_picker import to_device
 from inference.progress import ProgressBar
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
-# Rows of prompts: in a step of their own, and beside sequences that decode.
+# Rows of prompts in a step without decodes; below, rows and decodes of a mixed step.
 PROMPT_ROWS = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-ROWS_BESIDE = (64, 128, 256, 512)
-DECODES_BESIDE = (4, 16, 64, 256)
+MIXED_ROWS = (64, 128, 256, 512)
+MIXED_DECODES = (4, 16, 64, 256)
 
 Compute = Callable[[Tensor, StepShape], Tensor]
 
@@ -36,20 +35,18 @@ class Recorded:
 
 
 def sizes_for(max_concurrent: int) -> tuple[int, ...]:
-    """Up to as many sequences as there can be, but no more than are worth it."""
+    """The recorded numbers of sequences, up to the concurrent ones but at most the largest of SIZES."""
     smaller = tuple(size for size in SIZES if size < max_concurrent)
     return (*smaller, max_concurrent) if max_concurrent <= SIZES[-1] else SIZES
 
 
 def shapes_for(max_concurrent: int, context: int) -> tuple[StepShape, ...]:
-    """All that are recorded, the largest first: the others' memory fits in its own."""
-    most = min(max_concurrent, DECODES_BESIDE[-1])
-    decodes = (*(count for count in DECODES_BESIDE if count < most), most)
-    found = [filled_up(size) for size in sizes_for(max_concurrent)]
-    found += [filled_up_with_prompts(0, rows) for rows in PROMPT_ROWS if rows <= context]
-    found += [
-        filled_up_with_prompts(count, rows) for count in decodes for rows in ROWS_BESIDE if rows <= context
-    ]
+    """All shapes to record, the largest first: the memory of the others fits in its memory."""
+    most = min(max_concurrent, MIXED_DECODES[-1])
+    decodes = (*(count for count in MIXED_DECODES if count < most), most)
+    found = [decode_shape(size) for size in sizes_for(max_concurrent)]
+    found += [prompt_shape(0, rows) for rows in PROMPT_ROWS if rows <= context]
+    found += [prompt_shape(count, rows) for count in decodes for rows in MIXED_ROWS if rows <= context]
     return tuple(sorted(found, key=lambda shape: (shape.rows, shape.decodes), reverse=True))
 
 
@@ -57,14 +54,14 @@ class Graphs:
     def __init__(
         self, compute: Compute, kinds: int, max_concurrent: int, context: int, device: torch.device
     ) -> None:
-        """`compute`: a step's numbers to its logits, or with prompts to its rows behind the last layer."""
+        """`compute` turns a step's numbers into its logits, or with prompts into the last layer's rows."""
         self._compute, self._kinds, self._device = compute, kinds, device
         self._shapes = shapes_for(max_concurrent, context)
         self._recorded: dict[StepShape, Recorded] = {}
-        self._pool: Any = None  # its type has no name that may be imported
+        self._pool: Any = None  # torch exports no name for its type
 
     def shape_for(self, shape: StepShape) -> StepShape | None:
-        """The smallest recorded step that this one fits in; None where there is none."""
+        """The smallest recorded shape that this one fits into, None if it fits into none."""
         prompts, rows = shape.sequences - shape.decodes, shape.rows - shape.decodes
         if prompts > PROMPTS:
             return None
@@ -91,15 +88,15 @@ class Graphs:
                 bar.advance()
 
     def _record(self, shape: StepShape) -> Recorded:
-        # Everything 0: no keys are read, block 0 is written to.
+        # With all numbers 0, the step reads no keys and writes to block 0.
         numbers = torch.zeros(shape.length(self._kinds), dtype=torch.int64, device=self._device)
-        here = torch.cuda.current_stream(self._device)
-        aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            for _ in range(2):  # what is compiled or chosen at the first call must not be recorded
+        current = torch.cuda.current_stream(self._device)
+        other = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        other.wait_stream(current)
+        with torch.cuda.stream(other):
+            for _ in range(2):  # the first call compiles and tunes, which must not be recorded
                 self._compute(numbers, shape)
-        here.wait_stream(aside)
+        current.wait_stream(other)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             result = self._compute(numbers, shape)

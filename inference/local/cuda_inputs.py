@@ -1,8 +1,8 @@
-"""A step's sequences as tensors on the device: one copy of numbers, and tables that are kept there.
+"""A step's sequences as tensors on the device: one copy of numbers per step, and tables that stay there.
 
-In go parts, out come the pages and tokens that the model takes. The numbers of a step travel in one tensor,
-whose layout follows from two counts, so that a recorded step reads them where it was told to. Of a slot's
-table only what is new is sent.
+Takes parts and returns the pages and tokens that the model reads. The numbers of a step travel in one tensor.
+Two counts determine its layout, so that a recorded step finds each number in its place. Of a slot's table
+only new entries are sent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from inference.ops.pages import Pages
 IntArray = numpy.typing.NDArray[numpy.int64]
 Numbers = Sequence[int] | IntArray
 
-PROMPTS = 8  # in one recorded step, at most
+PROMPTS = 8  # the most in one recorded step
 
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """All that the layout of a step's numbers, and which kernels run, depend on."""
+    """Determines the layout of a step's numbers and the kernels that run."""
 
     rows: int
     sequences: int
@@ -42,36 +42,38 @@ class StepShape:
 class Inputs:
     tokens: Tensor
     positions: Tensor
-    slots: list[Tensor]  # by kind
+    slots: list[Tensor]  # one for each kind of layer
     lengths: Tensor
     starts: Tensor
-    owners: Tensor  # by sequence: its slot in the engine
+    owners: Tensor  # each sequence's slot in the engine
 
 
 def shape_of(parts: Sequence[Part]) -> StepShape:
-    """Of parts in order: those with one token first."""
+    """The shape of ordered parts: those with one token come first."""
     counts = [len(part.tokens) for part in parts]
     return StepShape(sum(counts), len(counts), counts.count(1), max(counts))
 
 
-def filled_up(sequences: int) -> StepShape:
-    """Of a step in which each of so many sequences has one token, or is none."""
+def decode_shape(sequences: int) -> StepShape:
+    """The shape of a step in which each sequence has one token or is padding."""
     return StepShape(sequences, sequences, sequences, 1)
 
 
-def filled_up_with_prompts(decodes: int, rows: int) -> StepShape:
-    """Beside so many sequences with one token up to PROMPTS prompts, with so many rows at most.
+def prompt_shape(decodes: int, rows: int) -> StepShape:
+    """The shape of a step with `decodes` sequences of one token and up to PROMPTS prompts of `rows` in all.
 
-    One sequence more, nobody's, has the rows that are left over.
+    One more sequence, which is padding, takes the unused rows.
     """
     return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
 
 
-def numbers_of(parts: Sequence[Part], shape: StepShape, kinds: int, block_size: int, nobody: int) -> IntArray:
-    """The step's numbers, filled up to the shape. Parts with one token come first.
+def numbers_of(
+    parts: Sequence[Part], shape: StepShape, kinds: int, block_size: int, padding: int
+) -> IntArray:
+    """The step's numbers, padded to the shape. Parts with one token come first.
 
-    Rows and sequences that only fill up are `nobody`'s: they write to block 0. Those among the sequences with
-    one token read nothing; what is left over of the prompts' rows reads what it wrote.
+    Padding rows and sequences have the slot `padding` and write to block 0. Padding among the sequences with
+    one token reads no keys; unused rows of prompts read the keys that they wrote.
     """
     decodes = [part for part in parts if len(part.tokens) == 1]
     prompts = parts[len(decodes) :]
@@ -90,10 +92,10 @@ def numbers_of(parts: Sequence[Part], shape: StepShape, kinds: int, block_size: 
     if unused:
         lengths[-1] = counts[-1] = left
     starts = numpy.cumsum([0, *[1] * shape.decodes, *counts])
-    owners = [part.slot for part in decodes] + [nobody] * spare + [part.slot for part in prompts]
+    owners = [part.slot for part in decodes] + [padding] * spare + [part.slot for part in prompts]
     pieces: list[Numbers] = [
         *tokens, *rows, *(piece for own in slots for piece in own),
-        [part.start + 1 for part in decodes], nothing, lengths, starts, owners, [nobody] * unused,
+        [part.start + 1 for part in decodes], nothing, lengths, starts, owners, [padding] * unused,
     ]  # fmt: skip
     return numpy.concatenate([numpy.asarray(piece, dtype=numpy.int64) for piece in pieces])
 
@@ -101,7 +103,7 @@ def numbers_of(parts: Sequence[Part], shape: StepShape, kinds: int, block_size: 
 def _slots(
     decodes: Sequence[Part], prompts: Sequence[Part], kind: int, block_size: int, spare: int, left: int
 ) -> list[Numbers]:
-    """Where each row's key and value go: block · size + offset."""
+    """Where each row's key and value are written: block · size + offset."""
     alone = [
         part.tables[kind][part.start // block_size] * block_size + part.start % block_size for part in decodes
     ]
@@ -114,7 +116,7 @@ def _slots(
 
 
 def inputs_of(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
-    """The numbers by name, on whatever device they are."""
+    """Splits the numbers by name, on their device."""
     sizes = [*[shape.rows] * (2 + kinds), shape.sequences, shape.sequences + 1, shape.sequences]
     tokens, positions, *rest = torch.split_with_sizes(numbers, sizes)
     lengths, starts, owners = rest[kinds:]
@@ -122,10 +124,10 @@ def inputs_of(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
 
 
 class Tables:
-    """Each slot's blocks, for each kind of layer, and one row of zeros for nobody."""
+    """Each slot's blocks, for each kind of layer, and one row of zeros for padding."""
 
     def __init__(self, slots: int, width: int, kinds: int, device: torch.device) -> None:
-        self.nobody = slots
+        self.padding = slots
         self._device, self._width = device, width
         self._rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
         self._known: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in range(kinds)]

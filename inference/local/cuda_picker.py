@@ -1,7 +1,7 @@
-"""What a generation's sampling remembers on a device, and a batch of them as one `Picking`.
+"""The sampling state of a generation on a device, and a batch of such states as one `Picking`.
 
-In go the logits of rows and the pickers of these rows, out come tokens on the device. A token is counted
-where it is sampled, before the host has seen it; only grammars wait for it there. It knows nothing of steps.
+Takes the logits and pickers of rows and returns tokens on the device. The device counts a token when it
+samples it, before the host has read it; only grammars wait for the host. It must not know steps.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CudaPicker:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a token does not depend on the ones sampled before it, but through the model."""
+        """Whether earlier sampled tokens influence a token only through the model."""
         return self.masks is None and self.adjustment is None
 
     def points(self, count: int) -> list[float]:
-        """The next random numbers. They stay the next ones until they are used."""
+        """The next random numbers. Repeated calls return the same ones until `used` consumes them."""
         if self.sampling.temperature <= 0:
             return [0.0] * count
         while len(self._points) < count:
@@ -48,10 +48,10 @@ class CudaPicker:
             self._points.popleft()
 
     def count(self, token: Tensor) -> None:
-        """One token, still on the device, is sampled: what it costs to sample it again."""
+        """Adds the penalties for one sampled token, which is still on the device."""
         if self.adjustment is None or self._seen is None:
             return
-        at = token.clamp(min=0)  # -1: nothing could be sampled, and the generation ends
+        at = token.clamp(min=0)  # -1: sampling failed, and the generation ends
         first = (~self._seen.index_select(0, at)).float()
         penalty = self.sampling.frequency_penalty + self.sampling.presence_penalty * first
         self.adjustment.index_add_(0, at, -penalty)
@@ -70,7 +70,7 @@ def _biases(sampling: Sampling, vocab_size: int, device: torch.device) -> Tensor
 def pick_rows(
     logits: Tensor, pickers: Sequence[CudaPicker], points: Sequence[float], masks: Sequence[bytes | None]
 ) -> Tensor:
-    """A token for each row; nothing is counted yet."""
+    """Picks a token for each row; does not count it."""
     device = logits.device
     settings = [
         (each.sampling.temperature, each.sampling.top_k, each.sampling.top_p, each.sampling.min_p, point)
@@ -94,22 +94,22 @@ def pick_rows(
     return tokens.to(device)
 
 
-def _places(there: Sequence[bool], device: torch.device) -> Tensor:
-    """For each row its place among those that are there; -1 where it is not."""
+def _places(present: Sequence[bool], device: torch.device) -> Tensor:
+    """For each row its place among the present ones, -1 for an absent one."""
     places, count = [], 0
-    for each in there:
+    for each in present:
         places.append(count if each else -1)
         count += each
     return to_device(torch.tensor(places, dtype=torch.int32), device)
 
 
 def _stacked(masks: Sequence[bytes], vocab_size: int, device: torch.device) -> Tensor:
-    """As long as the vocabulary: what is missing may not be sampled."""
+    """One row of bits per mask, padded to the vocabulary with tokens that may not be sampled."""
     size = -(-vocab_size // 8)
     whole = bytearray().join(mask[:size].ljust(size, b"\0") for mask in masks)
     return to_device(torch.frombuffer(whole, dtype=torch.uint8).view(len(masks), size), device)
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Without waiting for the device: pinned memory is kept until the copy is done."""
+    """Copies without waiting for the device: torch keeps pinned memory until the copy is done."""
     return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values

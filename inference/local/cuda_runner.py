@@ -1,8 +1,8 @@
-"""Runs steps on a GPU: recorded where a recorded one fits, and one step ahead of their reading.
+"""Runs steps on a GPU, replaying a recorded step where one fits, and one step ahead of the host's reading.
 
-In go parts of a step, out comes a flight whose outcomes wait for nothing but what was sampled. A token that
-is not known yet is taken from where the step before it left it on the device. Without a GPU it runs the same
-course in plain PyTorch and records nothing, which is how it is tested.
+Takes the parts of a step and returns a flight whose outcomes wait only for the sampled tokens. A token that
+the host does not know yet is read where the previous step left it on the device. Without a GPU it does the
+same in plain PyTorch and records nothing; the tests run it so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, Sampling
-from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores, goes_on, on_host
+from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores, confirms_draft, on_host
 from inference.local.cuda_graphs import Graphs
 from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
 from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
@@ -25,7 +25,7 @@ from inference.models.kv_cache import PagedMemory
 from inference.ops.sampling import log_probabilities
 
 BLOCK_SIZE = 64
-# Triton compiles a kernel again where a number is 1 or a multiple of 16; few rows have kernels of their own.
+# Triton recompiles a kernel if an argument is 1 or a multiple of 16; few rows have kernels of their own.
 WARMED_ROWS = (1, 2, 3, 16, 17)
 
 
@@ -43,16 +43,16 @@ class CudaRunner:
         *,
         graphs: bool | None = None,
     ) -> None:
-        """`blocks`: how many for each of the model's windows, block 0 included. `graphs` None: on a GPU."""
+        """`blocks`: how many for each of the model's windows, with block 0. `graphs` None: if on a GPU."""
         self.block_size = block_size
         self._model, self._device = model, model.device
         self._windows = model.config.windows
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
-        self._clear_nobodys_block()
+        self._clear_padding_block()
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
         self._latest: CudaFlight | None = None
-        # What each slot sampled last, and one place for nobody.
+        # Each slot's latest sampled token, and one place for padding.
         self._newest = torch.zeros(max_concurrent + 1, dtype=torch.int64, device=model.device)
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
         self._graphs = (
@@ -63,8 +63,8 @@ class CudaRunner:
             else None
         )
 
-    def _clear_nobodys_block(self) -> None:
-        """Rows that fill up a step read it, and what was never written may be no number."""
+    def _clear_padding_block(self) -> None:
+        """Padding rows read block 0, and memory that was never written may hold NaN."""
         for layer in self._memory.layers:
             for part in layer:
                 part[0].zero_()
@@ -73,7 +73,7 @@ class CudaRunner:
         return CudaPicker(sampling, self._model.config.vocab_size, self._device)
 
     def prepare(self, progress: bool | None = None) -> None:
-        """Compiles and records now what would hold up the first requests."""
+        """Compiles kernels and records steps, which would delay the first requests."""
         if self._graphs is not None:
             self._graphs.record_all(progress)
         for rows in WARMED_ROWS:
@@ -81,7 +81,7 @@ class CudaRunner:
 
     @torch.inference_mode()
     def _warm_up_sampling(self, rows: int) -> None:
-        """With prompts neither logits nor sampling is recorded: their kernels are compiled here."""
+        """Compiles the kernels for logits and sampling: steps with prompts do not record these."""
         config = self._model.config
         x = torch.zeros(rows, config.hidden, dtype=self._model.dtype, device=self._device)
         logits = self._model.logits(x)
@@ -91,7 +91,7 @@ class CudaRunner:
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
 
     def close(self) -> None:
-        """Recorded steps hold memory outside of tensors; the rest goes with the last reference."""
+        """Frees recorded steps, which hold memory outside of tensors; references keep the rest alive."""
         self._graphs = self._latest = None
 
     @torch.inference_mode()
@@ -101,7 +101,7 @@ class CudaRunner:
         self._tables.update(parts)
         logits = self._logits([each.part for each in pending])
         if self._latest is not None and any(each.picker.masks is not None for each in pending):
-            # A mask needs the token before it: the host reads that while the device computes this step.
+            # A mask needs the previous token: the host reads it while the device computes this step.
             self._latest.outcomes()
         tokens = on_host(self._sample(pending, logits) if logits is not None else self._newest[:0])
         back = sorted(range(len(parts)), key=lambda at: order[at])
@@ -111,7 +111,7 @@ class CudaRunner:
     # The model ----------------------------------------------------------------------------------------
 
     def _logits(self, parts: Sequence[Part]) -> Tensor | None:
-        """Of the rows that need them, in the order of the parts; None where none does."""
+        """The logits of the rows that need them, in the order of the parts; None if none does."""
         shape = shape_of(parts)
         counts = [_wanted_rows(part) for part in parts]
         recorded = None if self._graphs is None else self._graphs.shape_for(shape)
@@ -126,7 +126,7 @@ class CudaRunner:
         picked: list[int] = []
         end = 0
         for part, count in zip(parts, counts, strict=True):
-            # Between those with one token and the prompts lie the rows that fill up the former.
+            # The padding of the sequences with one token lies between them and the prompts.
             end += len(part.tokens)
             first = end - count if len(part.tokens) == 1 else end - count + spare
             picked += range(first, first + count)
@@ -134,7 +134,7 @@ class CudaRunner:
 
     def _numbers(self, parts: Sequence[Part], shape: StepShape) -> Tensor:
         kinds = len(self._windows)
-        numbers = numbers_of(parts, shape, kinds, self.block_size, self._tables.nobody)
+        numbers = numbers_of(parts, shape, kinds, self.block_size, self._tables.padding)
         return torch.from_numpy(numbers)
 
     def _rows(self, values: Tensor, rows: list[int]) -> Tensor:
@@ -146,29 +146,29 @@ class CudaRunner:
         inputs = inputs_of(numbers, shape, len(self._windows))
         pages = self._tables.pages(inputs, shape, self._windows, self.block_size)
         newest = self._newest.index_select(0, inputs.owners[: shape.decodes])
-        told = inputs.tokens[: shape.decodes]
-        # A generation whose logits were not finite has ended, but may have a part in the step behind.
-        known = torch.where(told < 0, newest, told).clamp(min=0)
+        given = inputs.tokens[: shape.decodes]
+        # A generation whose logits were not finite has ended, but may still have a part in the next step.
+        known = torch.where(given < 0, newest, given).clamp(min=0)
         tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
         return self._model.forward(tokens, inputs.positions, self._memory, pages)
 
     @torch.inference_mode()
     def _computed(self, numbers: Tensor, shape: StepShape) -> Tensor:
-        """The logits of a step in which every sequence has one token; else the rows behind the last layer."""
+        """The logits of a step in which every sequence has one token; else the last layer's rows."""
         x = self._forward(numbers, shape)
         return self._model.logits(x) if shape.decodes == shape.sequences else x
 
     # Sampling -----------------------------------------------------------------------------------------
 
     def _sample(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
-        """All tokens that the parts sample, one after the other, still on the device."""
+        """All tokens that the parts sample, concatenated, still on the device."""
         wanted = [_wanted_rows(each.part) for each in pending]
         own = dict(zip(map(id, pending), torch.split(logits, wanted), strict=True))
         for each in pending:
             _score_prompt(each, own[id(each)])
         together = [each for each in pending if each.part.samples and not _needs_each_token(each)]
         rows = [own[id(each)][-each.part.samples :] for each in together]
-        # Most often these are the logits as they are.
+        # In most steps these are exactly `logits`.
         chosen = logits if wanted == [each.part.samples for each in together] else None
         found = (
             [self._sample_together(together, chosen if chosen is not None else torch.cat(rows))]
@@ -194,7 +194,7 @@ class CudaRunner:
         return torch.cat(found) if found else self._newest[:0]
 
     def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
-        """One pick for all rows; masks are computed here, while the device computes the logits."""
+        """Picks for all rows in one call; the host computes masks while the device computes the logits."""
         pickers, points, masks = [], [], []
         for each, mask in zip(pending, _masks(pending), strict=True):
             count = each.part.samples
@@ -214,7 +214,7 @@ class CudaRunner:
         return tokens
 
     def _keep_newest(self, pending: Sequence[Pending], tokens: Tensor) -> None:
-        """With drafts among them: their rows are known to the host before anything builds on them."""
+        """For steps with drafts, whose rows the host reads before a later step builds on them."""
         end = 0
         for each in pending:
             if each.part.samples == 1:
@@ -222,7 +222,7 @@ class CudaRunner:
             end += each.part.samples
 
     def _sample_in_turn(self, pending: Pending, logits: Tensor) -> Tensor:
-        """Drafts of a generation whose next token depends on the last one by more than the model."""
+        """Samples drafts one by one where a token depends on the previous one through more than the model."""
         picker, part = pending.picker, pending.part
         found: list[int] = []
         try:
@@ -236,18 +236,18 @@ class CudaRunner:
                     raise EngineFailed(NOT_FINITE)
                 if picker.masks is not None:
                     picker.masks.accept(found[-1])
-                if not goes_on(part, picker, at, found[-1]):
+                if not confirms_draft(part, picker, at, found[-1]):
                     break
         except InferenceError as error:
             pending.error = error
         except Exception as error:
-            # As in a flight: a grammar is code from elsewhere.
+            # As in a flight: a grammar is foreign code.
             pending.error = failure_of(error)
         return torch.tensor(found, dtype=torch.int64, device=self._device)
 
 
 def _wanted_rows(part: Part) -> int:
-    """How many of a part's rows, the last ones, need logits."""
+    """How many of a part's last rows need logits."""
     return len(part.tokens) if part.scored is not None else part.samples
 
 
@@ -256,7 +256,7 @@ def _needs_each_token(pending: Pending) -> bool:
 
 
 def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
-    """The mask of each part, None where no grammar binds it or where the grammar failed."""
+    """The mask of each part, None if no grammar binds it or its grammar failed."""
     bound = [each.picker.masks for each in pending if each.picker.masks is not None]
     found = iter(Masks.bits_of_all(bound))
     masks: list[bytes | None] = []

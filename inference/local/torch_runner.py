@@ -95,7 +95,7 @@ class TorchRunner:
             block_size=size,
             decodes=sum(len(part.tokens) == 1 for part in parts),
             longest=max(len(part.tokens) for part in parts),
-            told=tuple(spans),
+            given_spans=tuple(spans),
         )
 
 

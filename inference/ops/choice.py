@@ -1,6 +1,6 @@
-"""Which ops a device runs: kernels on a GPU that Triton knows, plain PyTorch everywhere else.
+"""Which ops a device runs: kernels on a GPU that Triton supports, plain PyTorch everywhere else.
 
-In goes a device, out comes a module. It imports Triton only where it is wanted.
+Takes a device and returns a module. It imports Triton only for a device that runs kernels.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from types import ModuleType
 
 import torch
 
-LEAST_CAPABILITY = (8, 0)  # bf16 products and asynchronous copies
+MIN_CAPABILITY = (8, 0)  # bf16 products and asynchronous copies
 
 
 def runs_kernels(device: torch.device) -> bool:
     return (
         device.type == "cuda"
         and importlib.util.find_spec("triton") is not None
-        and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
+        and torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
     )
 
 
 def ops_for(device: torch.device) -> ModuleType:
-    """`reference`, or `fused`, which has the ops of a step under the same names."""
+    """`reference`, or `fused`, which defines the ops of a step under the same names."""
     if runs_kernels(device):
         from inference.ops import fused
 

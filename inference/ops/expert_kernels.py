@@ -1,8 +1,8 @@
-"""A layer's MXFP4 experts on a GPU: which tiles of pairs there are, and the launches that multiply them.
+"""A layer's MXFP4 experts on a GPU: cuts the pairs into tiles and launches the kernels that multiply them.
 
-In go normalised rows, their experts and shares, out come the sums. Rows are sorted by expert, so that each
-expert's weights are read once for all its rows. Nothing here waits for the device: how many tiles there are
-at most follows from the shapes, and those that are left over end at once.
+Takes normalised rows, their experts and shares, and returns the weighted sums. Rows are sorted by expert, so
+that each expert's weights are read once for all its rows. Nothing here waits for the device: the shapes give
+an upper bound for the number of tiles, and programs of surplus tiles return immediately.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from inference.ops.kernels import experts as kernels
 from inference.ops.kernels import norm, pairs
 from inference.ops.packing import PackedRows
 
-UNCOUNTED_PAIRS = 1024  # up to so many pairs the launch that sorts them counts them itself
-PAIRS_AT_ONCE = 2048  # that a program for one expert reads at a time
-COMPARED_AT_ONCE = 4096  # comparisons of a pair with an expert that fit the registers
-EXACT_TOKENS = 64  # up to so many tokens the experts' results are kept in float32 until they are summed
+UNCOUNTED_PAIRS = 1024  # up to this many pairs, the launch that sorts them also counts them
+PAIRS_PER_READ = 2048  # by a program for one expert
+COMPARISONS = 4096  # of a pair with an expert, as many as fit the registers
+EXACT_TOKENS = 64  # up to this many tokens, the experts' results stay in float32 until they are summed
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Pairs in the order of their experts, and tiles of up to `tokens` pairs of one expert."""
+    """Pairs sorted by expert, and tiles of up to `tokens` pairs of one expert."""
 
     order: Tensor
     experts: Tensor
     starts: Tensor
     ends: Tensor
     tokens: int
-    alone: bool = False  # one token: tile n is of its nth expert, and of pair n alone
+    alone: bool = False  # one token: tile n holds pair n only, with the token's nth expert
 
 
 class Mixture:
-    """One layer's experts: `first` are W1's rows, gate and linear alternating, `second` W2's."""
+    """One layer's experts: `first` holds W1's rows, gate and linear alternating, `second` W2's."""
 
     waits_for_device = False
 
@@ -56,7 +56,7 @@ class Mixture:
         self._limit, self._alpha = limit, alpha
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """x T×H, chosen and shares T×k; out T×H."""
+        """x is T×H, chosen and shares T×k; returns T×H."""
         return self.added_to(torch.zeros_like(x), x, chosen, shares)
 
     def added_to(self, residual: Tensor, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class Mixture:
         return inner
 
     def _down(self, inner: Tensor, tiles: Tiles, how: launches.Product, tokens: int) -> Tensor:
-        """SPLITS × pairs × H."""
+        """Returns SPLITS × pairs × H."""
         rows = self._second
         splits = how.splits if rows.tiles % how.splits == 0 else 1
         dtype = torch.float32 if tokens <= EXACT_TOKENS else inner.dtype
@@ -115,12 +115,12 @@ def _sizes(tiles: Tiles, how: launches.Product) -> dict[str, int]:
 
 
 def tiles_of(chosen: Tensor, experts: int) -> Tiles:
-    """Of T×k experts."""
+    """`chosen` is T×k."""
     pairs = chosen.numel()
     size = launches.of_experts(len(chosen), pairs, experts).tokens
     if len(chosen) == 1:
         return _one_token(chosen, size)
-    # As many tiles as there can be at most.
+    # An upper bound: the real number is known only to the device.
     count = min(pairs, experts) + pairs // size
     return _sorted(chosen, experts, size, count)
 
@@ -129,7 +129,7 @@ _places: dict[tuple[torch.device, int], Tensor] = {}
 
 
 def _one_token(chosen: Tensor, size: int) -> Tiles:
-    """Its experts are all different: nothing is to be sorted."""
+    """A token's experts all differ: nothing needs sorting."""
     key = (chosen.device, chosen.numel())
     if key not in _places:
         _places[key] = torch.arange(chosen.numel() + 1, dtype=torch.int32, device=chosen.device)
@@ -138,23 +138,23 @@ def _one_token(chosen: Tensor, size: int) -> Tiles:
 
 
 def _sorted(chosen: Tensor, experts: int, size: int, count: int) -> Tiles:
-    pairs_of_all = chosen.numel()
+    pair_count = chosen.numel()
     order, owners, starts, ends, counts = (
         torch.empty(length, dtype=torch.int32, device=chosen.device)
-        for length in (pairs_of_all, count, count, count, experts)
+        for length in (pair_count, count, count, count, experts)
     )
-    counted = pairs_of_all > UNCOUNTED_PAIRS
+    counted = pair_count > UNCOUNTED_PAIRS
     width = triton.next_power_of_2(experts)
-    at_once = min(PAIRS_AT_ONCE, max(16, triton.next_power_of_2(pairs_of_all)))
-    compared = max(16, COMPARED_AT_ONCE // width)  # of pairs or tiles, with all experts
-    warps = 8 if at_once > 1024 else 4
+    per_read = min(PAIRS_PER_READ, max(16, triton.next_power_of_2(pair_count)))
+    compared = max(16, COMPARISONS // width)  # pairs or tiles compared with all experts simultaneously
+    warps = 8 if per_read > 1024 else 4
     if counted:
         pairs.count[(experts,)](
-            chosen, counts, pairs_of_all, PAIRS=at_once, num_warps=warps, **launches.early("count")
+            chosen, counts, pair_count, PAIRS=per_read, num_warps=warps, **launches.early("count")
         )
     pairs.place[(experts + 1,)](
-        chosen, counts, order, owners, starts, ends, pairs_of_all, experts, count,
-        COUNTED=counted, PAIRS=at_once, AT_ONCE=min(compared, at_once), EXPERTS=width,
+        chosen, counts, order, owners, starts, ends, pair_count, experts, count,
+        COUNTED=counted, PAIRS=per_read, AT_ONCE=min(compared, per_read), EXPERTS=width,
         TILES=min(compared, triton.next_power_of_2(count)), TOKENS=size, num_warps=warps,
         **launches.early("place"),
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """The ops of `reference` as kernels for a GPU: the same names, arguments and results.
 
-In go tensors, out come tensors; what is written in place is what the reference writes in place. No op waits
-for the device, and each is chosen by shapes alone, so that a step of one shape can be recorded and replayed.
-Sums are taken in a fixed order: the same rows in a batch of the same shape give the same bits.
+Takes and returns tensors, and writes in place what the reference writes in place. No op waits for the device,
+and shapes alone decide which kernel runs, so that a step of one shape can be recorded and replayed. Sums are
+taken in a fixed order: the same rows in a batch of the same shape give the same bits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from inference.ops.launches import PLAIN
 from inference.ops.pages import Pages
 from inference.ops.reference import MixtureWeights
 
-VECTOR_TOKENS = 2  # up to so many rows each weight row is read whole
-SKINNY_TOKENS = 16  # up to so many rows our own tiles read the weights; beyond, the library's
-ROUTED_TOKENS = 128  # up to so many rows are normalised and routed by one launch
-PROGRAMS = 256  # about what fills a large GPU twice
+VECTOR_TOKENS = 2  # up to this many rows, a program reads whole weight rows
+SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; above, the library does
+ROUTED_TOKENS = 128  # up to this many rows, one launch normalises and routes
+PROGRAMS = 256  # fills a large GPU about twice
 
 __all__ = ["Mixture", "experts_block", "head_logits", "paged_attention", "project_out", "qkv", "rms_norm"]
 
@@ -104,25 +104,25 @@ def _project(
     eps: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Few rows; a norm only for as few as are products with whole weight rows."""
-    assert weight.is_contiguous(), "a weight's rows must lie one after the other"
+    """For few rows. A norm is applied only up to VECTOR_TOKENS rows."""
+    assert weight.is_contiguous(), "a weight's rows must be contiguous"
     tokens, columns = x.shape
     rows = len(weight)
     out = torch.empty(tokens, rows, dtype=dtype, device=x.device)
     flags = {"HAS_BIAS": bias is not None, "HAS_RESIDUAL": residual is not None}
-    surroundings = (weight, weight if bias is None else bias, out if residual is None else residual, out)
+    shared = (weight, weight if bias is None else bias, out if residual is None else residual, out)
     overlap = launches.early("out" if norm_weight is None else "head")
     if tokens <= VECTOR_TOKENS:
         whole = launches.OUT_WHOLE if norm_weight is None else launches.HEAD_WHOLE
         vector.project[(triton.cdiv(rows, whole.rows),)](
-            x, weight if norm_weight is None else norm_weight, *surroundings, columns, rows, eps,
+            x, weight if norm_weight is None else norm_weight, *shared, columns, rows, eps,
             HAS_NORM=norm_weight is not None, **flags, TOKENS=tokens, ROWS=whole.rows,
             WIDTH=triton.next_power_of_2(columns), num_warps=whole.warps, **overlap,
         )  # fmt: skip
     else:
         tile = 64 if rows > 16 * PROGRAMS * 4 else 16
         dense.project[(triton.cdiv(rows, tile),)](
-            x, *surroundings, tokens, columns, rows,
+            x, *shared, tokens, columns, rows,
             **flags, TOKENS=16, ROWS=tile, COLUMNS=columns_of(columns), PLAIN=PLAIN,
             num_warps=4 if tile > 16 else 2, num_stages=4, **overlap,
         )  # fmt: skip
@@ -156,30 +156,22 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
     )  # fmt: skip
     if splits > 1:
         attention_decode.combine[(count, heads)](
-            sums,
-            peaks,
-            weights,
-            sinks,
-            out,
-            heads,
-            SIZE=size,
-            SPLITS=splits,
-            num_warps=2,
-            **launches.early("combine"),
-        )
+            sums, peaks, weights, sinks, out, heads,
+            SIZE=size, SPLITS=splits, num_warps=2, **launches.early("combine"),
+        )  # fmt: skip
 
 
 def strides_of(keys: Tensor, values: Tensor) -> tuple[int, int]:
-    """From one slot to the next, whichever their blocks, and from one head to the next."""
+    """The distance from slot to slot, across blocks too, and from head to head."""
     blocks, slots, heads, dims = keys.stride()
-    assert keys.stride() == values.stride(), "keys and values must lie alike"
-    assert (blocks, dims) == (keys.shape[1] * slots, 1), "blocks must lie one after the other"
+    assert keys.stride() == values.stride(), "keys and values must have the same strides"
+    assert (blocks, dims) == (keys.shape[1] * slots, 1), "blocks must follow each other in memory"
     return slots, heads
 
 
 def splits_of(programs: int, window: int | None) -> int:
-    """Into how many parts the keys are split: by the programs that there are without, not by the number of
-    keys, which a recorded step does not know."""
+    """Into how many parts the keys are split. It depends on the number of programs, not of keys, which a
+    recorded step does not know."""
     if window is not None and window <= 256:
         return 1
     splits = 1
@@ -223,7 +215,7 @@ def experts_block(
 def norm_and_route(
     x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor, bias: Tensor, experts_per_token: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised rows, their experts, the best first, and these experts' shares."""
+    """Returns the normalised rows, their experts (best first) and the shares of these experts."""
     tokens, hidden = x.shape
     if tokens > ROUTED_TOKENS:
         normed = rms_norm(x, norm_weight, eps)
@@ -270,14 +262,14 @@ _zeros: dict[torch.device, Tensor] = {}
 
 
 def _counters(device: torch.device) -> Tensor:
-    """ROUTED_TOKENS zeros; kernels leave them so."""
+    """ROUTED_TOKENS zeros; kernels reset them."""
     if device not in _zeros:
         _zeros[device] = torch.zeros(ROUTED_TOKENS, dtype=torch.int32, device=device)
     return _zeros[device]
 
 
 def columns_of(columns: int, most: int = 128) -> int:
-    """How many columns of a product are taken at a time."""
+    """How many columns of a product one turn of the loop takes."""
     return min(most, int(triton.next_power_of_2(columns)))
 
 

@@ -1,8 +1,8 @@
 """`sampling.sample` as kernels for a GPU: the same arguments, the same distribution.
 
-In go logits and how to pick from each row, out come tokens, all on the device; nothing waits for it. A row
-that asks for nothing but a temperature costs one pass over its logits. Log-probabilities are the plain op's,
-which does not wait either.
+Takes logits and the settings of each row and returns tokens, all on the device, without waiting for it. A
+row that sets only a temperature costs one pass over its logits. The plain op computes log-probabilities; it
+does not wait either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["log_probabilities", "sample"]
 
 
 def sample(logits: Tensor, picking: Picking) -> Tensor:
-    """R×V float32, which stay as they are; out R tokens, -1 where the largest logit is not finite."""
+    """Takes R×V float32, unchanged; returns R tokens, -1 where the largest logit is not finite."""
     rows, vocabulary = logits.shape
     adjusts, masks = picking.adjustments is not None, picking.masks is not None
     chunks = triton.cdiv(vocabulary, CHUNK)

@@ -1,6 +1,6 @@
-"""How kernels are launched: the one place for the numbers that a card decides, and not the model.
+"""How kernels are launched: the one place for numbers that depend on the card, not on the model.
 
-A result does not depend on them but for the order of its sums. Kernels' own files say what they mean there.
+They change a result only through the order of its sums. The files of the kernels explain each number.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PLAIN = os.environ.get("TRITON_INTERPRET") == "1"
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One of the two products of a layer's experts, for tiles of so many pairs of token and expert."""
+    """One of the two products of a layer's experts, for tiles of one size."""
 
-    fragments: int  # of 16 weight rows, that a program has
+    fragments: int  # of 16 weight rows, per program
     warps: int
-    stages: int  # how many turns of its loop are asked for at once, and one less
-    by_columns: bool  # whether the warps share out the columns, not the rows: for few pairs
-    unroll: int = 1  # turns that are written out, where the warps share out the columns
-    splits: int = 1  # programs among which the columns are shared out: for the second product alone
+    stages: int  # one more than the turns of the loop whose loads are in flight
+    by_columns: bool  # warps divide the columns, not the rows: for few pairs
+    unroll: int = 1  # unrolled turns of the loop, with `by_columns`
+    splits: int = 1  # programs that divide the columns: for the second product only
 
     @property
     def sharers(self) -> int:
@@ -36,15 +36,15 @@ class Product:
 class Rotated:
     """Queries, keys and values of few rows."""
 
-    half: int  # pairs of one head's numbers that a program has
-    columns: int  # that a warp takes at once
-    warps: int  # each has columns of its own
+    half: int  # pairs of one head's numbers, per program
+    columns: int  # per warp and turn of the loop
+    warps: int  # each with its own columns
     stages: int
 
 
 @dataclass(frozen=True, slots=True)
 class RotatedWhole:
-    """Queries, keys and values of one row or two: whole weight rows at once."""
+    """Queries, keys and values of one row or two, from whole weight rows."""
 
     half: int
     warps: int
@@ -54,33 +54,33 @@ class RotatedWhole:
 class Whole:
     """Any other product of one row or two."""
 
-    rows: int  # of the weights, that a program has
+    rows: int  # of the weights, per program
     warps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    part: int  # experts that a program has
-    columns: int  # that it takes at a time
+    part: int  # experts per program
+    columns: int  # per turn of the loop
     warps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Tiles of so many pairs of token and expert, and both products of them."""
+    """Tiles of `tokens` pairs of token and expert, and their two products."""
 
     tokens: int
     gate_up: Product
     down: Product
 
 
-# The quickest of some 170 correct variants on an H100, then of some 60 on an H200 (Triton 3.6.0). Eight warps
-# of eight fragments by rows gave wrong sums, sometimes infinite ones.
+# The fastest of about 170 correct variants on an H100, then of about 60 on an H200 (Triton 3.6.0). Eight
+# warps of eight fragments by rows gave wrong sums, some of them infinite.
 
 # A step of one token: no expert has two pairs.
 ALONE = Experts(8, Product(2, 2, 3, True, unroll=2), Product(1, 2, 4, True, unroll=2))
 
-# Up to how many pairs an expert may have in the mean, and what is launched then: a tile is about what it has.
+# The largest mean number of pairs per expert, and the launch for it: a tile holds about that many.
 BY_PAIRS = (
     (2.0, Experts(8, Product(2, 4, 4, True), Product(2, 4, 3, True, unroll=2))),
     (12.0, Experts(16, Product(8, 4, 4, False), Product(4, 4, 4, False))),
@@ -95,11 +95,11 @@ OUT_WHOLE = Whole(rows=2, warps=4)
 HEAD_WHOLE = Whole(rows=4, warps=4)
 ROUTE_FEW = Routed(part=2, columns=4096, warps=8)
 ROUTE = Routed(part=4, columns=1024, warps=8)
-_FEW = 16  # rows: at 8 the first takes half the time of the second, at 64 a quarter more
+_FEW = 16  # rows: at 8 ROUTE_FEW takes half the time of ROUTE, at 64 a quarter more
 
 
-# How each launch overlaps with its neighbours (the bits of `kernels.early`); 0: not at all. The quickest of
-# some 40 combinations on an H200, for steps of one sequence and of 64. Full overlap was slower than none.
+# How each launch overlaps with its neighbours (the bits of `kernels.early`); 0: not at all. The fastest of
+# about 40 combinations on an H200, for steps of one sequence and of 64. Full overlap was slower than none.
 EARLY = {
     "qkv": 1, "decode": 3, "combine": 3, "out": 3, "route": 1, "gate_up": 5, "down": 1, "gather": 2,
     "place": 5, "count": 5, "rms_norm": 3, "rotate": 0, "choose": 5, "prefill": 5, "head": 0,
@@ -107,7 +107,7 @@ EARLY = {
 
 
 def early(launch: str) -> dict[str, int | bool]:
-    """The arguments with which a launch overlaps with the one ahead of it, on cards that can."""
+    """The arguments that let a launch overlap with the previous one, on cards that support it."""
     if PLAIN:
         return {"EARLY": 0}
     bits = EARLY[launch] if _overlaps() else 0

@@ -1,8 +1,8 @@
-"""MXFP4 weights as a GPU wants them: repacked once, when they are loaded.
+"""MXFP4 weights in the layout for a GPU: repacked once, when they are loaded.
 
-In go blocks and scales as checkpoints have them, out come words of which each lane of a warp loads 16 bytes
-and has its operand of a matrix product (see `inference.ops.kernels.mxfp4`, which is the other half of this
-layout). It needs no Triton, and works on whatever device the blocks are on.
+Takes blocks and scales as checkpoints store them and returns words. The 16 bytes that a lane of a warp loads
+are its operand of a matrix product (`inference.ops.kernels.mxfp4` is the other half of this layout). It needs
+no Triton, and runs on the device that holds the blocks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from inference.engine import CheckpointError
 
 ROWS = 16  # of a fragment
 COLUMNS = 64
-ROWS_AT_ONCE = 64  # rows are filled up to a multiple of this: a program's tile
-SCALE_BITS = 62  # what a scale's exponent needs to undo 2^-126 but for 2^-64, in bf16's own bias
+TILE_ROWS = 64  # rows are padded to a multiple of this: a program's tile
+SCALE_BITS = 62  # added to a scale's exponent, it turns 2^-126 into 2^-64, in the bias of bf16
 LARGEST_SCALE = 254 - SCALE_BITS
-EXPERTS_AT_ONCE = 4
+EXPERTS_PER_BATCH = 4  # limits the memory that repacking takes
 
-# Where a word keeps the sign, the exponent's two bits and the mantissa of its four values; the next column's
-# are 16 bits above. By half of the columns, then by half of the rows.
+# Where a word keeps the sign, the exponent's two bits and the mantissa of its four values; those of the next
+# column are 16 bits higher. By half of the columns, then by half of the rows.
 PLACES = (((15, 7, 6), (12, 4, 3)), ((9, 1, 0), (14, 10, 13)))
 
 
@@ -46,31 +46,32 @@ class PackedRows:
 
 
 def repack(blocks: Tensor, scales: Tensor, *, paired: bool) -> PackedRows:
-    """blocks E × R × B × 16 bytes, scales E × R × B. `paired`: even rows lie above their odd ones."""
+    """blocks is E × R × B × 16 bytes, scales E × R × B. `paired` puts even rows above their odd ones."""
     experts, rows, count = scales.shape
     if int(scales.max()) > LARGEST_SCALE:
         raise CheckpointError(
-            f"A scale of MXFP4 weights is 2^{int(scales.max()) - 127}; a GPU takes 2^{LARGEST_SCALE - 127}."
+            f"A scale of the MXFP4 weights is 2^{int(scales.max()) - 127}; "
+            f"the largest that the GPU kernels support is 2^{LARGEST_SCALE - 127}."
         )
     parts = [
-        _repack_some(blocks[at : at + EXPERTS_AT_ONCE], scales[at : at + EXPERTS_AT_ONCE], paired)
-        for at in range(0, experts, EXPERTS_AT_ONCE)
+        _repack_batch(blocks[at : at + EXPERTS_PER_BATCH], scales[at : at + EXPERTS_PER_BATCH], paired)
+        for at in range(0, experts, EXPERTS_PER_BATCH)
     ]
     words, packed_scales = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return PackedRows(words, packed_scales, rows, 32 * count)
 
 
-def _repack_some(blocks: Tensor, scales: Tensor, paired: bool) -> tuple[Tensor, Tensor]:
+def _repack_batch(blocks: Tensor, scales: Tensor, paired: bool) -> tuple[Tensor, Tensor]:
     experts, rows, count = scales.shape
     codes = torch.stack((blocks & 15, blocks >> 4), -1).view(experts, rows, 32 * count)
-    more_rows, more_columns = -rows % ROWS_AT_ONCE, -32 * count % COLUMNS
+    more_rows, more_columns = -rows % TILE_ROWS, -32 * count % COLUMNS
     codes = functional.pad(codes, (0, more_columns, 0, more_rows))
     scales = functional.pad(scales, (0, more_columns // 32, 0, more_rows))
     return _words(_in_fragments(codes, paired)), _scale_words(_in_fragments(scales, paired))
 
 
 def _in_fragments(rows: Tensor, paired: bool) -> Tensor:
-    """E × R × C as E × fragments × 2 halves × 8 × C."""
+    """Reshapes E × R × C to E × fragments × 2 halves × 8 × C."""
     experts, count, columns = rows.shape
     if paired:
         return rows.view(experts, count // ROWS, 8, 2, columns).transpose(2, 3)
@@ -95,7 +96,7 @@ def _words(codes: Tensor) -> Tensor:
 
 
 def _scale_words(scales: Tensor) -> Tensor:
-    """A word has, from its low byte: both blocks of row g, both of row g + 8."""
+    """A word holds, from its low byte: both blocks of row g, both of row g + 8."""
     experts, fragments, _, _, count = scales.shape
     exponents = scales.view(experts, fragments, 2, 8, count // 2, 2).int() + SCALE_BITS
     words = torch.zeros(experts, fragments, 8, count // 2, dtype=torch.int32, device=scales.device)

@@ -1,11 +1,11 @@
-"""How tokens are picked from logits, in plain PyTorch: the oracle for kernels, and what the CPU runs.
+"""Picks tokens from logits in plain PyTorch: the oracle for kernels, and the ops that the CPU runs.
 
-In go the logits of rows and how to pick from each, out come tokens and log-probabilities. The random numbers
-are passed in: one uniform number per row, whatever its fields. It keeps no state, and knows no requests.
+Takes the logits and settings of rows and returns tokens and log-probabilities. The caller passes the random
+numbers: one uniform number per row, for any settings. It keeps no state and must not know requests.
 
-Order: the grammar's mask, adjustments (logit_bias and penalties), temperature, min_p, top_k, top_p. The
-vocabulary is never sorted as a whole: that takes 16 ms for 201,088 logits, finding the best 64 of them
-0.13 ms, a pass over all 0.1 ms.
+The order is: the grammar's mask, adjustments (logit_bias and penalties), temperature, min_p, top_k, top_p.
+The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits, finding the best 64 of them 0.13
+ms, a pass over all of them 0.1 ms.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.nn import functional
 
 BLOCK, SMALL_BLOCK = 1024, 64
-# The smallest exponent whose power is a normal float32. Those below it are slow on a CPU (2.2 ms for 201,088
-# logits at a temperature of 0.3, 0.2 without) and too small to matter in any sum of weights.
-LEAST_EXPONENT = -87.0
-_LEAST_WEIGHT = 1.001 * math.exp(LEAST_EXPONENT)  # as a power may be rounded up
-PARTS = (64, 512)  # how many of the best tokens are looked at, one size after the other
-# Byte by byte, what its eight tokens get. Adding rows of this takes 0.1 ms for 201,088 logits on a CPU;
-# filling them by a mask of booleans takes 0.7.
+# The smallest exponent whose power is a normal float32. Smaller powers are slow on a CPU (201,088 logits at a
+# temperature of 0.3 take 2.2 ms with them, 0.2 without) and too small to matter in any sum of weights.
+MIN_EXPONENT = -87.0
+_MIN_WEIGHT = 1.001 * math.exp(MIN_EXPONENT)  # a power may be rounded up
+PARTS = (64, 512)  # how many of the best tokens are tried as the nucleus, in this order
+# What each mask byte adds to its eight logits. Adding these rows takes 0.1 ms for 201,088 logits on a CPU;
+# filling by a mask of booleans takes 0.7.
 _MASK_BYTES = torch.tensor(
     [[0.0 if byte >> bit & 1 else -math.inf for bit in range(8)] for byte in range(256)]
 )
@@ -35,18 +35,18 @@ class Picking:
     """How to pick from each of R rows of logits."""
 
     temperature: Tensor  # R, float32; 0 is greedy
-    top_k: Tensor  # R, int32; 0: all
+    top_k: Tensor  # R, int32; 0 means all
     top_p: Tensor  # R, float32
     min_p: Tensor  # R, float32
     points: Tensor  # R, float64: 0 ≤ point < 1, where to draw in the distribution
     adjustments: Tensor | None = None  # A × V, float32: added to the logits
-    adjustment_of: Tensor | None = None  # R, int32: the row of adjustments that is this row's, -1: none
+    adjustment_of: Tensor | None = None  # R, int32: this row's row of `adjustments`; -1 means none
     masks: Tensor | None = None  # M × ⌈V/8⌉, uint8, lowest bit first: 1 where the token may be picked
-    mask_of: Tensor | None = None  # R, int32: the row of masks that is this row's, -1: none
+    mask_of: Tensor | None = None  # R, int32: this row's row of `masks`; -1 means none
 
 
 def sample(logits: Tensor, picking: Picking) -> Tensor:
-    """R×V float32, which stay as they are; out R tokens, -1 where the largest logit is not finite."""
+    """Takes R×V float32, unchanged; returns R tokens, -1 where the largest logit is not finite."""
     return torch.tensor(
         [_sample_row(logits[row], picking, row) for row in range(len(logits))], dtype=torch.int64
     )
@@ -72,14 +72,14 @@ def _sample_row(logits: Tensor, picking: Picking, row: int) -> int:
 
 
 def log_probabilities(logits: Tensor, tokens: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the model's own distribution: the tokens' own (R), the likeliest ones' and their ids (R×top)."""
+    """By the model's own distribution: those of `tokens` (R), and the likeliest with their ids (R×top)."""
     totals = torch.logsumexp(logits, 1, keepdim=True)
     values, ids = logits.topk(min(top, logits.shape[1]), 1)
     return (logits.gather(1, tokens.unsqueeze(1)) - totals).squeeze(1), values - totals, ids
 
 
 def mask_row(bits: Tensor, vocab_size: int) -> Tensor:
-    """A mask's bytes as V floats to be added: 0 where the bit is set, else -inf; also past the mask's end."""
+    """A mask's bytes as V floats to add: 0 where the bit is set, else -inf, also past the end of the mask."""
     row = _MASK_BYTES.to(bits.device).index_select(0, bits.int()).view(-1)[:vocab_size]
     if len(row) == vocab_size:
         return row
@@ -89,13 +89,13 @@ def mask_row(bits: Tensor, vocab_size: int) -> Tensor:
 def pick(
     logits: Tensor, *, temperature: float, top_k: int, top_p: float, min_p: float, point: float
 ) -> int | None:
-    """The token of V logits, None where they are not finite. Which one falls at `point` is up to the op."""
+    """Picks a token from V logits, None if they are not finite. Each op has its own order for `point`."""
     best = float(logits.max())
     if not math.isfinite(best):
         return None
     if temperature <= 0:
         return _place_of(logits, best)
-    # Below 1e-4 float32 would overflow on the way; there the choice is as good as greedy.
+    # Below 1e-4 float32 would overflow; the choice is as good as greedy there.
     scaled = (logits - best).div_(max(temperature, 1e-4))
     if min_p > 0:
         scaled = scaled.masked_fill_(scaled < math.log(min(min_p, 1.0)), -math.inf)
@@ -108,9 +108,9 @@ def pick(
 
 
 def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest numbers of a row in falling order, and where they are.
+    """The `count` largest numbers of a row in descending order, and their indices.
 
-    They are in the `count` blocks with the largest maxima: to look there alone takes a third of the time.
+    They lie in the `count` blocks with the largest maxima: searching only those takes a third of the time.
     """
     whole = len(row) - len(row) % SMALL_BLOCK
     blocks = row[:whole].view(-1, SMALL_BLOCK)
@@ -125,13 +125,13 @@ def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _weights(scaled: Tensor) -> Tensor:
-    """e to these powers, none above 0; exactly 0 where it is too small, or forbidden."""
-    powers = scaled.clamp(min=LEAST_EXPONENT).exp_()
-    return functional.threshold(powers, _LEAST_WEIGHT, 0.0)
+    """e to the power of `scaled`, which is at most 0; exactly 0 for tokens too unlikely or forbidden."""
+    powers = scaled.clamp(min=MIN_EXPONENT).exp_()
+    return functional.threshold(powers, _MIN_WEIGHT, 0.0)
 
 
 def _place_of(logits: Tensor, best: float) -> int:
-    """Where the largest is, the first of several. By blocks: argmax over all takes three times as long."""
+    """The index of the first largest logit. By blocks: argmax over all of them takes three times as long."""
     whole = len(logits) - len(logits) % BLOCK
     if whole:
         maxima = logits[:whole].view(-1, BLOCK).amax(1)
@@ -142,9 +142,9 @@ def _place_of(logits: Tensor, best: float) -> int:
 
 
 def _pick(weights: Tensor, point: float) -> int:
-    """The index at this point (0 ≤ point < 1) of the weights laid end to end.
+    """The index at `point` (0 ≤ point < 1) of the weights laid end to end.
 
-    In two steps, blocks first: running sums of the whole vocabulary cost three times as much.
+    It finds the block first: running sums over the whole vocabulary cost three times as much.
     """
     whole = len(weights) - len(weights) % BLOCK
     blocks = weights[:whole].view(-1, BLOCK).sum(1, dtype=torch.float64)
@@ -156,7 +156,7 @@ def _pick(weights: Tensor, point: float) -> int:
 
 
 def _index_at(sums: Tensor, target: float) -> int:
-    """The first whose running sum is past the target; where rounding passed all, the last that adds."""
+    """The first index whose running sum exceeds the target; if rounding leaves none, the last weight's."""
     index = int(torch.searchsorted(sums, target, right=True))
     if index < len(sums):
         return index
@@ -164,7 +164,7 @@ def _index_at(sums: Tensor, target: float) -> int:
 
 
 def _nucleus(weights: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
-    """Of weights in falling order, the fewest that reach top_p of the total (None: their own)."""
+    """The fewest of weights in descending order that reach top_p of the total (None: of their own sum)."""
     if top_p >= 1:
         return weights
     sums = torch.cumsum(weights, 0, dtype=torch.float64)
@@ -183,7 +183,7 @@ def _draw_from_nucleus(scaled: Tensor, top_p: float, point: float) -> int:
 
 
 def _narrow_nucleus(scaled: Tensor, total: Tensor, top_p: float) -> tuple[Tensor, Tensor] | None:
-    """The nucleus' weights in falling order and their ids, from as small a part as holds it, if one does."""
+    """The nucleus' weights in descending order and their ids, from the smallest of PARTS that holds it."""
     for part in PARTS:
         if part >= len(scaled):
             return None
@@ -195,10 +195,10 @@ def _narrow_nucleus(scaled: Tensor, total: Tensor, top_p: float) -> tuple[Tensor
 
 
 def _wide_nucleus(weights: Tensor, total: Tensor, top_p: float) -> Tensor:
-    """The weights with those outside the nucleus made 0: those below the largest bound that keeps enough.
+    """The weights, with 0 outside the nucleus, that is, below the largest bound that keeps enough weight.
 
-    The bound is found by halving its logarithm, in some 30 passes over the vocabulary: 2 ms, where sorting it
-    takes 16. Weights that are the same to one part in 10^7 are in or out together.
+    It finds the bound by halving its logarithm, in about 30 passes over the vocabulary: 2 ms, where sorting
+    takes 16. Weights that differ by less than one part in 10^7 are in or out together.
     """
     wanted = top_p * float(total)
     low, high = 1e-38, 2.0  # the largest weight is 1

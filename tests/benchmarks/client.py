@@ -1,7 +1,7 @@
-"""The load: N streams at once, in a process of its own, with as little work per byte as can be.
+"""The load: N concurrent streams in a separate process, with as little work per byte as possible.
 
-In: HOST PORT STREAMS, and the request's body on standard input. Out: one line of JSON with what was seen.
-Every text delta is counted; its time is that of the read that brought it.
+Takes HOST PORT STREAMS, and the request's body on standard input. Writes one line of JSON with its
+measurements. It counts every text delta; a delta's time is that of the read that brought it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stream(asyncio.Protocol):
         self.counts = array("q")
         self.deltas = 0
         self.completed = False
-        self.tail = b""  # of the last read: a name may be cut in two by the network
+        self.tail = b""  # the end of the last read: the network may split a name
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.started = time.perf_counter()
@@ -42,7 +42,7 @@ class Stream(asyncio.Protocol):
             self.deltas += found
         if END in data:
             self.completed = True
-        # One byte shorter than what is counted: nothing is missed, and nothing is counted twice.
+        # One byte shorter than the counted name, so that no name is missed or counted twice.
         self.tail = data[-(len(DELTA) - 1) :]
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -62,7 +62,7 @@ async def load(host: str, port: int, streams: int, body: bytes) -> list[Stream]:
 
 
 def report(streams: list[Stream]) -> dict[str, object]:
-    """Gaps are between deltas of one stream: the deltas of one read after its first have gap 0."""
+    """Gaps lie between deltas of one stream; further deltas of the same read have gap 0."""
     waits = sorted(b - a for s in streams for a, b in itertools.pairwise(s.times))
     deltas = sum(s.deltas for s in streams)
     gaps = deltas - len(streams)
@@ -84,7 +84,7 @@ def report(streams: list[Stream]) -> dict[str, object]:
 
 
 def tenths(stream: Stream) -> list[float]:
-    """Seconds per delta in each tenth of the stream: flat, or growing with what came before."""
+    """Seconds per delta in each tenth of the stream, which show whether later deltas cost more."""
     borders, seen, part = [stream.times[0]], 0, stream.deltas / 10
     for when, count in zip(stream.times, stream.counts, strict=True):
         seen += count

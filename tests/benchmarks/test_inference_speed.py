@@ -1,6 +1,6 @@
-"""How the embedded model's speed compares: with itself on more streams, with transformers, with its cache.
+"""Compares the embedded model's speed with more streams, with transformers, and with its cache.
 
-Ratios of one run, each the best of interleaved tries, so that a busy neighbour hits both sides.
+Asserts ratios of one run, each of the best interleaved tries, so that other load affects both sides.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ async def timed(engine: Engine, prompt: list[int], output: int) -> Timed:
     return Timed(first, time.perf_counter() - start)
 
 
-async def together(engine: Engine, asked: list[list[int]]) -> float:
+async def together(engine: Engine, requests: list[list[int]]) -> float:
     """Tokens per second of all streams."""
     start = time.perf_counter()
-    await asyncio.gather(*(timed(engine, prompt, OUTPUT) for prompt in asked))
-    return len(asked) * OUTPUT / (time.perf_counter() - start)
+    await asyncio.gather(*(timed(engine, prompt, OUTPUT) for prompt in requests))
+    return len(requests) * OUTPUT / (time.perf_counter() - start)
 
 
 def best(tries: list[Callable[[int], float]]) -> list[float]:
-    """The best of each, taken in turn; the first turn warms up."""
+    """The best of each try, interleaved; the first turn warms up."""
     found = [[each(turn) for each in tries] for turn in range(TRIES + 1)]
     return [max(column) for column in zip(*found[1:], strict=True)]
 
 
-def test_eight_streams_are_at_least_twice_one(engine: Engine, runner: asyncio.Runner) -> None:
+def test_eight_streams_are_at_least_twice_as_fast_as_one(engine: Engine, runner: asyncio.Runner) -> None:
     one, eight = best(
         [
             lambda turn: runner.run(together(engine, prompts(1, turn))),
@@ -90,7 +90,7 @@ def test_eight_streams_are_at_least_twice_one(engine: Engine, runner: asyncio.Ru
 
 
 @pytest.mark.parametrize("streams", [1, STREAMS])
-def test_it_is_at_least_twice_as_fast_as_transformers(
+def test_the_engine_is_at_least_twice_as_fast_as_transformers(
     engine: Engine, runner: asyncio.Runner, streams: int
 ) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -98,21 +98,23 @@ def test_it_is_at_least_twice_as_fast_as_transformers(
     peer: Any = transformers.GptOssForCausalLM.from_pretrained(tiny.checkpoint(), dtype=torch.float32).eval()
 
     @torch.inference_mode()
-    def theirs(turn: int) -> float:
-        asked = torch.tensor(prompts(streams, 200 + turn))
-        mask = torch.ones_like(asked)
+    def transformers_rate(turn: int) -> float:
+        batch = torch.tensor(prompts(streams, 200 + turn))
+        mask = torch.ones_like(batch)
         start = time.perf_counter()
         peer.generate(
-            asked, attention_mask=mask, do_sample=False, min_new_tokens=OUTPUT, max_new_tokens=OUTPUT
+            batch, attention_mask=mask, do_sample=False, min_new_tokens=OUTPUT, max_new_tokens=OUTPUT
         )
         return streams * OUTPUT / (time.perf_counter() - start)
 
-    ours, other = best([lambda turn: runner.run(together(engine, prompts(streams, 300 + turn))), theirs])
-    print(f"\n{streams} stream(s): {ours:.0f} tokens/s, transformers' generate {other:.0f}")
-    assert ours >= 2 * other
+    own, other = best(
+        [lambda turn: runner.run(together(engine, prompts(streams, 300 + turn))), transformers_rate]
+    )
+    print(f"\n{streams} stream(s): {own:.0f} tokens/s, transformers' generate {other:.0f}")
+    assert own >= 2 * other
 
 
-def test_a_second_turn_waits_a_tenth_of_the_first(engine: Engine, runner: asyncio.Runner) -> None:
+def test_a_second_turn_waits_at_most_a_tenth_of_the_first(engine: Engine, runner: asyncio.Runner) -> None:
     async def turns(seed: int) -> tuple[float, float]:
         draw = random.Random(1000 + seed)
         prompt = [draw.randrange(190_000) for _ in range(LONG)]

@@ -1,7 +1,7 @@
-"""What the server costs without a model: all figures from one run on this machine, through real HTTP.
+"""The server's overhead without a model: all figures come from one run on this machine, through real HTTP.
 
-The scripted engine replays known tokens; the client (`client.py`) runs in a process of its own. Machines
-differ, so only ratios are asserted: to the reference server, and of long answers to short ones.
+The scripted engine replays known tokens; the client (`client.py`) runs in a separate process. Machines
+differ, so the tests assert only ratios: to the reference server, and of long answers to short ones.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[str, i
         measure(host, int(port))
 
 
-def told(name: str, report: Report) -> float:
+def printed_rate(name: str, report: Report) -> float:
     rate: float = report["deltas"] / report["seconds"]
     print(
         f"  {name:<28} {rate:>9,.0f} tokens/s   gap p99 {report['p99_gap'] * 1e3:7.1f} ms"
@@ -67,7 +67,7 @@ def told(name: str, report: Report) -> float:
 
 
 def check_complete(report: Report, streams: int, tokens: int) -> None:
-    assert report["per_stream"] == [tokens], "a delta was lost, or came twice"
+    assert report["per_stream"] == [tokens], "a delta was lost or repeated"
     assert report["completed"] == streams
 
 
@@ -83,21 +83,21 @@ def test_64_streams_are_15_times_as_fast_as_the_reference_server(encoding: Encod
     print(f"\n{STREAMS} streams of {TOKENS:,} tokens through HTTP, client in its own process:")
     for report in reports:
         check_complete(report, STREAMS, TOKENS)
-    ours = told("gpt-oss-server (median of 3)", sorted(reports, key=lambda r: r["seconds"])[1])
+    own = printed_rate("gpt-oss-server (median of 3)", sorted(reports, key=lambda r: r["seconds"])[1])
 
     try:
         folder = fetch_peer()
     except subprocess.CalledProcessError:
-        pytest.skip(f"{PEER} cannot be fetched here, so there is nothing to compare with")
+        pytest.skip(f"{PEER} cannot be fetched here, so nothing can be compared")
     with peer_serving(folder, tokens, tmp_path) as (host, port):
         reference = load(host, port, STREAMS, body)
     check_complete(reference, STREAMS, TOKENS)
-    ratio = ours / told(f"{PEER} (1 run)", reference)
+    ratio = own / printed_rate(f"{PEER} (1 run)", reference)
     print(f"  ratio {ratio:.1f}")
     assert ratio >= 15
 
 
-def test_a_token_of_a_long_answer_costs_what_one_of_a_short_answer_does(
+def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     encoding: Encoding, tmp_path: Path
 ) -> None:
     lengths = (50_000, 500)
@@ -106,7 +106,7 @@ def test_a_token_of_a_long_answer_costs_what_one_of_a_short_answer_does(
     slope: list[float] = []
 
     def measure(host: str, port: int) -> None:
-        # The first turn warmed up; from here they come in order, over and over, so the first comes again.
+        # The first turn was the warm-up. The script loops over its turns, so the first one comes again.
         for length in (*lengths, *((500, *lengths) * REPEATS)):
             report = load(host, port, 1, {"input": "Write.", "stream": True})
             check_complete(report, 1, length)
@@ -118,7 +118,7 @@ def test_a_token_of_a_long_answer_costs_what_one_of_a_short_answer_does(
     ratio = best[50_000] / best[500]
     within = sorted(slope)[len(slope) // 2]
     print(
-        f"\nOne stream, best of {REPEATS}: {best[500] * 1e6:.1f} µs a token at 500 tokens,"
+        f"\nOne stream, best of {REPEATS}: {best[500] * 1e6:.1f} µs per token at 500 tokens,"
         f" {best[50_000] * 1e6:.1f} µs at 50,000: ratio {ratio:.2f};"
         f" last tenth over first tenth of the long one (median): {within:.2f}"
     )

@@ -1,4 +1,4 @@
-"""The Codex CLI, unmodified, with scripted turns: its tools run here, and what it sends back is answered."""
+"""The unmodified Codex CLI with scripted turns: it runs its tools, and the server answers its requests."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ MADE = f"{THINK}<|channel|>final<|message|>I made it.<|return|>"
 
 
 class Codex:
-    """Codex with a home of its own, and a folder to work in."""
+    """Codex with its own home folder and a folder to work in."""
 
     def __init__(self, folder: Path, url: str, *, top: str = "", provider: str = "", more: str = "") -> None:
         self.path = command("codex")
         self.home = folder / "home"
         self.project = folder / "project"
-        for made in (self.home, self.project):
-            made.mkdir(exist_ok=True)
+        for path in (self.home, self.project):
+            path.mkdir(exist_ok=True)
         config = f"{top}\n{CONFIG.format(url=url, provider=provider)}\n{more}"
         (self.home / "config.toml").write_text(config, encoding="utf-8")
 
@@ -59,12 +59,12 @@ class Codex:
         return {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
 
     def arguments(self, *arguments: str) -> list[str]:
-        # Its own sandbox needs rights that a test has not; the folder is the test's.
+        # Its sandbox needs rights that a test lacks; the folder belongs to the test.
         flags = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
         return [self.path, "exec", *flags, *arguments]
 
-    def said(self, *arguments: str) -> list[dict[str, Any]]:
-        """The items of its turns, as it tells them."""
+    def items(self, *arguments: str) -> list[dict[str, Any]]:
+        """Runs Codex and returns the items that it reports for its turns."""
         done = run(self.arguments(*arguments), self.project, env=self.env)
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert done.returncode == 0, (events, done.stderr[-2000:])
@@ -77,12 +77,12 @@ def messages(items: list[dict[str, Any]]) -> list[str]:
 
 
 def outputs(recorder: Recorder, kind: str) -> list[dict[str, Any]]:
-    """What Codex told of the calls that it has run, in its last request."""
+    """The results of calls that Codex sent in its last request."""
     return [item for item in recorder.of("/v1/responses")[-1].body["input"] if item["type"] == kind]
 
 
 def catalogue(folder: Path) -> str:
-    """A line of configuration with which Codex knows the model, and sends apply_patch as a custom tool."""
+    """A line of configuration that describes the model, so that Codex sends apply_patch as a custom tool."""
     path = folder / "models.json"
     path.write_text((ROOT / "examples" / "codex-models.json").read_text().replace("gpt-oss-20b", "scripted"))
     return f"model_catalog_json = {json.dumps(str(path))}"
@@ -93,7 +93,7 @@ def test_a_shell_call_makes_a_file(tmp_path: Path) -> None:
     shell = call("exec_command", {"cmd": "echo made by a shell > made.txt"}).removeprefix(THINK)
     with recorded(scripted(preamble + shell, MADE, loop=False)) as (url, recorder):
         codex = Codex(tmp_path, url)
-        items = codex.said("Make made.txt")
+        items = codex.items("Make made.txt")
     assert (codex.project / "made.txt").read_text() == "made by a shell\n"
     assert messages(items) == ["I will make it.", "I made it."]
     [output] = outputs(recorder, "function_call_output")
@@ -105,7 +105,7 @@ def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
     patch = f"{THINK}<|channel|>commentary to=functions.apply_patch<|message|>{PATCH}<|call|>"
     with recorded(scripted(patch, MADE, loop=False)) as (url, recorder):
         codex = Codex(tmp_path, url, top=catalogue(tmp_path))
-        items = codex.said("Make made.txt")
+        items = codex.items("Make made.txt")
     assert (codex.project / "made.txt").read_text() == "made by a patch\n"
     assert "file_change" in {item["type"] for item in items}
     kinds = {(tool["type"], tool.get("name")) for tool in recorder.of("/v1/responses")[0].body["tools"]}
@@ -118,7 +118,7 @@ def test_a_patch_through_the_shell(tmp_path: Path) -> None:
     shell = call("exec_command", {"cmd": f"apply_patch <<'EOF'\n{PATCH}EOF"})
     with recorded(scripted(shell, MADE, loop=False)) as (url, recorder):
         codex = Codex(tmp_path, url)
-        items = codex.said("Make made.txt")
+        items = codex.items("Make made.txt")
     assert (codex.project / "made.txt").read_text() == "made by a patch\n"
     assert "file_change" in {item["type"] for item in items}
     recorder.check()
@@ -131,9 +131,9 @@ def test_an_mcp_tool(tmp_path: Path) -> None:
         f'args = [{json.dumps(server)}, "stdio"]\nrequired = true\n'
     )
     arguments = json.dumps({"text": "ahoy"})
-    said = f"{THINK}<|channel|>commentary to=mcp__echo.echo <|constrain|>json<|message|>{arguments}<|call|>"
-    with recorded(scripted(said, HELLO, loop=False)) as (url, recorder):
-        items = Codex(tmp_path, url, more=more).said("Say ahoy with the tool")
+    turn = f"{THINK}<|channel|>commentary to=mcp__echo.echo <|constrain|>json<|message|>{arguments}<|call|>"
+    with recorded(scripted(turn, HELLO, loop=False)) as (url, recorder):
+        items = Codex(tmp_path, url, more=more).items("Say ahoy with the tool")
     [used] = [item for item in items if item["type"] == "mcp_tool_call"]
     assert (used["server"], used["tool"], used["status"]) == ("echo", "echo", "completed")
     assert "ahoy" in json.dumps(used["result"])
@@ -144,16 +144,16 @@ def test_an_mcp_tool(tmp_path: Path) -> None:
 def test_a_session_is_resumed(tmp_path: Path) -> None:
     with recorded(scripted(HELLO, MADE, loop=False)) as (url, recorder):
         codex = Codex(tmp_path, url)
-        codex.said("Hi, my name is Ada")
+        codex.items("Hi, my name is Ada")
         done = run(codex.arguments("resume", "--last", "Who am I?"), codex.project, env=codex.env)
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.dumps(recorder.of("/v1/responses")[1].body["input"])
-    assert "my name is Ada" in told
-    assert "Hello!" in told
+    history = json.dumps(recorder.of("/v1/responses")[1].body["input"])
+    assert "my name is Ada" in history
+    assert "Hello!" in history
     recorder.check()
 
 
-def test_an_answer_is_held_to_an_output_schema(tmp_path: Path) -> None:
+def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string"}},
@@ -163,7 +163,7 @@ def test_an_answer_is_held_to_an_output_schema(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
     place = f'{THINK}<|channel|>final<|message|>{{"city":"Paris"}}<|return|>'
     with recorded(scripted(place, loop=False)) as (url, recorder):
-        items = Codex(tmp_path, url).said("--output-schema", str(tmp_path / "schema.json"), "A city?")
+        items = Codex(tmp_path, url).items("--output-schema", str(tmp_path / "schema.json"), "A city?")
     assert [json.loads(text) for text in messages(items)] == [{"city": "Paris"}]
     assert recorder.of("/v1/responses")[0].body["text"]["format"]["schema"] == schema
     recorder.check()
@@ -178,27 +178,27 @@ def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None
             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            _wait(lambda: engine.active == 1, "Codex asks for nothing")
+            _wait(lambda: engine.active == 1, "Codex sends no request")
             process.send_signal(signal.SIGINT)
-            _wait(lambda: engine.active == 0, "the turn goes on without its reader")
+            _wait(lambda: engine.active == 0, "the turn continues without a client")
         finally:
             process.kill()
             process.wait()
 
 
-def test_a_web_socket_is_used_where_it_is_said_to_be_there(tmp_path: Path) -> None:
+def test_a_web_socket_is_used_if_it_is_configured(tmp_path: Path) -> None:
     shell = call("exec_command", {"cmd": "echo made over a socket > made.txt"})
     with recorded(scripted(shell, MADE, loop=False)) as (url, recorder):
         codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
-        assert messages(codex.said("Make made.txt")) == ["I made it."]
+        assert messages(codex.items("Make made.txt")) == ["I made it."]
     assert (codex.project / "made.txt").read_text() == "made over a socket\n"
-    assert not recorder.of("/v1/responses"), "all of it went over the socket"
+    assert not recorder.of("/v1/responses"), "every request must use the socket"
 
 
-def test_without_a_web_socket_it_goes_on_over_http_at_once(tmp_path: Path) -> None:
+def test_without_a_web_socket_it_switches_to_http_immediately(tmp_path: Path) -> None:
     with recorded(scripted(HELLO, loop=False), Settings(websocket=False)) as (url, recorder):
         codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
-        assert messages(codex.said("Hi")) == ["Hello!"]
+        assert messages(codex.items("Hi")) == ["Hello!"]
     assert len(recorder.of("/v1/responses")) == 1
     recorder.check()
 

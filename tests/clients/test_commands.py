@@ -1,4 +1,4 @@
-"""Commands that people use in a terminal, unmodified: `llm` and opencode."""
+"""Unmodified terminal commands: `llm` and opencode."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def test_llm(tmp_path: Path) -> None:
     with recorded(scripted(*turns, loop=False)) as (url, recorder):
         (tmp_path / "extra-openai-models.yaml").write_text(LLM_MODEL.format(url=url), encoding="utf-8")
 
-        def said(*arguments: str) -> str:
+        def output(*arguments: str) -> str:
             done = run([llm, *arguments], tmp_path, env={"LLM_USER_PATH": str(tmp_path)})
             assert done.returncode == 0, done.stderr
             return done.stdout.strip()
 
-        said("keys", "set", "local", "--value", "any")
-        assert said("-m", "local", "Hi") == "Hello!"
-        assert said("-m", "local", "-c", "Again") == "Hello!"
-        assert json.loads(said("-m", "local", "--schema", "city str", "A city?")) == {"city": "Paris"}
-        whole = said("-m", "local", "--no-stream", "--schema", "city str", "A city?")
+        output("keys", "set", "local", "--value", "any")
+        assert output("-m", "local", "Hi") == "Hello!"
+        assert output("-m", "local", "-c", "Again") == "Hello!"
+        assert json.loads(output("-m", "local", "--schema", "city str", "A city?")) == {"city": "Paris"}
+        whole = output("-m", "local", "--no-stream", "--schema", "city str", "A city?")
         assert json.loads(whole) == {"city": "Paris"}
-        assert said("-m", "local", "-T", "llm_version", "Which version?") == "Hello!"
+        assert output("-m", "local", "-T", "llm_version", "Which version?") == "Hello!"
     recorder.check()
 
 
@@ -89,7 +89,7 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
         )
     assert done.returncode == 0, done.stderr[-3000:]
     assert made.read_text() == "hi\n"
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["part"]["text"] for event in said if event["type"] == "text"] == ["Hello!"]
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Hello!"]
     assert len(recorder.of(path)) == 3
     recorder.check()

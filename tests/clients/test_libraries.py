@@ -1,4 +1,4 @@
-"""Libraries that people build agents with, unmodified, over both APIs: each runs a script of its own."""
+"""Unmodified agent libraries over both APIs: each runs its own script."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.doubles.serving import scripted
 pytestmark = pytest.mark.clients
 
 
-def told_by(name: str, turns: list[str], folder: Path) -> tuple[Any, Recorder]:
+def run_with(name: str, turns: list[str], folder: Path) -> tuple[Any, Recorder]:
     with recorded(scripted(*turns, loop=False)) as (url, recorder):
-        told = run_script(name, folder, url)
+        results = run_script(name, folder, url)
     recorder.check()
-    return told, recorder
+    return results, recorder
 
 
 def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:
-    told, _ = told_by("openai_js.mjs", [WEATHER, SUNNY, HELLO, PLACE, WEATHER, SUNNY, HELLO], tmp_path)
-    assert told == {
+    results, _ = run_with("openai_js.mjs", [WEATHER, SUNNY, HELLO, PLACE, WEATHER, SUNNY, HELLO], tmp_path)
+    assert results == {
         "call": ["get_weather", {"city": "Paris"}],
         "answer": "It is sunny in Paris.",
         "streamed": ["Hello!", "Hello!"],
@@ -34,28 +34,28 @@ def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:
 
 
 def test_the_vercel_ai_sdk(tmp_path: Path) -> None:
-    told, recorder = told_by("ai_sdk.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, PLACE] * 3, tmp_path)
+    results, recorder = run_with("ai_sdk.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, PLACE] * 3, tmp_path)
     for name in ("responses", "chat", "compatible"):
-        assert told[name] == {
+        assert results[name] == {
             "text": "It is sunny in Paris.",
             "steps": 2,
             "results": ["sunny in Paris"],
             "streamed": "It is sunny in Paris.",
-            # Responses: only summaries are shown, and only where asked for. Chat: not by this provider.
+            # Responses: it shows only summaries, and only on request. Chat: this provider shows none.
             "reasoning": "Let me think." * 2 if name == "compatible" else "",
             "finish": "stop",
             "object": {"city": "Paris"},
             "tokens": True,
         }
     kinds = {item.get("type") for item in recorder.of("/v1/responses")[1].body["input"]}
-    assert "item_reference" in kinds, "its own items, which it knows to be stored, are sent by id"
+    assert "item_reference" in kinds, "the SDK must send stored items by id"
 
 
 def test_the_agents_sdk_for_javascript(tmp_path: Path) -> None:
     handoff = call("transfer_to_Expert", {})
-    told, _ = told_by("agents_js.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, handoff, HELLO] * 2, tmp_path)
+    results, _ = run_with("agents_js.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, handoff, HELLO] * 2, tmp_path)
     for api in ("responses", "chat"):
-        assert told[api] == {
+        assert results[api] == {
             "whole": "It is sunny in Paris.",
             "streamed": "It is sunny in Paris.",
             "handed": "Hello!",
@@ -66,9 +66,9 @@ def test_the_agents_sdk_for_javascript(tmp_path: Path) -> None:
 def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
     handoff = call("transfer_to_expert", {})
     turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE, handoff, HELLO, HELLO, HELLO] * 2
-    told, _ = told_by("agents_python.py", turns, tmp_path)
+    results, _ = run_with("agents_python.py", turns, tmp_path)
     for api in ("responses", "chat"):
-        assert told[api] == {
+        assert results[api] == {
             "whole": "It is sunny in Paris.",
             "streamed": ["It is sunny in Paris."] * 2,
             "typed": "Paris",
@@ -77,9 +77,9 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
         }
 
 
-def test_the_agents_sdk_with_all_that_reasoning_has(tmp_path: Path) -> None:
-    told, recorder = told_by("agents_reasoning.py", [WEATHER, SUNNY, HELLO], tmp_path)
-    assert told == {
+def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:
+    results, recorder = run_with("agents_reasoning.py", [WEATHER, SUNNY, HELLO], tmp_path)
+    assert results == {
         "final": "It is sunny in Paris.",
         "summary": "Let me think." * 2,
         "scored": "It is sunny in Paris.",
@@ -92,9 +92,9 @@ def test_the_agents_sdk_with_all_that_reasoning_has(tmp_path: Path) -> None:
 
 
 def test_langchain(tmp_path: Path) -> None:
-    told, recorder = told_by("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
+    results, recorder = run_with("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
     for way in ("responses", "stateless", "chat"):
-        assert told[way] == {
+        assert results[way] == {
             "whole": ["It is sunny in Paris.", 4],
             "again": "It is sunny in Paris.",
             "streamed": "Hello!",
@@ -105,8 +105,8 @@ def test_langchain(tmp_path: Path) -> None:
 
 
 def test_litellm(tmp_path: Path) -> None:
-    told, _ = told_by("litellm_client.py", [WEATHER, SUNNY, HELLO, HELLO, HELLO, HELLO], tmp_path)
-    assert told == {
+    results, _ = run_with("litellm_client.py", [WEATHER, SUNNY, HELLO, HELLO, HELLO, HELLO], tmp_path)
+    assert results == {
         "call": ["get_weather", {"city": "Paris"}],
         "answer": "It is sunny in Paris.",
         "streamed": "Hello!",
@@ -118,9 +118,11 @@ def test_litellm(tmp_path: Path) -> None:
 
 def test_pydantic_ai(tmp_path: Path) -> None:
     typed = call("final_result", {"city": "Paris"})
-    told, _ = told_by("pydantic_ai_client.py", [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed] * 2, tmp_path)
+    results, _ = run_with(
+        "pydantic_ai_client.py", [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed] * 2, tmp_path
+    )
     for api in ("responses", "chat"):
-        assert told[api] == {
+        assert results[api] == {
             "whole": "It is sunny in Paris.",
             "again": "It is sunny in Paris.",
             "streamed": "It is sunny in Paris.",

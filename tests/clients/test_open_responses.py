@@ -1,8 +1,8 @@
 """The compliance suite of Open Responses, unmodified, over HTTP and WebSocket.
 
 It needs the suite's repository and bun: docs/clients/open-responses.md has the commands, and `OPEN_RESPONSES`
-says where they are. In place of a model, an engine that reads the prompt and does what it is asked for there,
-so that the words of the answers are held against the requests too, which the suite does not do.
+names the folder. Instead of a model, an engine follows the instructions of the prompt, so that this test can
+compare the texts of the answers with the requests, which the suite does not do.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.doubles.serving import serving
 
 pytestmark = pytest.mark.clients
 
-SAYS = {  # what the model says where the user's last message has these words
+ANSWERS = {  # the model's answer if the user's last message contains the key
     "from 1 to 5": "1 2 3 4 5",
     "from 1 to 3": "1 2 3",
     "What is my name": "Alice",
     "in this image": "I cannot see it.",
 }
-SAID = {  # the last words, or the last code of an error, by the test's name
+EXPECTED = {  # the last text or error code, by the name of the suite's test
     "streaming-response": "1 2 3 4 5",
     "websocket-response": "1 2 3",
     "websocket-sequential-responses": "second",
@@ -46,7 +46,7 @@ SAID = {  # the last words, or the last code of an error, by the test's name
 
 
 class Obedient:
-    """Calls the declared function where there is one, and else says what the last message asks for."""
+    """Calls the declared function if the prompt has one; otherwise follows the last message."""
 
     info = EngineInfo(name="obedient", context_length=131_072)
 
@@ -54,7 +54,7 @@ class Obedient:
         self._encoding = load_encoding()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        text = self._says(self._encoding.decode(tokens))
+        text = self._turn(self._encoding.decode(tokens))
         for token in self._encoding.encode_special(text):
             yield Step((token,))
         yield Step((), Finish.STOP)
@@ -62,32 +62,32 @@ class Obedient:
     async def close(self) -> None:
         pass
 
-    def _says(self, prompt: str) -> str:
+    def _turn(self, prompt: str) -> str:
         if "type get_weather = " in prompt:
             return call("get_weather", {"location": "San Francisco, CA"})
         return f"{THINK}<|channel|>final<|message|>{_answer(prompt)}<|return|>"
 
 
 def _answer(prompt: str) -> str:
-    asked = prompt.rpartition("<|start|>user<|message|>")[2]
-    if exactly := re.search(r"exactly: (\w+)", asked):
+    question = prompt.rpartition("<|start|>user<|message|>")[2]
+    if exactly := re.search(r"exactly: (\w+)", question):
         return exactly[1]
-    told = re.search(r"Remember the code word: (\w+)", prompt)
-    if told and "What is the code word?" in asked:
-        return told[1]
-    return next((text for words, text in SAYS.items() if words in asked), "OK")
+    code_word = re.search(r"Remember the code word: (\w+)", prompt)
+    if code_word and "What is the code word?" in question:
+        return code_word[1]
+    return next((text for words, text in ANSWERS.items() if words in question), "OK")
 
 
-def _said(response: Any) -> str | None:
-    """The last words of the last of the responses, or its error's code."""
+def _last_text(response: Any) -> str | None:
+    """The last text of the last response, or its error code."""
     if isinstance(response, list):
-        return _said(response[-1])
+        return _last_text(response[-1])
     response = response.get("websocket", response)
     if response.get("error"):
         return str(response["error"]["code"])
     item = response["output"][-1]
-    said = item["arguments"] if item["type"] == "function_call" else item["content"][-1]["text"]
-    return str(said)
+    text = item["arguments"] if item["type"] == "function_call" else item["content"][-1]["text"]
+    return str(text)
 
 
 def _results(suite: Path, url: str) -> dict[str, Any]:
@@ -106,12 +106,12 @@ def _results(suite: Path, url: str) -> dict[str, Any]:
     return {result["id"]: result for result in results}
 
 
-def test_its_compliance_suite_passes_and_the_answers_are_what_was_asked_for() -> None:
+def test_the_compliance_suite_passes_and_the_answers_match_the_requests() -> None:
     folder = os.environ.get("OPEN_RESPONSES")
     if folder is None:
-        pytest.skip("OPEN_RESPONSES does not say where the suite is: docs/clients/open-responses.md")
+        pytest.skip("OPEN_RESPONSES does not name the suite's folder: docs/clients/open-responses.md")
     with serving(Obedient(), Settings(event_names="open-responses")) as url:
         results = _results(Path(folder), url)
     failed = {name: each["errors"] for name, each in results.items() if each["status"] != "passed"}
     assert failed == {}
-    assert {name: _said(results[name]["response"]) for name in SAID} == SAID
+    assert {name: _last_text(results[name]["response"]) for name in EXPECTED} == EXPECTED

@@ -1,4 +1,4 @@
-"""What real clients send, as it was recorded from them (long texts cut), is understood and answered.
+"""Recorded requests of real clients (with long texts shortened) are answered.
 
 The clients themselves run with `make clients`; this runs everywhere.
 """
@@ -25,7 +25,7 @@ REQUESTS = [
     for path in RECORDED
     for number, each in enumerate(json.loads(path.read_text(encoding="utf-8")))
 ]
-# The answer of every turn; a JSON object where one is asked for.
+# The answer of every turn: a JSON object if the request wants one.
 HELLO_AS_JSON = '<|channel|>final<|message|>{"city":"Paris"}<|return|>'
 CALL = '<|channel|>commentary to=functions.final_result <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
 
@@ -42,7 +42,9 @@ def server() -> Iterator[tuple[str, Recorder]]:
 
 
 @pytest.mark.parametrize(("path", "body"), REQUESTS)
-def test_it_is_answered(path: str, body: dict[str, Any], server: tuple[str, Recorder]) -> None:
+def test_a_recorded_request_is_answered(
+    path: str, body: dict[str, Any], server: tuple[str, Recorder]
+) -> None:
     url, recorder = server
     recorder.exchanges.clear()
     answer = httpx.post(url.removesuffix("/v1") + path, json=body, timeout=60)

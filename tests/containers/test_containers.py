@@ -1,4 +1,4 @@
-"""The files of a conversation's python, through the official SDK and by hand."""
+"""The files of a conversation's python, through the official SDK and plain HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[OpenAI]:
-    bubblewrap()  # skips where there is none
+    bubblewrap()  # skips if it is not installed
     turns = [
         *[
             {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
@@ -43,7 +43,7 @@ CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE, "DIE": DIE}
 
 
 def next_tick() -> None:
-    """Waits until files that are written now are newer: their times are of the kernel's coarse clock."""
+    """Waits until files written now get a later time: the kernel's clock for files is coarse."""
     time.sleep(0.02)
 
 
@@ -74,17 +74,17 @@ def test_what_the_model_wrote_is_listed_and_downloaded(client: OpenAI) -> None:
     assert content.response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_container_itself_is_told(client: OpenAI) -> None:
+def test_a_container_is_retrieved(client: OpenAI) -> None:
     response, container, _ = ask(client, "WRITE")
-    told = client.containers.retrieve(container)
-    assert (told.id, told.object, told.status) == (container, "container", "running")
-    assert told.created_at == int(client.responses.retrieve(response).created_at)
-    assert told.last_active_at is not None
-    assert told.last_active_at >= told.created_at
+    found = client.containers.retrieve(container)
+    assert (found.id, found.object, found.status) == (container, "container", "running")
+    assert found.created_at == int(client.responses.retrieve(response).created_at)
+    assert found.last_active_at is not None
+    assert found.last_active_at >= found.created_at
 
 
 @pytest.mark.parametrize("how", ["the SDK's form", "JSON"])
-def test_a_file_put_there_is_read_by_the_model(client: OpenAI, how: str) -> None:
+def test_the_model_reads_an_uploaded_file(client: OpenAI, how: str) -> None:
     first, container, _ = ask(client, "WRITE")
     content = b"a,b\r\n--1,2\r\n\r\n"
     next_tick()
@@ -92,18 +92,18 @@ def test_a_file_put_there_is_read_by_the_model(client: OpenAI, how: str) -> None
         body = {"name": "in.csv", "content_base64": base64.b64encode(content).decode()}
         answer = httpx.post(f"{client.base_url}containers/{container}/files", json=body)
         assert answer.status_code == 200, answer.text
-        made = answer.json()["id"]
+        created = answer.json()["id"]
     else:
-        made = client.containers.files.create(container, file=("in.csv", content)).id
-    file = client.containers.files.retrieve(made, container_id=container)
+        created = client.containers.files.create(container, file=("in.csv", content)).id
+    file = client.containers.files.retrieve(created, container_id=container)
     assert (file.path, file.bytes, file.source) == ("/mnt/data/in.csv", len(content), "user")
-    assert client.containers.files.content.retrieve(made, container_id=container).read() == content
+    assert client.containers.files.content.retrieve(created, container_id=container).read() == content
     assert "--1,2" in ask(client, "READ", previous=first)[2]
     paths = [each.path for each in client.containers.files.list(container, order="asc")]
     assert paths == ["/mnt/data/out.txt", "/mnt/data/in.csv"]
 
 
-def test_a_file_can_be_there_before_the_first_call(client: OpenAI) -> None:
+def test_a_file_can_be_uploaded_before_the_first_call(client: OpenAI) -> None:
     response = client.responses.create(input="hello", tools=TOOLS)
     container = response.id.replace("resp_", "cntr_")
     with pytest.raises(NotFoundError):
@@ -123,14 +123,15 @@ def test_lists_come_in_pages(client: OpenAI) -> None:
 
 
 def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
-    made = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
+    created = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
     _, used, _ = ask(client, "WRITE")
     ids = [each.id for each in client.containers.list(limit=1)]  # through the pages
-    assert {used, *(each.id for each in made)} <= set(ids)
+    assert {used, *(each.id for each in created)} <= set(ids)
     assert len(ids) == len(set(ids))
-    assert [each.id for each in client.containers.list(name="data", order="asc")] == [made[0].id, made[2].id]
-    client.containers.delete(made[0].id)
-    assert [each.id for each in client.containers.list(name="data")] == [made[2].id]
+    named = [each.id for each in client.containers.list(name="data", order="asc")]
+    assert named == [created[0].id, created[2].id]
+    client.containers.delete(created[0].id)
+    assert [each.id for each in client.containers.list(name="data")] == [created[2].id]
 
 
 def test_files_and_containers_are_deleted(client: OpenAI) -> None:
@@ -149,7 +150,7 @@ def test_files_and_containers_are_deleted(client: OpenAI) -> None:
     assert ask(client, "STATE", previous=second)[2] == "[]\n"
 
 
-def test_a_deleted_file_leaves_the_word_of_a_restart_to_the_model(client: OpenAI) -> None:
+def test_deleting_a_file_does_not_consume_the_notice_of_a_restart(client: OpenAI) -> None:
     first, container, _ = ask(client, "DIE")
     file = client.containers.files.create(container, file=("in.csv", b"x"))
     time.sleep(1.5)
@@ -184,39 +185,41 @@ BAD_UPLOADS: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("sent", "status", "sentence"), BAD_UPLOADS)
-def test_what_is_no_upload_is_told(client: OpenAI, sent: dict[str, Any], status: int, sentence: str) -> None:
+def test_an_invalid_upload_is_explained(
+    client: OpenAI, sent: dict[str, Any], status: int, sentence: str
+) -> None:
     _, container, _ = ask(client, "WRITE")
     answer = httpx.post(f"{client.base_url}containers/{container}/files", **sent)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (status, True), answer.text
 
 
-def test_where_python_is_off_an_upload_says_what_to_set() -> None:
+def test_without_python_an_upload_names_the_setting() -> None:
     with serving(scripted(ANSWER), Settings(python="off", browser="off")) as url:
         answer = httpx.post(f"{url}/containers/cntr_x/files", json={"name": "a", "content_base64": ""})
         assert answer.json()["error"]["code"] == "tool_unavailable"
         assert httpx.get(f"{url}/containers/cntr_x").status_code == 404
 
 
-def test_a_container_that_is_made_by_itself_is_used_by_any_request_that_names_it(client: OpenAI) -> None:
-    made = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
-    assert (made.object, made.name, made.status) == ("container", "data", "running")
-    assert client.containers.retrieve(made.id).name == "data"
-    client.containers.files.create(made.id, file=("in.csv", b"a,b"))
-    tools: Any = [{"type": "code_interpreter", "container": made.id}]
+def test_any_request_can_name_a_container_without_a_conversation(client: OpenAI) -> None:
+    created = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
+    assert (created.object, created.name, created.status) == ("container", "data", "running")
+    assert client.containers.retrieve(created.id).name == "data"
+    client.containers.files.create(created.id, file=("in.csv", b"a,b"))
+    tools: Any = [{"type": "code_interpreter", "container": created.id}]
     for _ in range(2):  # two conversations, one container
         response = client.responses.create(
             input="READ", tools=tools, include=["code_interpreter_call.outputs"], store=False
         )
         call = response.output[0]
         assert call.type == "code_interpreter_call"
-        assert call.container_id == made.id
+        assert call.container_id == created.id
         assert [each.logs for each in call.outputs or [] if each.type == "logs"] == ["a,b\n"]
     chat: Any = client.chat.completions.create(
         model="scripted", messages=[{"role": "user", "content": "READ"}], tools=tools
     )
     [ran] = chat.choices[0].message.executed_tools
     assert "a,b" in ran["output"]
-    client.containers.delete(made.id)
+    client.containers.delete(created.id)
     with pytest.raises(NotFoundError) as gone:
         client.responses.create(input="READ", tools=tools)
     assert gone.value.code == "container_not_found"
@@ -231,7 +234,7 @@ def test_a_container_that_is_made_by_itself_is_used_by_any_request_that_names_it
     ],
     ids=str,
 )
-def test_a_container_that_cannot_be_had_is_named(client: OpenAI, body: Any, param: str) -> None:
+def test_an_unavailable_container_names_its_field(client: OpenAI, body: Any, param: str) -> None:
     with pytest.raises(BadRequestError) as refused:
         client.responses.create(input="READ", tools=[{"type": "code_interpreter", **body}])
     assert refused.value.param == param
@@ -248,6 +251,6 @@ def test_a_container_that_cannot_be_had_is_named(client: OpenAI, body: Any, para
     ],
     ids=str,
 )
-def test_what_a_container_cannot_be_is_named(client: OpenAI, body: Any, param: str) -> None:
+def test_an_unsupported_field_of_a_container_is_named(client: OpenAI, body: Any, param: str) -> None:
     refused = httpx.post(f"{client.base_url}containers", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)

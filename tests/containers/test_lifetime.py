@@ -1,4 +1,4 @@
-"""How long a container is there, without any code that runs in it."""
+"""The lifetime of a container, without running code in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE = 60.0
 
 
 async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:
-    """No code runs here: it is only asked for, as a client does that puts files there one by one."""
+    """No code runs here: the client only finds the container, as it does for each upload."""
     clock = Clock()
     python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
@@ -34,13 +34,13 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     await containers.create("cntr_b", "left")
     for _ in range(3):
         clock.now += 15 * MINUTE
-        assert (await containers.find("cntr_a")).shown()["last_active_at"] == int(clock.now)
-    assert [each.known.name for each in await containers.all()] == ["kept"]
+        assert (await containers.find("cntr_a")).as_json()["last_active_at"] == int(clock.now)
+    assert [each.metadata.name for each in await containers.all()] == ["kept"]
     with pytest.raises(ContainerNotFound):
         await containers.find("cntr_b")
     clock.now += 15 * MINUTE
     [listed] = await containers.all()
-    assert listed.shown()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses none of them"
+    assert listed.as_json()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses no container"
     clock.now += 6 * MINUTE
     assert await containers.all() == []
     await service.close()

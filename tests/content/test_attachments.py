@@ -1,4 +1,4 @@
-"""Files in a request: text is read, whatever it came as; of the rest the model is told that it was there."""
+"""Files in a request: text in any encoding is read; a note tells the model about other files."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ READ: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("how", READ)
 def test_a_text_file_is_read(how: str) -> None:
-    told = file_text({"filename": "hours.txt", **READ[how]})
+    text = file_text({"filename": "hours.txt", **READ[how]})
     first, last = (
         "[The file named 'hours.txt' that was attached here:]",
         "[The end of the file named 'hours.txt'.]",
     )
-    assert told == f"{first}\n{TEXT}\n{last}"
+    assert text == f"{first}\n{TEXT}\n{last}"
 
 
 OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
-def test_text_in_another_encoding_is_read_where_it_is_said_which(charset: str) -> None:
-    """As spreadsheets write it."""
-    told = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
-    assert OLDER in told
+def test_text_in_a_declared_charset_is_read(charset: str) -> None:
+    """As spreadsheets export it."""
+    text = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
+    assert OLDER in text
 
 
 @pytest.mark.parametrize(
     "charset", ["", ";charset=no-such", ";charset=base64", ";charset=punycode", ";charset=\0"]
 )
-def test_no_guess_is_made_of_it_where_it_is_not(charset: str) -> None:
-    told = file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"})
-    assert "It is not text in UTF-8" in told
+def test_an_undeclared_charset_is_not_guessed(charset: str) -> None:
+    text = file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"})
+    assert "It is not text in UTF-8" in text
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_bytes_that_are_no_text_are_not_read(seed: int) -> None:
+def test_binary_files_are_not_read(seed: int) -> None:
     raw = random.Random(seed).randbytes(300)
     assert "It is not text in UTF-8" in file_text({"file_data": b64(raw)})
 
@@ -96,13 +96,13 @@ NOTED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("part", "note"), NOTED)
-def test_what_cannot_be_read_leaves_a_note(part: dict[str, Any], note: str) -> None:
+def test_an_unreadable_file_becomes_a_note(part: dict[str, Any], note: str) -> None:
     assert file_text(part).startswith(note)
 
 
-def test_parts_of_either_api_are_known() -> None:
+def test_parts_of_both_apis_are_read() -> None:
     file = {"filename": "a.txt", "file_data": b64(b"hi")}
-    told = text_of(
+    text = text_of(
         [
             {"type": "input_text", "text": "Look:"},
             {"type": "input_file", **file},
@@ -113,11 +113,11 @@ def test_parts_of_either_api_are_known() -> None:
         "input",
     )
     read = "[The file named 'a.txt' that was attached here:]\nhi\n[The end of the file named 'a.txt'.]"
-    assert told.startswith(f"Look:\n{read}\n{read}\n[An image")
-    assert "[A screenshot" in told
+    assert text.startswith(f"Look:\n{read}\n{read}\n[An image")
+    assert "[A screenshot" in text
 
 
-async def test_a_file_of_a_request_is_in_the_prompt_of_both_apis() -> None:
+async def test_both_apis_put_a_file_into_the_prompt() -> None:
     file = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{b64(b'The answer is 42.')}"}
     prompt = await Asking(FINAL).prompt(
         input=[{"role": "user", "content": [{"type": "input_file", **file}]}],

@@ -1,4 +1,4 @@
-"""Tools that the client runs, with the official SDK over HTTP: its stream adds up what ours sends."""
+"""Tools that the client runs, with the official SDK over HTTP, which accumulates the server's stream."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ TURNS = [
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[OpenAI]:
-    with serving(scripted(*TURNS)) as url, OpenAI(base_url=url, api_key="none", max_retries=0) as made:
-        yield made
+    with serving(scripted(*TURNS)) as url, OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
 
 
 def streamed(client: OpenAI, word: str, **body: Any) -> Any:
-    """The response as the SDK's stream has added it up, which is the one that the server ended with."""
+    """The response that the SDK accumulates from the stream, which must equal the server's final one."""
     with client.responses.stream(model="scripted", input=f"Please say {word}.", **body) as stream:
         events = list(stream)
         final = stream.get_final_response()
     assert events[-1].type == "response.completed"
-    told = [item.model_dump(exclude_unset=True) for item in events[-1].response.output]
+    sent = [item.model_dump(exclude_unset=True) for item in events[-1].response.output]
     assert [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in final.output] == [
-        {key: value for key, value in item.items() if key != "parsed_arguments"} for item in told
+        {key: value for key, value in item.items() if key != "parsed_arguments"} for item in sent
     ]
     return final
 
@@ -57,7 +57,7 @@ def test_a_custom_tool_s_loop(client: OpenAI) -> None:
         input=[output],
         tools=[CUSTOM],  # type: ignore[list-item]
     )
-    # The script goes by the whole prompt, in which the word still is.
+    # The script matches the whole prompt, which still contains the word.
     assert second.output[0].type == "custom_tool_call"
     assert second.output[0].id != item.id
 
@@ -70,21 +70,21 @@ def test_shells_and_patches(client: OpenAI) -> None:
 
 
 def test_parallel_calls(client: OpenAI) -> None:
-    made = streamed(client, "both", tools=[TOOL], parallel_tool_calls=True).output
-    assert [json.loads(item.arguments)["c"] for item in made] == ["Oslo", "Paris"]
+    calls = streamed(client, "both", tools=[TOOL], parallel_tool_calls=True).output
+    assert [json.loads(item.arguments)["c"] for item in calls] == ["Oslo", "Paris"]
     assert len(streamed(client, "both", tools=[TOOL], parallel_tool_calls=False).output) == 1
 
 
 def test_a_search_for_tools(client: OpenAI) -> None:
-    search, found, made = streamed(client, "search", tools=TOOLS).output
+    search, found, call = streamed(client, "search", tools=TOOLS).output
     assert (search.type, found.type, found.tools[0].name) == ("tool_search_call", "tool_search_output", "crm")
-    assert (made.namespace, made.name) == ("crm", "list_orders")
+    assert (call.namespace, call.name) == ("crm", "list_orders")
 
 
 def test_calls_of_a_chat_completion(client: OpenAI) -> None:
     chat: dict[str, Any] = {"type": "custom", "custom": {"name": "apply_patch"}}
-    asked: Any = [{"role": "user", "content": "Please say patch."}]
-    whole = client.chat.completions.create(model="scripted", messages=asked, tools=[chat])
+    messages: Any = [{"role": "user", "content": "Please say patch."}]
+    whole = client.chat.completions.create(model="scripted", messages=messages, tools=[chat])
     calls = whole.choices[0].message.tool_calls
     assert calls is not None
     assert calls[0].type == "custom"
@@ -96,12 +96,12 @@ def test_calls_of_a_chat_completion(client: OpenAI) -> None:
         tools=[function],
         parallel_tool_calls=True,
     ) as stream:
-        made = stream.get_final_completion().choices[0].message.tool_calls
-    assert made is not None
-    assert [json.loads(each.function.arguments)["c"] for each in made] == ["Oslo", "Paris"]
+        parallel = stream.get_final_completion().choices[0].message.tool_calls
+    assert parallel is not None
+    assert [json.loads(each.function.arguments)["c"] for each in parallel] == ["Oslo", "Paris"]
 
 
-def test_every_kind_of_tool_is_told_back_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:
+def test_every_kind_of_tool_is_echoed_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:
     tools: Any = [CUSTOM, CRM, LOCAL, SHELL, TOOL, {"type": "tool_search"}]
     response = client.responses.create(model="scripted", input="Hello", tools=tools)
     assert [tool.type for tool in response.tools] == [tool["type"] for tool in tools]

@@ -1,6 +1,6 @@
-"""The whole system on the embedded model: no script anywhere, every token is sampled from real weights.
+"""The whole system with the embedded model: no script, every token is sampled from real weights.
 
-What is asked here is what a first user asks. Greedy, so that what passes once passes always.
+The requests are those of a first user. Sampling is greedy, so that the results repeat.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def client(folder: Path) -> Iterator[OpenAI]:
 
 
 def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
-    """The final response of a stream whose every event was checked."""
-    asked = {"stream": True, "temperature": 0, "max_output_tokens": 400, **body}
-    with httpx.stream("POST", f"{client.base_url}responses", json=asked, timeout=120) as answer:
+    """The final response of a stream, after a check of every event."""
+    request = {"stream": True, "temperature": 0, "max_output_tokens": 400, **body}
+    with httpx.stream("POST", f"{client.base_url}responses", json=request, timeout=120) as answer:
         assert answer.status_code == 200, answer.read()
         lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
     return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
@@ -72,7 +72,7 @@ def test_the_quick_start_shows_reasoning_and_an_answer(client: OpenAI) -> None:
     assert "demonstration" in response.output_text
 
 
-def test_a_function_is_called_and_its_result_answered_from(client: OpenAI) -> None:
+def test_a_function_is_called_and_its_result_used(client: OpenAI) -> None:
     first = client.responses.create(
         input="What is the weather in Paris?", tools=[WEATHER, TIMER], temperature=0
     )
@@ -97,7 +97,7 @@ def test_the_right_one_of_several_functions_is_called(client: OpenAI) -> None:
     assert (call.name, json.loads(call.arguments)) == ("set_timer", {"minutes": 10})
 
 
-def test_a_stream_of_it_keeps_every_rule(client: OpenAI) -> None:
+def test_a_streamed_call_is_well_formed(client: OpenAI) -> None:
     response = streamed(client, input="What is the weather in Paris?", tools=[WEATHER])
     assert [item["type"] for item in response["output"]] == ["reasoning", "function_call"]
 
@@ -118,14 +118,14 @@ def test_chat_completions_call_the_same_function(client: OpenAI) -> None:
     assert json.loads(call.function.arguments) == {"city": "Paris"}
 
 
-def test_it_remembers_a_name_over_two_turns(client: OpenAI) -> None:
+def test_the_model_remembers_a_name_over_two_turns(client: OpenAI) -> None:
     first = client.responses.create(input="My name is Alice.", temperature=0)
     second = client.responses.create(previous_response_id=first.id, input="What is my name?", temperature=0)
     assert "Alice" in second.output_text
 
 
 def test_arithmetic_runs_through_the_python_tool(client: OpenAI) -> None:
-    bubblewrap()  # skips where there is none
+    bubblewrap()  # skips if it is not installed
     response = streamed(
         client,
         input="What is 127 * 45?",
@@ -162,7 +162,7 @@ def test_the_browser_searches_opens_finds_and_cites_the_line(client: OpenAI) -> 
     assert citation["url"] == actions[1]["url"]
 
 
-def test_it_says_that_no_function_fits(client: OpenAI) -> None:
+def test_the_model_reports_that_no_function_fits(client: OpenAI) -> None:
     response = client.responses.create(input="What is the weather in Paris?", tools=[TIMER], temperature=0)
     assert response.output[-1].type == "message"
     assert "none of my tools" in response.output_text

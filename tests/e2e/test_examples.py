@@ -1,4 +1,4 @@
-"""Every example runs, against a real server, and stays short enough to read."""
+"""Every example runs against a real server and stays short enough to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in
 TOOLS = ("--browser", f"local:{EXAMPLES / 'documents'}")
 TOOLS += ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
 
-SAYS = {
+PRINTED = {
     "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
     "streaming.py": ["[reasoning] A greeting.", "[message] Hello!", "completed: "],
     "function_calling.py": ['get_weather({"city": "Oslo"}) -> {"city": "Oslo"', "Answer: It is 18 °C"],
@@ -61,14 +61,14 @@ def scripted() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[Served]:
-    # The default model's text is its own affair; the limit keeps the test short whatever it says.
+    # The test does not check the default model's text; the limit keeps it short.
     with serving("--default-max-output-tokens", "48", *TOOLS) as served:
         yield served
 
 
 def run_example(name: str, served: Served, folder: Path) -> subprocess.CompletedProcess[str]:
     if name == "python_plot.py":
-        bubblewrap()  # skips where there is none
+        bubblewrap()  # skips if it is not installed
     return subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         env={**os.environ, "OPENAI_BASE_URL": served.api},
@@ -80,10 +80,10 @@ def run_example(name: str, served: Served, folder: Path) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_example_says_what_its_script_answers(name: str, scripted: Served, tmp_path: Path) -> None:
+def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_path: Path) -> None:
     done = run_example(name, scripted, tmp_path)
     assert done.returncode == 0, done.stderr
-    for expected in SAYS[name]:
+    for expected in PRINTED[name]:
         assert expected in done.stdout
 
 

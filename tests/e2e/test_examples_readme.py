@@ -1,4 +1,4 @@
-"""The README's quick start, as a reader would type it: only the port is another one."""
+"""The README's quick start, as a reader would type it, except for the port."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def curl_command(text: str) -> str:
     return found[1]
 
 
-def ask(command: str, served: Served) -> dict[str, object]:
-    asked = command.replace("http://127.0.0.1:8000", served.url)
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=120)
+def run_curl(command: str, served: Served) -> dict[str, object]:
+    local = command.replace("http://127.0.0.1:8000", served.url)
+    done = subprocess.run(["bash", "-c", local], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     response: dict[str, object] = json.loads(done.stdout)
     return response
@@ -28,7 +28,7 @@ def ask(command: str, served: Served) -> dict[str, object]:
 
 def test_the_readme_s_curl_command_is_answered() -> None:
     with serving("--default-max-output-tokens", "16") as served:
-        response = ask(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
+        response = run_curl(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
     assert response["object"] == "response"
     assert response["status"] in ("completed", "incomplete")
 
@@ -36,10 +36,10 @@ def test_the_readme_s_curl_command_is_answered() -> None:
 def test_the_greeting_s_curl_command_is_answered() -> None:
     with serving("--model", f"scripted:{ROOT / 'examples' / 'script.json'}") as served:
         command = served.greeting.partition("Try ")[2].partition("\n\n")[0]
-        response = ask(command, served)
+        response = run_curl(command, served)
     assert response["status"] == "completed"
 
 
-def test_the_readme_serves_with_the_command_that_make_has() -> None:
+def test_the_readme_uses_a_command_that_the_makefile_has() -> None:
     assert "```bash\nmake serve\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

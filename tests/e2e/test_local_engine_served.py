@@ -1,4 +1,4 @@
-"""What clients see of the engine that runs here: cached tokens in usage, a full queue, and what it counts."""
+"""The local engine as clients see it: cached tokens in usage, a full queue, and its counters."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_both_apis_tell_what_was_cached(url: str) -> None:
-    asked = {"input": LONG, "max_output_tokens": 20}
-    first, again = (post(url, "/responses", asked)["usage"] for _ in range(2))
+def test_both_apis_report_cached_tokens(url: str) -> None:
+    request = {"input": LONG, "max_output_tokens": 20}
+    first, again = (post(url, "/responses", request)["usage"] for _ in range(2))
     assert first["input_tokens_details"]["cached_tokens"] == 0
     cached = again["input_tokens_details"]["cached_tokens"]
     assert cached % 16 == 0
@@ -55,17 +55,17 @@ def test_both_apis_tell_what_was_cached(url: str) -> None:
     assert usage["prompt_tokens_details"]["cached_tokens"] == cached  # the same prompt
 
 
-def test_choices_that_begin_together_compute_their_prompt_once_and_do_not_call_it_cached(url: str) -> None:
+def test_concurrent_choices_share_their_prompt_without_reporting_it_as_cached(url: str) -> None:
     chat = {"messages": [{"role": "user", "content": "Another text. " + LONG}], "max_tokens": 4, "n": 2}
     first, again = (post(url, "/chat/completions", chat)["usage"]["prompt_tokens_details"] for _ in range(2))
-    assert first["cached_tokens"] < 100  # the system message may be there already
+    assert first["cached_tokens"] < 100  # the system message may be cached already
     assert again["cached_tokens"] > 100
     plain = {"prompt": [list(range(100)), list(range(50, 200))], "max_tokens": 2, "n": 2}
     first, again = (post(url, "/completions", plain)["usage"]["prompt_tokens_details"] for _ in range(2))
     assert (first["cached_tokens"], again["cached_tokens"]) == (0, 96 + 144)
 
 
-def test_a_further_turn_computes_only_what_is_new(url: str) -> None:
+def test_a_further_turn_computes_only_new_tokens(url: str) -> None:
     first = post(url, "/responses", {"input": LONG, "max_output_tokens": 30})
     second = post(
         url, "/responses", {"input": "Go on.", "previous_response_id": first["id"], "max_output_tokens": 5}
@@ -74,7 +74,7 @@ def test_a_further_turn_computes_only_what_is_new(url: str) -> None:
     assert cached > first["usage"]["input_tokens"] - 16
 
 
-def test_a_full_server_says_so_before_a_stream_begins(url: str) -> None:
+def test_a_full_server_is_a_503_before_a_stream_starts(url: str) -> None:
     endless = {"input": "x", "max_output_tokens": 1500, "stream": True}
     streams = []
     for _ in range(4):
@@ -94,14 +94,14 @@ def test_a_full_server_says_so_before_a_stream_begins(url: str) -> None:
             assert int(caught.value.headers["retry-after"]) >= 1
             error = json.load(caught.value)["error"]
             assert error["code"] == "server_is_overloaded"
-            assert "wait already" in error["message"]
+            assert "already wait" in error["message"]
             caught.value.close()
     finally:
         for stream in streams:
             stream.close()
 
 
-def test_health_tells_what_the_engine_does(url: str) -> None:
+def test_health_reports_the_engines_counters(url: str) -> None:
     post(url, "/responses", {"input": LONG, "max_output_tokens": 4})
     with urllib.request.urlopen(url.removesuffix("/v1") + "/health", timeout=10) as answer:
         counted = json.load(answer)["counters"]["engine"]
@@ -110,7 +110,7 @@ def test_health_tells_what_the_engine_does(url: str) -> None:
     assert {"steps", "cached_tokens", "preemptions", "drafted_tokens", "accepted_tokens"} <= counted.keys()
 
 
-async def test_the_greeting_tells_the_plan_of_the_memory(checkpoint: Path) -> None:
+async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> None:
     engine = inference.load(str(checkpoint), device="cpu")
     try:
         assert "Memory   up to" in greeting(Settings(), engine.info, 1)

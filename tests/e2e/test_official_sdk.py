@@ -1,4 +1,4 @@
-"""The official `openai` SDK, unmodified, against a real server."""
+"""The unmodified official `openai` SDK against a real server."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_tool_loop(stored: bool) -> None:
     assert second.output_text == "It is sunny in Paris."
 
 
-def test_replayed_items_and_stored_tokens_make_the_same_prompt() -> None:
+def test_items_sent_back_and_stored_tokens_give_the_same_prompt() -> None:
     with client_of(CALL, loop=True) as client:
         question: Any = {"role": "user", "content": "Weather?"}
         first = client.responses.create(model="scripted", input=[question], tools=[TOOL])
@@ -117,7 +117,7 @@ def test_an_answered_turn_drops_its_reasoning_from_the_next_prompt() -> None:
     assert json.loads(second.metadata["__debug_warnings"]) == []
 
 
-def test_what_the_decoder_mended_is_told_in_debug_mode() -> None:
+def test_debug_mode_reports_the_decoders_repairs() -> None:
     with client_of("Sorry, I can't help with that.<|return|>") as client:
         response = client.responses.create(model="scripted", input="Hi", metadata={"__debug": "1"})
     assert response.output_text == "Sorry, I can't help with that."
@@ -146,27 +146,27 @@ def test_truncation_at_every_token() -> None:
 
 def test_retrieve_delete_and_unknown_ids() -> None:
     with client_of(HELLO) as client:
-        made = client.responses.create(model="scripted", input="Hi")
-        assert client.responses.retrieve(made.id).to_dict() == made.to_dict()
-        items = client.responses.input_items.list(made.id).data
+        response = client.responses.create(model="scripted", input="Hi")
+        assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
+        items = client.responses.input_items.list(response.id).data
         assert [item.type for item in items] == ["message"]
-        client.responses.delete(made.id)
+        client.responses.delete(response.id)
         with pytest.raises(openai.NotFoundError) as missing:
-            client.responses.retrieve(made.id)
+            client.responses.retrieve(response.id)
         assert missing.value.code == "response_not_found"
         with pytest.raises(openai.NotFoundError) as unknown:
-            client.responses.create(model="scripted", input="Hi", previous_response_id=made.id)
+            client.responses.create(model="scripted", input="Hi", previous_response_id=response.id)
         assert unknown.value.code == "previous_response_not_found"
 
 
-def test_not_stored_is_not_found() -> None:
+def test_a_response_without_store_is_not_found() -> None:
     with client_of(HELLO) as client:
-        made = client.responses.create(model="scripted", input="Hi", store=False)
+        response = client.responses.create(model="scripted", input="Hi", store=False)
         with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(made.id)
+            client.responses.retrieve(response.id)
 
 
-def test_models_and_a_name_that_is_not_served() -> None:
+def test_models_and_an_unknown_name() -> None:
     with client_of(HELLO, settings=Settings(served_model_name=("gpt-oss-20b",))) as client:
         assert [model.id for model in client.models.list()] == ["scripted", "gpt-oss-20b"]
         assert client.models.retrieve("gpt-oss-20b").id == "gpt-oss-20b"
@@ -177,7 +177,7 @@ def test_models_and_a_name_that_is_not_served() -> None:
         assert "gpt-oss-20b" in unknown.value.message
 
 
-def test_too_long_an_input_is_told_before_anything_is_generated() -> None:
+def test_an_input_that_is_too_long_fails_before_generation() -> None:
     with client_of(HELLO) as client:
         with pytest.raises(openai.BadRequestError) as refused:
             client.responses.create(model="scripted", input="hello " * 140_000)
@@ -196,27 +196,27 @@ def test_truncation_auto_drops_the_oldest_turns() -> None:
             {"role": "assistant", "content": "Yes."},
             {"role": "user", "content": "new"},
         ]
-        made = client.responses.create(
+        response = client.responses.create(
             model="scripted", input=items, truncation="auto", metadata={"__debug": "1"}
         )
-    assert made.metadata is not None
-    prompt = made.metadata["__debug_input"]
+    assert response.metadata is not None
+    prompt = response.metadata["__debug_input"]
     assert "Be kind." in prompt
     assert "old" not in prompt
     assert "new" in prompt
 
 
-def test_a_background_stream_is_resumed_where_it_broke() -> None:
+def test_a_broken_background_stream_is_resumed() -> None:
     with client_of(CALL, tokens_per_second=100) as client:
         stream = client.responses.create(
             model="scripted", input="?", tools=[TOOL], background=True, stream=True
         )
-        got = [next(stream).to_dict() for _ in range(6)]
+        first = [next(stream).to_dict() for _ in range(6)]
         stream.close()
-        response_id, after = got[0]["response"]["id"], got[-1]["sequence_number"]
+        response_id, after = first[0]["response"]["id"], first[-1]["sequence_number"]
         assert client.responses.retrieve(response_id).status == "in_progress"
         rest = client.responses.retrieve(response_id, stream=True, starting_after=after)
-        done = check_stream([*got, *(event.to_dict() for event in rest)])
+        done = check_stream([*first, *(event.to_dict() for event in rest)])
         assert client.responses.retrieve(response_id).to_dict() == done
     assert done["status"] == "completed"
 
@@ -248,33 +248,37 @@ def test_a_background_response_is_cancelled() -> None:
 
 def test_conversations_and_their_items() -> None:
     with client_of(CALL, SUNNY) as client:
-        made = client.conversations.create(
+        conversation = client.conversations.create(
             items=[{"type": "message", "role": "user", "content": "I live in Paris."}], metadata={"a": "b"}
         )
-        assert client.conversations.retrieve(made.id) == made
+        assert client.conversations.retrieve(conversation.id) == conversation
         first = client.responses.create(
-            model="scripted", input="Weather?", tools=[TOOL], conversation=made.id, store=False
+            model="scripted", input="Weather?", tools=[TOOL], conversation=conversation.id, store=False
         )
         call = first.output[-1]
         assert call.type == "function_call"
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
         second = client.responses.create(
-            model="scripted", input=[result], tools=[TOOL], conversation={"id": made.id}
+            model="scripted", input=[result], tools=[TOOL], conversation={"id": conversation.id}
         )
         assert second.conversation is not None
-        assert second.conversation.id == made.id
-        items = list(client.conversations.items.list(made.id, order="asc", limit=2))
+        assert second.conversation.id == conversation.id
+        items = list(client.conversations.items.list(conversation.id, order="asc", limit=2))
         kinds = ["message", "message", "reasoning", "message", "function_call", "function_call_output"]
         assert [item.type for item in items] == [*kinds, "message"]
-        added = client.conversations.items.create(made.id, items=[{"role": "user", "content": "Thanks."}])
+        added = client.conversations.items.create(
+            conversation.id, items=[{"role": "user", "content": "Thanks."}]
+        )
         last = added.data[0]
-        assert client.conversations.items.retrieve(last.id, conversation_id=made.id) == last
-        assert client.conversations.items.delete(last.id, conversation_id=made.id).id == made.id
-        changed = client.conversations.update(made.id, metadata={"a": "c"})
+        assert client.conversations.items.retrieve(last.id, conversation_id=conversation.id) == last
+        assert (
+            client.conversations.items.delete(last.id, conversation_id=conversation.id).id == conversation.id
+        )
+        changed = client.conversations.update(conversation.id, metadata={"a": "c"})
         assert changed.metadata == {"a": "c"}
-        assert client.conversations.delete(made.id).deleted is True
+        assert client.conversations.delete(conversation.id).deleted is True
         with pytest.raises(openai.NotFoundError):
-            client.conversations.retrieve(made.id)
+            client.conversations.retrieve(conversation.id)
 
 
 def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
@@ -288,7 +292,7 @@ def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
         assert compacted.object == "response.compaction"
         assert compacted.output[-1].type == "compaction"
         assert compacted.usage.output_tokens > 0
-        # The SDK's type of output knows no message of a user, which the API's schema has there.
+        # The SDK's output type lacks the user's message, which the API's schema allows there.
         window = [item.to_dict(warnings=False) for item in compacted.output]
         followed = client.responses.create(
             model="scripted", input=[*window, {"role": "user", "content": "Again"}]

@@ -1,4 +1,4 @@
-"""Twenty conversations with tools at once do not hold up a plain stream beside them."""
+"""Twenty concurrent conversations with tools do not delay a plain stream."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.doubles.tools import echo_server
 from tests.tools.python.conftest import bubblewrap
 
 CONVERSATIONS = 20
-TRIES = 6  # the machine may be busy with other things; one quiet try shows what the server can do
+TRIES = 6  # other load may disturb a try; one quiet try shows the server's speed
 MOST_SECONDS = 0.1
-RATE = 50  # tokens a second: a gap of 20 ms is the script's own
+RATE = 50  # tokens per second: the script itself causes gaps of 20 ms
 READING = 0.3  # seconds between an answer and the next question
 TOOLS: dict[str, Any] = {
     "BROWSE": {"type": "web_search"},
@@ -29,7 +29,7 @@ TOOLS: dict[str, Any] = {
 
 
 def script(folder: Path) -> str:
-    """What is said depends on the last message of the prompt: a question's word, or a tool's result."""
+    """The last message of the prompt, a question or a tool's result, determines the turn."""
 
     def after(last: str, text: str) -> dict[str, str]:
         return {"when": last + r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$", "text": text}
@@ -65,13 +65,13 @@ async def gaps_of_a_plain_stream(client: httpx.AsyncClient) -> list[float]:
 
 
 class Talk:
-    """One conversation, which goes on from try to try: its kernel or connection is started once."""
+    """One conversation that continues over all tries, so that its kernel or connection starts once."""
 
     def __init__(self, word: str) -> None:
         self.word = word
         self.previous: str | None = None
 
-    async def go_on(self, client: httpx.AsyncClient, stop: asyncio.Event) -> int:
+    async def run(self, client: httpx.AsyncClient, stop: asyncio.Event) -> int:
         done = 0
         while not stop.is_set():
             body = {"input": self.word, "tools": [TOOLS[self.word]], "previous_response_id": self.previous}
@@ -88,19 +88,19 @@ class Talk:
 
 
 async def one_try(url: str, talks: list[Talk]) -> tuple[float, int]:
-    """The 99th percentile of the gaps, and how many responses with tools were made meanwhile."""
+    """The 99th percentile of the gaps, and the number of responses with tools in the same time."""
     stop = asyncio.Event()
     limits = httpx.Limits(max_connections=CONVERSATIONS + 1)
     async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
-        running = [asyncio.create_task(talk.go_on(client, stop)) for talk in talks]
+        running = [asyncio.create_task(talk.run(client, stop)) for talk in talks]
         gaps = await gaps_of_a_plain_stream(client)
         stop.set()
-        made = sum(await asyncio.gather(*running))
-    return sorted(gaps)[int(len(gaps) * 0.99)], made
+        responses = sum(await asyncio.gather(*running))
+    return sorted(gaps)[int(len(gaps) * 0.99)], responses
 
 
 @pytest.mark.slow
-async def test_a_plain_stream_goes_on_evenly_beside_twenty_conversations_with_tools(tmp_path: Path) -> None:
+async def test_twenty_conversations_with_tools_do_not_delay_a_plain_stream(tmp_path: Path) -> None:
     await asyncio.to_thread(bubblewrap)
     shelf = tmp_path / "shelf"
     shelf.mkdir()
@@ -112,8 +112,8 @@ async def test_a_plain_stream_goes_on_evenly_beside_twenty_conversations_with_to
     with serving(*flags) as served:
         tries = []
         for _ in range(TRIES):
-            gap, made = await one_try(served.api, talks)
-            assert made >= CONVERSATIONS
+            gap, responses = await one_try(served.api, talks)
+            assert responses >= CONVERSATIONS
             tries.append(gap)
             if gap < MOST_SECONDS:
                 return

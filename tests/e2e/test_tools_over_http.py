@@ -1,4 +1,4 @@
-"""Our tools through the official SDK, over HTTP: browser, python and MCP in mid-generation."""
+"""Built-in tools through the official SDK over HTTP: browser, python and MCP in mid-generation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def client_of(*turns: str, **settings: Any) -> Iterator[OpenAI]:
 
 
 def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
-    """The final response of a stream whose every event was checked, as it came over the wire."""
+    """The final response of a stream, after a check of every event on the wire."""
     with httpx.stream(
         "POST", f"{client.base_url}responses", json={"input": "Go.", "stream": True, **body}, timeout=90
     ) as answer:
@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sandboxed() -> None:
-    bubblewrap()  # skips where there is none
+    bubblewrap()  # skips if it is not installed
 
 
 def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
     assert "【" not in response.output_text
 
 
-def test_the_same_streamed(folder: Path) -> None:
+def test_a_streamed_search_gives_the_same_items(folder: Path) -> None:
     with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
         response = streamed(client, tools=WEB)
         assert [item["status"] for item in response["output"]] == ["completed"] * 4
@@ -107,7 +107,7 @@ def test_the_same_streamed(folder: Path) -> None:
         assert client.responses.retrieve(response["id"]).output_text.startswith("It is 40 metres deep ([")
 
 
-def test_a_tool_that_is_off_says_what_to_set() -> None:
+def test_a_disabled_tool_names_its_setting() -> None:
     with client_of(ANSWER) as client, pytest.raises(BadRequestError, match="--browser") as refused:
         client.responses.create(input="Search!", tools=WEB)
     assert refused.value.code == "tool_unavailable"
@@ -144,8 +144,8 @@ def test_a_plot_comes_back_as_png(sandboxed: None) -> None:
 PYTHON_FAILURES = {
     "an exception": ("1 / 0", "completed"),
     "no Python at all": ("this is ( not python", "completed"),
-    "much too long": ("while True: pass", "failed"),
-    "very much output": ("print('x' * 5_000_000)", "completed"),
+    "an endless loop": ("while True: pass", "failed"),
+    "huge output": ("print('x' * 5_000_000)", "completed"),
     "binary output": ("import sys; sys.stdout.buffer.write(bytes(range(256)) * 50)", "completed"),
     "control characters and half characters": ("print(chr(0) + chr(0xd800) + chr(0x2028))", "completed"),
     "the end of its kernel": ("import os; os._exit(1)", "failed"),
@@ -154,7 +154,7 @@ PYTHON_FAILURES = {
 
 
 @pytest.mark.parametrize(("code", "status"), PYTHON_FAILURES.values(), ids=PYTHON_FAILURES)
-def test_whatever_code_does_the_stream_is_well_formed(sandboxed: None, code: str, status: str) -> None:
+def test_the_stream_is_well_formed_for_any_code(sandboxed: None, code: str, status: str) -> None:
     with client_of(python(code), ANSWER, python="bubblewrap", python_timeout=3.0) as client:
         response = streamed(client, tools=PYTHON, include=["code_interpreter_call.outputs"])
     call, message = response["output"]
@@ -169,7 +169,7 @@ BROWSER_FAILURES = ["not json", "{}", '{"id": "cursor:9"}', '{"id": 99}', '{"cur
 
 
 @pytest.mark.parametrize("arguments", BROWSER_FAILURES)
-def test_whatever_is_asked_of_the_browser_the_stream_is_well_formed(folder: Path, arguments: str) -> None:
+def test_the_stream_is_well_formed_for_any_browser_arguments(folder: Path, arguments: str) -> None:
     call = f"<|channel|>analysis to=browser.open code<|message|>{arguments}<|call|>"
     with client_of(call, ANSWER, browser=f"local:{folder}") as client:
         response = streamed(client, tools=WEB)
@@ -208,7 +208,7 @@ def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool)
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_consent_is_asked_and_given_through_the_sdk(echoes: tuple[str, Seen], approve: bool) -> None:
+def test_consent_is_requested_and_given_through_the_sdk(echoes: tuple[str, Seen], approve: bool) -> None:
     url, seen = echoes
     with client_of(echo("echo", text="may I?"), ANSWER, allow_private_hosts=True) as client:
         tools = mcp(url, approval="always")
@@ -229,7 +229,7 @@ def test_consent_is_asked_and_given_through_the_sdk(echoes: tuple[str, Seen], ap
     assert second.output_text == "Done."
 
 
-def test_an_mcp_server_that_is_not_there_is_told_and_the_answer_comes(echoes: tuple[str, Seen]) -> None:
+def test_an_unreachable_mcp_server_is_reported_and_the_answer_follows(echoes: tuple[str, Seen]) -> None:
     with client_of(ANSWER, allow_private_hosts=True) as client:
         response = streamed(client, tools=mcp("http://127.0.0.1:9/mcp"))
     assert response["output"][0]["error"]

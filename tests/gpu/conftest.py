@@ -1,4 +1,4 @@
-"""What needs a card is skipped in a sentence where there is none."""
+"""Skips tests that need a card on a machine without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of streams: tokens per second, gaps between deltas, times to the first token."""
+"""Computes figures of streams: tokens per second, gaps between deltas, times to the first token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Window = tuple[float, float]
 
 
 def at_share(values: Sequence[float], share: float) -> float | None:
-    """A percentile; None where there are no values."""
+    """A percentile; None without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
 
@@ -23,7 +23,7 @@ def spread(values: Sequence[float], *, scale: float = 1e3) -> dict[str, float | 
 
 
 def output_tokens(result: Result) -> int:
-    """As the server counts them; the deltas where it did not get so far."""
+    """The server's count, or the number of deltas if the stream ended before its usage."""
     usage = result["usage"] or {}
     return int(usage.get("output_tokens") or usage.get("completion_tokens") or sum(result["counts"]))
 
@@ -40,7 +40,7 @@ def cached_tokens(result: Result) -> int:
 
 
 def gaps(results: Sequence[Result], window: Window | None = None) -> list[float]:
-    """Seconds between reads of the same stream that brought deltas, where both are in the window."""
+    """Seconds between reads of one stream that brought deltas, if both are in the window."""
     low, high = window or (0.0, float("inf"))
     return [
         after - before
@@ -55,18 +55,18 @@ def first_tokens(results: Sequence[Result]) -> list[float]:
 
 
 def steady_window(results: Sequence[Result]) -> Window | None:
-    """From when all streams have their first token until the first of full length has its last one."""
-    going = [result for result in results if len(result["times"]) > 1]
-    if not going:
+    """From the last stream's first token to the last token of the first full-length stream to end."""
+    active = [result for result in results if len(result["times"]) > 1]
+    if not active:
         return None
-    most = max(map(output_tokens, going))
-    low = max(result["times"][0] for result in going)
-    high = min(result["times"][-1] for result in going if output_tokens(result) > 0.9 * most)
+    most = max(map(output_tokens, active))
+    low = max(result["times"][0] for result in active)
+    high = min(result["times"][-1] for result in active if output_tokens(result) > 0.9 * most)
     return (low, high) if high > low else None
 
 
 def steady_rate(results: Sequence[Result], window: Window) -> float:
-    """Tokens per second. A delta stands for the stream's tokens per delta: some tokens show no text."""
+    """Tokens per second. A delta counts as the stream's mean tokens per delta: some tokens have no text."""
     low, high = window
     total = 0.0
     for result in results:
@@ -79,21 +79,21 @@ def steady_rate(results: Sequence[Result], window: Window) -> float:
 
 
 def figures(results: Sequence[Result]) -> dict[str, Any]:
-    """All that is told of streams that ran side by side."""
+    """All figures of streams that ran concurrently."""
     good = [result for result in results if result["times"]]
     errors = sorted({result["error"] for result in results if result["error"]})
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "streams": len(results),
         "without_error": sum(result["error"] is None for result in results),
         "errors": errors[:3],
         "endings": sorted({str(result["ending"]) for result in results}),
     }
     if not good:
-        return told
+        return found
     tokens, deltas = sum(map(output_tokens, good)), sum(sum(result["counts"]) for result in good)
     seconds = max(result["ended"] for result in good) - min(result["start"] for result in good)
     window = steady_window(good)
-    return told | {
+    return found | {
         "input_tokens": round(sum(map(input_tokens, good)) / len(good)),
         "output_tokens": tokens,
         "shortest_output": min(map(output_tokens, good)),

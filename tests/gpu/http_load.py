@@ -1,10 +1,10 @@
-"""A process of the load: streams over HTTP, with as little work per byte as possible.
+"""A client process of the load: streams over HTTP, with as little work per byte as possible.
 
-In: one JSON object on standard input: `host`, `port`, `begin` (of the monotonic clock, which all processes
+Takes one JSON object on standard input: `host`, `port`, `begin` (of the monotonic clock, which all processes
 share), `limit` in seconds, and `jobs`. A job has `at` (seconds after `begin`), `path`, `body` and `mark`
-(bytes that occur once per delta). It may have `leave_after` (so many deltas, then the connection is closed),
-`background` (closed when all other jobs have ended) and `keep` (the whole text is returned). Out: one JSON
-list of results.
+(bytes that occur once per delta). It may have `leave_after` (closes the connection after this many deltas),
+`background` (ends with the last other job) and `keep` (returns the whole text). Writes one JSON list of
+results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCAL_LIMIT = 60.0
 
 
 class Stream(asyncio.Protocol):
-    """One request. Everything is kept as it came, and read when the stream has ended."""
+    """One request. It stores the raw bytes and parses them after the stream has ended."""
 
     def __init__(self, job: dict[str, Any], host: str) -> None:
         body = json.dumps(job["body"]).encode()
@@ -28,7 +28,7 @@ class Stream(asyncio.Protocol):
         self._request = f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
         self._mark: bytes = job["mark"].encode()
         self._leave_after: int | None = job.get("leave_after")
-        self._tail = b""  # of the last read: a mark may be cut in two
+        self._tail = b""  # the end of the last read: a mark may be split
         self._transport: asyncio.Transport | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.raw = bytearray()
@@ -70,7 +70,7 @@ def result(stream: Stream, job: dict[str, Any], problem: str | None) -> dict[str
     head, _, rest = bytes(stream.raw).partition(b"\r\n\r\n")
     text = (unchunked(rest) if b"chunked" in head.lower() else rest).decode("utf-8", "replace")
     status = int(head.split(b" ", 2)[1]) if head.startswith(b"HTTP/") else 0
-    told = last_words(text)
+    summary = final_events(text)
     if status != 200 and problem is None and not stream.left:
         problem = f"status {status}: {text[:300]}"
     return {
@@ -80,14 +80,14 @@ def result(stream: Stream, job: dict[str, Any], problem: str | None) -> dict[str
         "counts": stream.counts.tolist(),
         "left": stream.left,
         "background": bool(job.get("background")),
-        **told,
-        "error": problem or told["error"],
+        **summary,
+        "error": problem or summary["error"],
         "text": text if job.get("keep") else None,
     }
 
 
 def unchunked(raw: bytes) -> bytes:
-    """The body without the lines that give the sizes of its chunks; a body that was cut off ends early."""
+    """Removes the chunk sizes from a body; a truncated body ends early."""
     parts, at = [], 0
     while (end := raw.find(b"\r\n", at)) >= 0:
         size = int(raw[at:end].split(b";")[0] or b"0", 16)
@@ -98,9 +98,9 @@ def unchunked(raw: bytes) -> bytes:
     return b"".join(parts)
 
 
-def last_words(text: str) -> dict[str, Any]:
-    """Usage, id, ending and error, as the last events have them."""
-    told: dict[str, Any] = {"usage": None, "id": None, "ending": None, "error": None}
+def final_events(text: str) -> dict[str, Any]:
+    """Usage, id, ending and error from the last events of a stream."""
+    found: dict[str, Any] = {"usage": None, "id": None, "ending": None, "error": None}
     for line in reversed(text.rstrip().split("\n")[-12:]):
         if not line.startswith("data: {"):
             continue
@@ -109,15 +109,15 @@ def last_words(text: str) -> dict[str, Any]:
         except ValueError:
             continue
         whole = event.get("response") or event
-        told["usage"] = told["usage"] or whole.get("usage")
-        told["id"] = told["id"] or whole.get("id")
+        found["usage"] = found["usage"] or whole.get("usage")
+        found["id"] = found["id"] or whole.get("id")
         for choice in event.get("choices", ()):
-            told["ending"] = told["ending"] or choice.get("finish_reason")
+            found["ending"] = found["ending"] or choice.get("finish_reason")
         if str(event.get("type", "")).startswith("response.") and "response" in event:
-            told["ending"] = told["ending"] or event["type"].removeprefix("response.")
+            found["ending"] = found["ending"] or event["type"].removeprefix("response.")
         if error := whole.get("error"):
-            told["error"] = json.dumps(error)[:300]
-    return told
+            found["error"] = json.dumps(error)[:300]
+    return found
 
 
 async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,10 +134,10 @@ async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
             problems[at] = repr(error)
 
     tasks = [asyncio.create_task(one(at)) for at in range(len(streams))]
-    in_front = [t for t, job in zip(tasks, plan["jobs"], strict=True) if not job.get("background")]
-    last_moment = begin + plan.get("limit", LOCAL_LIMIT)
-    if in_front:
-        await asyncio.wait(in_front, timeout=max(0.1, last_moment - time.monotonic()))
+    foreground = [t for t, job in zip(tasks, plan["jobs"], strict=True) if not job.get("background")]
+    deadline = begin + plan.get("limit", LOCAL_LIMIT)
+    if foreground:
+        await asyncio.wait(foreground, timeout=max(0.1, deadline - time.monotonic()))
     for at, (stream, job) in enumerate(zip(streams, plan["jobs"], strict=True)):
         if not stream.done.done():
             if not job.get("background") and problems[at] is None:

@@ -1,4 +1,4 @@
-"""The parts of a measurement over HTTP: each asks the server for something and gives figures."""
+"""The parts of a measurement over HTTP: each sends requests to the server and returns figures."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.gpu.http_figures import (
 from tests.gpu.http_requests import SCHEMA, Requests, verdict
 from tests.gpu.http_server import HOST, ROOT, Server
 
-HEAD_START = 0.7  # seconds that the client processes have to start
-AFTER_LIMIT = 4.0  # seconds that they have to report, once their time is over
+HEAD_START = 0.7  # seconds for the client processes to start
+AFTER_LIMIT = 4.0  # seconds for them to report after the time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ SMALL = Sizes((1, 4, 8), 2, 100, 48, 8, 400, 4, 1_500)
 
 
 class Parts:
-    """`deadline`: when the part in hand must have ended, by the monotonic clock; set before each."""
+    """`deadline`: when the current part must end, by the monotonic clock; set before each part."""
 
     def __init__(self, server: Server, sizes: Sizes, seed: int = 1) -> None:
         self.server, self.sizes, self.deadline = server, sizes, time.monotonic() + 60.0
-        self._draw, self._ask = random.Random(seed), Requests(seed)
+        self._draw, self._requests = random.Random(seed), Requests(seed)
 
     def cold(self) -> dict[str, Any]:
-        """The first request of all, then some to make everything ready that is made at first use."""
-        first = self._load([self._ask.completion(self.sizes.prompt, 16)])
+        """Measures the first request, then sends others that trigger all initialisation on first use."""
+        first = self._load([self._requests.completion(self.sizes.prompt, 16)])
         for count in self.sizes.streams[1:]:
-            self._load([self._ask.completion(self._draw.randrange(4, 300), 12) for _ in range(count)])
-        self._load([self._ask.response(self.sizes.prompt, 12) for _ in range(4)])
+            self._load([self._requests.completion(self._draw.randrange(4, 300), 12) for _ in range(count)])
+        self._load([self._requests.response(self.sizes.prompt, 12) for _ in range(4)])
         return {
             "first_request_ms": spread(first_tokens(first)),
             "errors": [r["error"] for r in first if r["error"]],
@@ -65,16 +65,16 @@ class Parts:
 
     def completions(self, count: int) -> dict[str, Any]:
         sizes = self.sizes
-        return self._measured([self._ask.completion(sizes.prompt, sizes.output) for _ in range(count)])
+        return self._measured([self._requests.completion(sizes.prompt, sizes.output) for _ in range(count)])
 
     def responses(self, count: int) -> dict[str, Any]:
         sizes = self.sizes
-        return self._measured([self._ask.response(sizes.prompt, sizes.output) for _ in range(count)])
+        return self._measured([self._requests.response(sizes.prompt, sizes.output) for _ in range(count)])
 
     def leaving(self) -> dict[str, Any]:
-        """Clients that close the connection in mid-stream: the engine must be free soon after."""
-        before = self.server.ask("GET", "/health")["counters"]
-        jobs = [self._ask.completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
+        """Clients disconnect in mid-stream; the engine must be free soon after."""
+        before = self.server.request("GET", "/health")["counters"]
+        jobs = [self._requests.completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
         most = 0.0
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(self._load, jobs)
@@ -89,7 +89,7 @@ class Parts:
             if not engine["running"] + engine["waiting"]:
                 freed = time.monotonic()
             time.sleep(0.01)
-        after = self.server.ask("GET", "/health")["counters"]
+        after = self.server.request("GET", "/health")["counters"]
         return {
             "clients_that_left": sum(result["left"] for result in results),
             "most_running": most,
@@ -100,14 +100,14 @@ class Parts:
         }
 
     def structured(self, count: int) -> dict[str, Any]:
-        """Answers in a schema, then as many tokens without one. For the bias see `_bias`."""
+        """Answers with a schema, then the same number of tokens without one. For the bias see `_bias`."""
         bias = self._bias()
         form = {"format": {"type": "json_schema", "name": "list", "schema": SCHEMA, "strict": True}}
-        asked = {"text": form, "logit_bias": bias}
-        jobs = [self._ask.response(200, 1500, **asked) | {"keep": True} for _ in range(count)]
+        fields = {"text": form, "logit_bias": bias}
+        jobs = [self._requests.response(200, 1500, **fields) | {"keep": True} for _ in range(count)]
         bound = self._load(jobs)
         length = max(map(output_tokens, bound))
-        free = self._load([self._ask.response(200, length, logit_bias=bias) for _ in range(count)])
+        free = self._load([self._requests.response(200, length, logit_bias=bias) for _ in range(count)])
         verdicts = [verdict(result) for result in bound]
         return {
             "fit": sum(each == "fits" for each in verdicts),
@@ -126,15 +126,15 @@ class Parts:
         }
 
     def mixed(self) -> dict[str, Any]:
-        """Prompts of lengths from 16 on, evenly spread by their logarithm, arrive while others decode."""
+        """Prompts with log-uniform lengths from 16 up arrive while other streams decode."""
         sizes, draw = self.sizes, self._draw
         decoding = [
-            self._ask.completion(sizes.prompt // 4, 100_000) | {"background": True}
+            self._requests.completion(sizes.prompt // 4, 100_000) | {"background": True}
             for _ in range(sizes.decoding)
         ]
         lengths = [round(16 * (sizes.mixed_longest / 16) ** draw.random()) for _ in range(sizes.mixed)]
         arriving = [
-            self._ask.completion(length, 16) | {"at": 1.5 + 2.0 * draw.random()} for length in lengths
+            self._requests.completion(length, 16) | {"at": 1.5 + 2.0 * draw.random()} for length in lengths
         ]
         results = self._load(decoding + arriving)
         old = [result for result in results if result["background"]]
@@ -153,22 +153,22 @@ class Parts:
             "gap_ms_before": spread(gaps(old, alone)),
         }
 
-    # What is asked -------------------------------------------------------------------------------------
+    # Requests ------------------------------------------------------------------------------------------
 
     def _bias(self) -> dict[str, float]:
-        """Random weights would reason for ever. With this the first channel is that of the answer."""
-        tokens = self.server.ask("POST", "/tokenize", {"prompt": "final"})["tokens"]
+        """Makes `final` the first channel: a model with random weights would reason without end."""
+        tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
         return {str(tokens[0]): 100.0}
 
     def _two_turns(self) -> list[Result]:
-        first = self._load([self._ask.response(self.sizes.long_prompt, 16)])
-        job = self._ask.response(8, 16, previous_response_id=first[0]["id"])
+        first = self._load([self._requests.response(self.sizes.long_prompt, 16)])
+        job = self._requests.response(8, 16, previous_response_id=first[0]["id"])
         return first + self._load([job])
 
     # Load ---------------------------------------------------------------------------------------------
 
     def _measured(self, jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """With the CPU time that the server took meanwhile, by thread."""
+        """Figures of a load, with the server's CPU time by thread."""
         before = self.server.cpu_seconds()
         results = self._load(jobs)
         after = self.server.cpu_seconds()
@@ -182,7 +182,7 @@ class Parts:
         begin = time.monotonic() + HEAD_START
         limit = self.deadline - begin
         if limit <= 0:
-            raise TimeoutError("No time was left for this load.")
+            raise TimeoutError("No time is left for this load.")
         plan = {"host": HOST, "port": self.server.port, "begin": begin, "limit": limit}
         shares = [json.dumps(plan | {"jobs": jobs[at::count]}) for at in range(count)]
         with ThreadPoolExecutor(count) as pool:

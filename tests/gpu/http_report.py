@@ -1,4 +1,4 @@
-"""What was measured over HTTP, as one compact table."""
+"""Formats the figures of a measurement over HTTP as one compact table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 def table(report: dict[str, Any]) -> str:
     parts = report["parts"]
     lines = [
-        f"{report['model']}: answers {report.get('start_s', '?')} s after its start; all took "
+        f"{report['model']}: answers {report.get('start_s', '?')} s after its start; whole run "
         f"{report.get('seconds', '?')} s",
         "",
         f"{'':16} {'tokens/s':>9} {'steady':>9} {'bare':>9} {'ratio':>6} {'ttft p50':>9} {'p99':>8} "
@@ -31,12 +31,12 @@ def table(report: dict[str, Any]) -> str:
     for name, part in parts.items():
         if part.get("errors"):
             lines.append(f"{name}: {part['errors']}")
-    lines += [f"FAILED {name}: {told.splitlines()[0]}" for name, told in report["failed"].items()]
+    lines += [f"FAILED {name}: {error.splitlines()[0]}" for name, error in report["failed"].items()]
     return "\n".join(lines) + "\n"
 
 
 def _row(name: str, part: dict[str, Any], bare: dict[str, float]) -> str:
-    """Gaps are those of the steady state, where there is one."""
+    """Gaps are those of the steady state, if there was one."""
     first = part.get("first_token_ms") or {}
     gap = part.get("steady_gap_ms") or part.get("gap_ms") or {}
     cpu = part.get("server_cpu_s") or {}
@@ -65,5 +65,5 @@ def _number(value: float | None) -> str:
 
 
 def _plain(part: dict[str, Any]) -> str:
-    """Its figures without those of streams, which have rows."""
+    """A part's figures without those of streams, which have rows of their own."""
     return ", ".join(f"{key} {value}" for key, value in part.items() if key not in ("in_schema", "without"))

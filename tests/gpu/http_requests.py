@@ -1,4 +1,4 @@
-"""What is asked of the server: jobs for the load (see http_load.py), and a schema with its check."""
+"""Requests of the measurement: jobs for the load (see http_load.py), and a schema with its check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.gpu.http_figures import Result
 
-TEXT_TOKENS = 199_998  # ids below are text
+TEXT_TOKENS = 199_998  # smaller ids are text
 COMPLETION_MARK = '"finish_reason":null'  # once in each delta, and not in the last chunk
 RESPONSE_MARK = ".delta\n"  # the end of an event's name
 WORDS = (
@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
 
 
 class Requests:
-    """Random prompts; the same seed gives the same ones."""
+    """Creates random requests; the same seed gives the same ones."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -71,7 +71,7 @@ class Requests:
 
 
 def verdict(result: Result) -> str:
-    """Whether the answer of a kept stream parses and fits `SCHEMA`, in a word or a sentence."""
+    """Whether the answer of a kept stream parses and fits `SCHEMA`, as a phrase."""
     if result["error"] or result["ending"] != "completed":
         return f"ended as {result['ending']}: {result['error']}"
     lines = [

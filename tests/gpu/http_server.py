@@ -1,4 +1,4 @@
-"""The server under measurement: started as a user starts it, asked, and ended in every case."""
+"""The server under measurement: started as a user starts it, and always stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Server:
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
-    def ask(self, method: str, path: str, body: object = None, timeout: float = 10.0) -> Any:
+    def request(self, method: str, path: str, body: object = None, timeout: float = 10.0) -> Any:
         """The decoded answer; a status of 400 or more is a `RuntimeError`."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=timeout)
         try:
@@ -42,23 +42,23 @@ class Server:
 
     def engine(self) -> dict[str, float]:
         """The engine's counters."""
-        found: dict[str, float] = self.ask("GET", "/health")["counters"]["engine"]
+        found: dict[str, float] = self.request("GET", "/health")["counters"]["engine"]
         return found
 
     def wait(self, limit: float) -> float:
-        """Seconds until it answers. Raises `RuntimeError` when it ends or does not answer in time."""
+        """Seconds until the server answers. Raises `RuntimeError` if it ends or does not answer in time."""
         began = time.monotonic()
         while time.monotonic() - began < limit:
             if self.process.poll() is not None:
                 raise RuntimeError(f"The server ended with code {self.process.returncode}.")
             with suppress(OSError, http.client.HTTPException, RuntimeError):
-                self.ask("GET", "/health", timeout=2.0)
+                self.request("GET", "/health", timeout=2.0)
                 return time.monotonic() - began
             time.sleep(0.05)
         raise RuntimeError(f"The server did not answer within {limit:.0f} s.")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU seconds so far of its first thread (the event loop) and of the others, by thread id."""
+        """CPU seconds so far of the first thread (the event loop) and of the others, by thread id."""
         ticks, found = os.sysconf("SC_CLK_TCK"), {}
         for task in Path(f"/proc/{self.process.pid}/task").glob("*"):
             with suppress(OSError, ValueError, IndexError):
@@ -70,7 +70,7 @@ class Server:
 
 @contextmanager
 def serving(model: str, log: Path, more: tuple[str, ...] = ()) -> Iterator[Server]:
-    """Not yet answering: see `wait`."""
+    """Starts the server, which does not answer before `wait` returns."""
     port = _free_port()
     command = [sys.executable, "-m", "gpt_oss_server", "serve", "--model", model]
     command += ["--host", HOST, "--port", str(port), *FLAGS, *more]
@@ -104,7 +104,7 @@ def _started(command: list[str], environment: dict[str, str], output: IO[bytes])
 
 
 def _end_with_parent() -> None:
-    """The kernel kills the server when this process is gone, however that happened."""
+    """Lets the kernel kill the server when this process ends for any reason."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 

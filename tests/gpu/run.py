@@ -1,7 +1,7 @@
 """`make gpu`: every test that needs a card, then the bench, in one table and one JSON file.
 
-Needs torch, triton, numpy, safetensors and pytest, and nothing of the server. Where there is no card it says
-so.
+Needs torch, triton, numpy, safetensors and pytest, but nothing of the server. Without a card it stops with a
+message.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BENCH = ("--shape", "20b", "--random", "--compare", "reference")
 def main() -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        return said(f"{sys.executable} has no {', '.join(missing)}: what is measured here needs them.")
+        return report(f"{sys.executable} lacks {', '.join(missing)}, which this measurement needs.")
     import torch
 
     if not torch.cuda.is_available():
-        return said(
-            f"No CUDA device is visible to torch {torch.__version__}: nothing was run. Tests that can run "
-            "without one are part of `make test`."
+        return report(
+            f"No CUDA device is visible to torch {torch.__version__}: nothing was run. `make test` runs the "
+            "tests that need none."
         )
     began = time.monotonic()
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "gpu.json").resolve()
@@ -39,20 +39,20 @@ def main() -> int:
     )
     left = SECONDS_FOR_ALL - (time.monotonic() - began)
     failed |= run(["-m", "inference.bench", *BENCH, "--json", str(target)], left)
-    said(f"Tests and bench took {time.monotonic() - began:.0f} s; the figures are in {target}.")
+    report(f"Tests and bench took {time.monotonic() - began:.0f} s; the figures are in {target}.")
     return int(failed)
 
 
 def run(arguments: list[str], limit: float) -> bool:
-    """Whether it failed."""
+    """Runs Python with the arguments; returns whether it failed."""
     try:
         return subprocess.run([sys.executable, *arguments], cwd=ROOT, timeout=limit).returncode != 0
     except subprocess.TimeoutExpired:
-        said(f"{' '.join(arguments[:2])} was stopped after {limit:.0f} s.")
+        report(f"{' '.join(arguments[:2])} was stopped after {limit:.0f} s.")
         return True
 
 
-def said(sentence: str) -> int:
+def report(sentence: str) -> int:
     sys.stderr.write(sentence + "\n")
     return 1
 

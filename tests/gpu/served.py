@@ -1,10 +1,10 @@
-"""The server over HTTP with random weights, measured: `python tests/gpu/served.py served.json`.
+"""Measures the server over HTTP with random weights: `python tests/gpu/served.py served.json`.
 
-It starts `gpt-oss-server serve --model random:20b`, loads it with client processes of its own, and ends it.
-The JSON file is written anew after each part, so that a run that is cut off leaves figures; the server's log
-is beside it. `--bare` names figures of the engine alone, to compare with, as they are written by
-`python -m inference.bench --shape 20b --random --batch 1,8,64 --contexts 1024 --json FILE`. The server's
-dependencies must be there; the project need not be installed.
+It starts `gpt-oss-server serve --model random:20b`, loads it with client processes, and stops it. It rewrites
+the JSON file after each part, so that an interrupted run leaves figures; the server's log is in the same
+folder. `--bare` names a file with figures of the bare engine for comparison, as written by `python -m
+inference.bench --shape 20b --random --batch 1,8,64 --contexts 1024 --json FILE`. The server's dependencies
+must be installed; the project need not be.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.gpu.http_parts import FULL, SMALL, Parts, Sizes  # noqa: E402
 from tests.gpu.http_report import table  # noqa: E402
 from tests.gpu.http_server import serving, tail  # noqa: E402
 
-TO_END = 8.0  # seconds of the budget that are kept for the end
+TO_END = 8.0  # seconds of the budget that are reserved for the end
 LEAST_FOR_A_PART = 3.0
 MOST_FOR_A_PART, MOST_FOR_THE_FIRST = 20.0, 40.0
 
@@ -41,13 +41,15 @@ def main() -> int:
     )
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--model", default="random:20b")
-    parser.add_argument("--budget", type=float, default=110.0, metavar="SECONDS", help="for all of it (110)")
-    parser.add_argument("--bare", type=Path, metavar="FILE", help="the bench's figures, to compare with")
-    parser.add_argument("--sizes", choices=("full", "small"), help="small for a tiny model, else full")
-    parser.add_argument("--only", metavar="WORD", help="only the parts whose names have this word in them")
     parser.add_argument(
-        "--flag", action="append", default=[], metavar="FLAG", help="a further flag for serve"
+        "--budget", type=float, default=110.0, metavar="SECONDS", help="for the whole run (110)"
     )
+    parser.add_argument("--bare", type=Path, metavar="FILE", help="figures of the bench, for comparison")
+    parser.add_argument(
+        "--sizes", choices=("full", "small"), help="default: small for a tiny model, otherwise full"
+    )
+    parser.add_argument("--only", metavar="WORD", help="only the parts whose names contain this word")
+    parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="another flag for serve")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
     report = measure(given)
@@ -71,7 +73,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     try:
         with serving(given.model, log, tuple(given.flag)) as server:
             report["start_s"] = round(server.wait(given.budget - TO_END), 2)
-            report["model_card"] = server.ask("GET", "/v1/models")["data"][0]
+            report["model_card"] = server.request("GET", "/v1/models")["data"][0]
             _write(out, report)
             parts = Parts(server, sizes)
             for name, part in planned(parts, sizes):
@@ -79,7 +81,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                     continue
                 left = given.budget - TO_END - (time.monotonic() - began)
                 if left < LEAST_FOR_A_PART:
-                    report["failed"][name] = "No time was left."
+                    report["failed"][name] = "No time is left."
                     continue
                 most = MOST_FOR_A_PART if report["parts"] else MOST_FOR_THE_FIRST
                 parts.deadline = time.monotonic() + min(left, most)
@@ -94,12 +96,12 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         report["seconds"] = round(time.monotonic() - began, 1)
         _write(out, report)
         if report["failed"]:
-            sys.stdout.write(f"The server's log ends so:\n{tail(log)}\n")
+            sys.stdout.write(f"The end of the server's log:\n{tail(log)}\n")
     return report
 
 
 def planned(parts: Parts, sizes: Sizes) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
-    """What matters most comes first: the end may be cut off."""
+    """The most important parts come first: the budget may end before the others."""
     return [
         ("cold", parts.cold),
         *((f"completions {n}", lambda n=n: parts.completions(n)) for n in sizes.streams),
@@ -115,7 +117,7 @@ def _run_part(name: str, part: Callable[[], dict[str, Any]], report: dict[str, A
     began = time.monotonic()
     try:
         report["parts"][name] = part()
-    except Exception as error:  # whatever it is, the next part may still work
+    except Exception as error:  # the next part may still work
         report["failed"][name] = f"{error!r}\n{traceback.format_exc(limit=-3)}"
         report["parts"][name] = {}
     took = time.monotonic() - began
@@ -136,10 +138,10 @@ def _bare(path: Path | None, report: dict[str, Any]) -> dict[str, float]:
 
 
 def _write(out: Path, report: dict[str, Any]) -> None:
-    """Whole or not at all: a run may be cut off while it writes."""
-    beside = out.with_name(out.name + ".part")
-    beside.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(beside, out)
+    """Writes atomically: a run may be interrupted while it writes."""
+    partial = out.with_name(out.name + ".part")
+    partial.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, out)
 
 
 def _stop(*_: object) -> None:

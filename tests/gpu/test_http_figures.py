@@ -1,4 +1,4 @@
-"""What the measurement over HTTP computes from streams; needs no card."""
+"""The figures that the measurement over HTTP computes from streams; needs no card."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.gpu.http_figures import cached_tokens, figures, output_tokens, steady_rate, steady_window
-from tests.gpu.http_load import last_words, unchunked
+from tests.gpu.http_load import final_events, unchunked
 from tests.gpu.http_report import table
 
 
@@ -18,14 +18,14 @@ def stream(begin: float, deltas: int, seconds_each: float, tokens: int) -> dict[
     }  # fmt: skip
 
 
-def test_the_steady_state_begins_with_the_last_first_token_and_ends_with_the_first_end() -> None:
+def test_the_steady_state_lasts_from_the_last_first_token_to_the_first_end() -> None:
     streams = [stream(0.0, 101, 0.1, 101), stream(2.0, 101, 0.1, 101)]
     window = steady_window(streams)
     assert window == (3.0, 11.0)
     assert abs(steady_rate(streams, window) - 20) < 0.3
 
 
-def test_tokens_without_text_count_by_the_streams_tokens_per_delta() -> None:
+def test_tokens_without_text_count_by_the_mean_tokens_per_delta() -> None:
     found = figures([stream(0.0, 100, 0.1, 200)])
     assert found["output_tokens"] == 200
     assert abs(found["steady_tokens_per_s"] - 20) < 0.3
@@ -37,7 +37,7 @@ def test_a_stream_that_ends_early_does_not_end_the_steady_state() -> None:
     assert steady_window(streams) == (1.0, 11.0)
 
 
-def test_streams_that_failed_are_told_and_leave_no_figures() -> None:
+def test_failed_streams_are_reported_without_figures() -> None:
     failed = {**stream(0.0, 1, 0.1, 0), "times": [], "counts": [], "error": "status 503", "usage": None}
     found = figures([failed])
     assert (found["without_error"], found["errors"]) == (0, ["status 503"])
@@ -45,19 +45,19 @@ def test_streams_that_failed_are_told_and_leave_no_figures() -> None:
     assert "status 503" in table(report)
 
 
-def test_the_chunks_of_a_body_are_joined_and_one_that_was_cut_off_ends_early() -> None:
+def test_the_chunks_of_a_body_are_joined_and_a_truncated_body_ends_early() -> None:
     assert unchunked(b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n") == b"hello world"
     assert unchunked(b"5\r\nhello\r\n6\r\n wo") == b"hello wo"
 
 
-def test_the_usage_of_either_api_is_read() -> None:
+def test_the_usage_of_both_apis_is_read() -> None:
     usage = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 7}
     ended = {"type": "response.incomplete", "response": {"id": "resp_1", "usage": usage, "error": None}}
-    told = last_words(f"event: response.incomplete\ndata: {json.dumps(ended)}\n\n")
-    assert (told["id"], told["ending"], told["error"]) == ("resp_1", "incomplete", None)
-    assert (cached_tokens(told), output_tokens(told | {"counts": []})) == (8, 7)
+    found = final_events(f"event: response.incomplete\ndata: {json.dumps(ended)}\n\n")
+    assert (found["id"], found["ending"], found["error"]) == ("resp_1", "incomplete", None)
+    assert (cached_tokens(found), output_tokens(found | {"counts": []})) == (8, 7)
     chunks = [{"choices": [{"finish_reason": "length"}], "usage": None}]
     chunks += [{"choices": [], "usage": {"completion_tokens": 5}}]
     lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
-    told = last_words(f"{lines}data: [DONE]\n\n")
-    assert (told["ending"], output_tokens(told | {"counts": []})) == ("length", 5)
+    found = final_events(f"{lines}data: [DONE]\n\n")
+    assert (found["ending"], output_tokens(found | {"counts": []})) == ("length", 5)

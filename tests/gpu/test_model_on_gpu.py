@@ -1,4 +1,4 @@
-"""Whole steps on a card: recorded against not recorded, kernels against plain ops, and the same twice."""
+"""Whole steps on a card: recorded against unrecorded, kernels against plain ops, and repeated runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def model(card: torch.device) -> GptOss:
 
 
 def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool) -> list[list[int]]:
-    """Prompts of different lengths, then so many steps, the host one behind if asked for."""
+    """Runs prompts of different lengths, then `steps` steps; with `ahead` the host reads one step late."""
     torch.manual_seed(0)
     runner = CudaRunner(model, [200] * len(model.config.windows), batch, graphs=graphs)
     draw = random.Random(5)
@@ -58,7 +58,7 @@ def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4, 8, 16, 24])
-def test_recorded_steps_sample_what_the_same_steps_do_one_by_one(model: GptOss, batch: int) -> None:
+def test_recorded_steps_sample_the_same_tokens_as_unrecorded_ones(model: GptOss, batch: int) -> None:
     plain = decoded(model, batch, 20, graphs=False, ahead=False)
     assert decoded(model, batch, 20, graphs=True, ahead=True) == plain
 
@@ -67,14 +67,14 @@ def test_the_same_batch_gives_the_same_tokens_twice(model: GptOss) -> None:
     assert decoded(model, 8, 20, graphs=True, ahead=True) == decoded(model, 8, 20, graphs=True, ahead=True)
 
 
-def test_a_step_filled_up_to_a_recorded_one_samples_alike(model: GptOss) -> None:
+def test_a_step_padded_to_a_recorded_one_samples_valid_tokens(model: GptOss) -> None:
     found = decoded(model, 5, 12, graphs=True, ahead=True)
     assert len({tuple(each) for each in found}) == 5
     assert all(0 <= token < 2048 for each in found for token in each)
 
 
-def test_logits_are_those_of_the_plain_ops(model: GptOss, card: torch.device) -> None:
-    """The whole model on the CPU in float32, of the same weights."""
+def test_logits_equal_those_of_the_plain_ops(model: GptOss, card: torch.device) -> None:
+    """Compares with the whole model on the CPU in float32, with the same weights."""
     tokens = [token * 37 % 2000 for token in range(150)]
     found = model.all_logits(tokens, model.new_cache()).cpu().double()
     oracle = random_model_on_cpu(card)
@@ -88,7 +88,7 @@ def test_logits_are_those_of_the_plain_ops(model: GptOss, card: torch.device) ->
 
 
 def random_model_on_cpu(card: torch.device) -> GptOss:
-    """A generator's numbers depend on its device, so they are made on the card."""
+    """Draws the weights on the card, because a generator's numbers depend on its device."""
     from inference.models.random_weights import RandomTensors
     from inference.models.weights import weights_of
 
@@ -103,10 +103,8 @@ def random_model_on_cpu(card: torch.device) -> GptOss:
 
 @pytest.mark.parametrize("tokens", [1, 2, 7, 16, 64, 200, 1500])
 @pytest.mark.parametrize("experts", [32, 128])
-def test_experts_of_full_size_are_those_of_the_reference(
-    card: torch.device, tokens: int, experts: int
-) -> None:
-    # Here, since whether kernels are interpreted is decided when they are imported, by tests/inference/ops.
+def test_experts_of_full_size_equal_the_reference(card: torch.device, tokens: int, experts: int) -> None:
+    # Imported here: on import, tests/inference/ops decides whether kernels are interpreted.
     from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
     from tests.doubles.inference.drawn import Draw, relative_error
@@ -138,7 +136,7 @@ def test_experts_of_full_size_are_those_of_the_reference(
 
 @pytest.mark.parametrize("window", [None, 128])
 @pytest.mark.parametrize("queries", [[1], [1] * 17, [900], [1, 1, 1, 77, 300]], ids=str)
-def test_attention_of_full_size_is_that_of_the_reference(
+def test_attention_of_full_size_equals_the_reference(
     card: torch.device, queries: list[int], window: int | None
 ) -> None:
     from tests.doubles.inference.drawn import Draw, random_pages, relative_error

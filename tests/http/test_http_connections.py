@@ -1,4 +1,4 @@
-"""What clients and proxies send that is not quite what they mean: odd paths, old HTTP, other protocols."""
+"""Unusual requests of clients and proxies: odd paths, old HTTP, other protocols."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
 
 
 def send(url: str, data: bytes) -> tuple[str, dict[str, str], bytes]:
-    """The status line, the headers and the body of what comes until the server closes the connection."""
+    """Sends bytes and returns status line, headers and body, read until the server closes the connection."""
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(data)
@@ -46,7 +46,7 @@ def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # how TLS begins
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the start of a TLS handshake
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"FROB /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: some\r\n\r\n",
@@ -54,7 +54,7 @@ def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
     ],
     ids=["tls", "http 2", "method", "length", "path"],
 )
-def test_what_is_no_request_gets_an_errors_body(url: str, data: bytes) -> None:
+def test_bytes_that_are_no_request_get_an_error_body(url: str, data: bytes) -> None:
     status, headers, body = send(url, data)
     assert status == "HTTP/1.1 400 Bad Request"
     assert (headers["content-type"], headers["connection"]) == ("application/json", "close")
@@ -65,10 +65,10 @@ def test_what_is_no_request_gets_an_errors_body(url: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_is_no_request_does_not_take_the_answers_before_it(
+def test_bytes_that_are_no_request_keep_earlier_answers(
     url: str, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where a client counts characters in place of bytes. The log had tracebacks, too."""
+    """For example a client that counts characters instead of bytes. Nothing is logged as an error."""
     post = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     _, _, body = send(url, post * times + b'"}')
     assert body.count(b'"object":"response"') == times
@@ -95,8 +95,8 @@ def test_a_post_that_offers_a_websocket_is_answered(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/responses/", "/responses//"])
-def test_a_slash_at_the_end_of_a_path_means_nothing(url: str, path: str) -> None:
-    """Behind a proxy that speaks TLS a redirect would lead to http, and many clients follow none."""
+def test_a_slash_at_the_end_of_a_path_is_ignored(url: str, path: str) -> None:
+    """With a TLS proxy in front, a redirect would lead to http, and many clients follow no redirect."""
     assert httpx.post(url + path, content=BODY).json()["status"] == "completed"
     assert httpx.get(f"{url}/models/").json()["object"] == "list"
     with connect(url.replace("http:", "ws:") + path) as connection:
@@ -105,7 +105,7 @@ def test_a_slash_at_the_end_of_a_path_means_nothing(url: str, path: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "intended"),
     [
         ("/responses", "/v1/responses"),
         ("/chat/completions", "/v1/chat/completions"),
@@ -116,13 +116,13 @@ def test_a_slash_at_the_end_of_a_path_means_nothing(url: str, path: str) -> None
         ("/", "/openapi.json"),
     ],
 )
-def test_a_path_that_is_not_there_says_which_one_is(url: str, path: str, meant: str) -> None:
+def test_an_unknown_path_names_the_intended_one(url: str, path: str, intended: str) -> None:
     answer = httpx.post(url.removesuffix("/v1") + path, content=BODY)
     assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
-    assert f" {meant}" in error_of(answer)["message"].partition(";")[2]
+    assert f" {intended}" in error_of(answer)["message"].partition(";")[2]
 
 
-def test_a_method_that_is_not_taken_says_which_are(url: str) -> None:
+def test_an_unsupported_method_names_the_supported_ones(url: str) -> None:
     for method, path, allowed in (
         ("PUT", "/responses", "GET, POST"),
         ("OPTIONS", "/chat/completions", "POST"),
@@ -146,21 +146,21 @@ def test_a_websocket_at_another_path_is_a_404(url: str) -> None:
 def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
     with connect(
         url.replace("http:", "ws:") + "/responses", additional_headers={"x-request-id": "mine"}
-    ) as made:
-        assert made.response is not None
-        assert made.response.headers["x-request-id"] == "mine"
+    ) as connection:
+        assert connection.response is not None
+        assert connection.response.headers["x-request-id"] == "mine"
 
 
-def test_chrome_is_told_that_an_allowed_site_may_reach_a_private_network(url: str) -> None:
-    asked = {
+def test_chrome_may_let_an_allowed_site_access_a_private_network(url: str) -> None:
+    preflight = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization",
         "Access-Control-Request-Private-Network": "true",
     }
-    answer = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://chat.example"})
+    answer = httpx.options(f"{url}/responses", headers={**preflight, "Origin": "https://chat.example"})
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-private-network"] == "true"
-    other = httpx.options(f"{url}/responses", headers={**asked, "Origin": "https://evil.example"})
+    other = httpx.options(f"{url}/responses", headers={**preflight, "Origin": "https://evil.example"})
     assert (other.status_code, other.headers.get("access-control-allow-private-network")) == (403, None)
 
 
@@ -171,14 +171,14 @@ def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: byt
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_json")
 
 
-def test_json_with_a_raw_line_break_is_told_in_plain_words(url: str) -> None:
+def test_json_with_a_raw_line_break_is_explained(url: str) -> None:
     answer = httpx.post(f"{url}/responses", content=b'{"input": "a\nb"}')
     assert error_of(answer)["message"].endswith("Invalid control character at line 1, column 13.")
 
 
 def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr(http_server.Server, "run", lambda self, sockets: made.append(self.config))
+    configs: list[Any] = []
+    monkeypatch.setattr(http_server.Server, "run", lambda self, sockets: configs.append(self.config))
     with socket.socket() as listener:
         http_server.serve_until_stopped(lambda *_: None, listener, Settings(), scripted(HELLO))
-    assert made[0].timeout_keep_alive > 60
+    assert configs[0].timeout_keep_alive > 60

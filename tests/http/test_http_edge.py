@@ -1,4 +1,4 @@
-"""The edge of the server: wrong requests, ids, clients that leave, engines that break."""
+"""The edge of the server: wrong requests, ids, clients that disconnect, engines that fail."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ BAD_BODIES = [
 
 
 @pytest.mark.parametrize(("body", "part"), BAD_BODIES, ids=range(len(BAD_BODIES)))
-def test_a_body_that_cannot_be_read_is_a_400_with_a_sentence(url: str, body: bytes, part: str) -> None:
+def test_an_unreadable_body_is_a_400_with_a_sentence(url: str, body: bytes, part: str) -> None:
     response = httpx.post(f"{url}/responses", content=body)
     assert response.status_code == 400
     assert part in error_of(response)["message"]
 
 
-def test_what_is_included_is_known_when_a_response_is_fetched_too(url: str) -> None:
-    made = httpx.post(f"{url}/responses", json={"input": "hi"}).json()["id"]
+def test_include_is_checked_when_a_response_is_retrieved_too(url: str) -> None:
+    created = httpx.post(f"{url}/responses", json={"input": "hi"}).json()["id"]
     for name, status in (("reasoning.encrypted_content", 200), ("everything", 400)):
         for key in ("include[]", "include"):
-            answer = httpx.get(f"{url}/responses/{made}", params={key: name})
+            answer = httpx.get(f"{url}/responses/{created}", params={key: name})
             assert answer.status_code == status
     assert error_of(answer)["param"] == "include"
 
@@ -67,16 +67,16 @@ def test_a_byte_order_mark_and_a_whole_float_are_read(url: str) -> None:
     assert httpx.post(f"{url}/responses", content=body).status_code == 200
 
 
-def test_a_compressed_body_is_told_to_be_sent_plain(url: str) -> None:
+def test_a_compressed_body_is_rejected_with_its_encoding(url: str) -> None:
     response = httpx.post(f"{url}/responses", content=b"x", headers={"content-encoding": "gzip"})
     assert (response.status_code, "gzip" in error_of(response)["message"]) == (400, True)
 
 
-def test_a_head_request_is_answered_as_some_clients_probe(url: str) -> None:
+def test_a_head_request_is_answered_because_some_clients_probe_with_it(url: str) -> None:
     assert httpx.head(f"{url}/models").status_code == 200
 
 
-def test_a_client_that_leaves_while_it_sends_is_no_failure_of_the_server(
+def test_a_client_that_disconnects_while_it_sends_is_not_logged_as_an_error(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
@@ -93,10 +93,10 @@ CHUNKS = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:9], BOD
 FRAMED = {"length": (f"Content-Length: {len(BODY)}", BODY), "chunks": ("Transfer-Encoding: chunked", CHUNKS)}
 
 
-@pytest.mark.parametrize("piece", [10_000, 150, 7], ids=["at once", "head first", "in pieces"])
+@pytest.mark.parametrize("piece", [10_000, 150, 7], ids=["whole", "head first", "in pieces"])
 @pytest.mark.parametrize("framing", FRAMED)
 def test_a_request_that_offers_http_2_is_answered_in_http_1(url: str, framing: str, piece: int) -> None:
-    """As Java's own client does with every first request; the connection is good for more."""
+    """Java's client offers it with every first request; the connection must take further requests."""
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
     header, body = FRAMED[framing]
     head = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{header}\r\n"
@@ -118,7 +118,7 @@ def test_a_request_that_offers_http_2_is_answered_in_http_1(url: str, framing: s
 
 
 def next_answer(answers: BinaryIO) -> tuple[int, str]:
-    """The status, and what the body says that it is."""
+    """The status, and the body's `object`."""
     status = int(answers.readline().split()[1])
     headers = parse_headers(answers)
     return status, json.loads(answers.read(int(headers["content-length"])))["object"]
@@ -168,7 +168,7 @@ def test_the_request_id_is_taken_or_made_and_returned(url: str) -> None:
     ],
     ids=lambda item: str(item)[:40],
 )
-def test_every_kind_of_item_is_taken(url: str, item: Any) -> None:
+def test_every_kind_of_item_is_accepted(url: str, item: Any) -> None:
     body = {"input": [item, {"role": "user", "content": None}]}
     response = httpx.post(f"{url}/responses", json=body)
     assert response.status_code == 200, response.text
@@ -194,7 +194,7 @@ def test_every_kind_of_item_is_taken(url: str, item: Any) -> None:
     ],
     ids=str,
 )
-def test_an_item_that_cannot_be_taken_is_named(url: str, item: Any, param: str) -> None:
+def test_an_invalid_item_is_named(url: str, item: Any, param: str) -> None:
     response = httpx.post(f"{url}/responses", json={"input": [item]})
     assert (response.status_code, error_of(response)["param"]) == (400, param)
 
@@ -211,7 +211,7 @@ def test_an_item_that_cannot_be_taken_is_named(url: str, item: Any, param: str) 
     ],
     ids=str,
 )
-def test_a_tool_that_cannot_be_offered_is_named(url: str, tool: Any, param: str) -> None:
+def test_an_invalid_tool_is_named(url: str, tool: Any, param: str) -> None:
     response = httpx.post(f"{url}/responses", json={"input": "hi", "tools": [tool]})
     assert (response.status_code, error_of(response)["param"]) == (400, param)
 
@@ -222,10 +222,10 @@ def test_hostile_text_is_only_text(url: str) -> None:
     response = httpx.post(f"{url}/responses", content=body)
     assert response.status_code == 200
     rendered = httpx.post(f"{url.removesuffix('/v1')}/render", content=body).json()
-    assert rendered["tokens"].count(200006) == 3  # system, user, assistant: the text made none
+    assert rendered["tokens"].count(200006) == 3  # system, user, assistant: the text adds none
 
 
-def test_a_response_that_is_streamed_has_the_headers_of_one(url: str) -> None:
+def test_a_streamed_response_has_the_headers_of_a_stream(url: str) -> None:
     response = httpx.post(f"{url}/responses", json={"input": "hi", "stream": True})
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["cache-control"] == "no-cache"
@@ -238,7 +238,7 @@ def test_a_response_that_is_streamed_has_the_headers_of_one(url: str) -> None:
     assert check_stream(events)["status"] == "completed"
 
 
-def test_an_engine_that_breaks_in_json_mode_is_a_500_that_loses_nothing() -> None:
+def test_an_engine_that_fails_without_streaming_is_a_500_that_loses_nothing() -> None:
     from gpt_oss_server.harmony.encoding import load_encoding
 
     tokens = load_encoding().encode_special("<|channel|>final<|message|>Half an answer")
@@ -253,14 +253,14 @@ def test_an_engine_that_breaks_in_json_mode_is_a_500_that_loses_nothing() -> Non
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_frees_its_slot(stream: bool) -> None:
+async def test_a_client_that_disconnects_frees_its_slot(stream: bool) -> None:
     engine = scripted(LONG, loop=True, tokens_per_second=50)
     with serving(engine) as base:
         await leave_in_the_middle(f"{base}/responses", {"input": "hi", "stream": stream}, engine)
         assert await until_found(lambda: cancelled_at(base), bool) == 1
 
 
-def test_an_answer_that_a_limit_cuts_is_no_slip_of_the_model() -> None:
+def test_a_truncated_answer_is_not_a_slip_of_the_model() -> None:
     with serving(scripted(HELLO, loop=True)) as base:
         for limit in (1, 2, 3, 4):
             httpx.post(f"{base}/responses", json={"input": "hi", "max_output_tokens": limit})
@@ -277,23 +277,23 @@ def test_slips_are_counted() -> None:
     assert health["counters"]["responses"] == {"completed": 1}
 
 
-def test_any_infer_next_token_of_the_users_is_served() -> None:
+def test_a_users_infer_next_token_is_served() -> None:
     from gpt_oss_server.harmony.encoding import load_encoding
 
     answer = load_encoding().encode_special(HELLO)
-    asked: list[tuple[int, float, bool]] = []
+    calls: list[tuple[int, float, bool]] = []
     position = 0
 
     def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: bool = False) -> int:
         nonlocal position
         position = 0 if new_request else position + 1
-        asked.append((len(tokens), temperature, new_request))
+        calls.append((len(tokens), temperature, new_request))
         return answer[position]
 
     with serving(infer_next_token) as base:
-        made = httpx.post(f"{base}/responses", json={"input": "hi", "temperature": 0.3}).json()
+        response = httpx.post(f"{base}/responses", json={"input": "hi", "temperature": 0.3}).json()
         refused = httpx.post(f"{base}/responses", json={"input": "hi", "top_p": 0.5})
-    assert made["output"][0]["content"][0]["text"] == "Hello!"
-    assert [a[2] for a in asked] == [True] + [False] * (len(answer) - 1)
-    assert {a[1] for a in asked} == {0.3}
+    assert response["output"][0]["content"][0]["text"] == "Hello!"
+    assert [call[2] for call in calls] == [True] + [False] * (len(answer) - 1)
+    assert {call[1] for call in calls} == {0.3}
     assert error_of(refused)["param"] == "top_p"

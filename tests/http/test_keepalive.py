@@ -1,4 +1,4 @@
-"""A stream that is silent for long shows that it is alive: with an event, or with a comment."""
+"""A stream that is silent for long sends a heartbeat: an event or a comment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINAL = [200005, 17196, 200008, 13225, 0, 200002]  # a channel, a text, the end
 
 
 class SlowToStart(ReplayEngine):
-    """Reads long prompts: nothing comes for a while, and then everything."""
+    """Simulates a long prompt: yields nothing for a while, then every token."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(FINAL)
@@ -53,7 +53,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 @pytest.mark.parametrize(("path", "body"), [("chat/completions", CHAT), ("completions", {"prompt": "Hi"})])
-def test_chunks_are_kept_alive_by_comments_that_clients_pass_over(path: str, body: dict[str, Any]) -> None:
+def test_chunks_are_kept_alive_by_comments_that_clients_ignore(path: str, body: dict[str, Any]) -> None:
     with serving(SlowToStart(0.5), Settings(keep_alive=0.1)) as url:
         lines = httpx.post(f"{url}/{path}", json={**body, "stream": True}).text.splitlines()
     assert 2 <= sum(line.startswith(":") for line in lines) <= 5
@@ -61,7 +61,7 @@ def test_chunks_are_kept_alive_by_comments_that_clients_pass_over(path: str, bod
     assert all(line.startswith(("data: ", ": ")) or not line for line in lines)
 
 
-def test_it_can_be_switched_off() -> None:
+def test_heartbeats_can_be_disabled() -> None:
     with serving(SlowToStart(0.3), Settings(keep_alive=None)) as url:
         lines = httpx.post(f"{url}/responses", json={"input": "Hi", "stream": True}).text.splitlines()
     assert sum(line == "event: response.in_progress" for line in lines) == 1
@@ -75,7 +75,7 @@ async def batches_of(*waits: float) -> AsyncGenerator[int, None]:
 
 
 class Wire:
-    """What was written, in its order; writing may take its time."""
+    """Records writes in order; a write can take time."""
 
     def __init__(self, seconds: float = 0) -> None:
         self.written: list[Any] = []
@@ -89,25 +89,25 @@ class Wire:
         self.written.append("beat")
 
 
-async def test_batches_that_come_in_time_are_left_alone() -> None:
+async def test_batches_without_a_silence_get_no_beat() -> None:
     wire = Wire()
     await pump(batches_of(*[0.01] * 20), wire.write, wire.beat, 0.15)
     assert wire.written == list(range(20))
 
 
-async def test_there_is_a_beat_in_each_silence() -> None:
+async def test_each_silence_gets_beats() -> None:
     wire = Wire()
     await pump(batches_of(0, 0.25, 0, 0.25), wire.write, wire.beat, 0.1)
     assert wire.written == [0, "beat", "beat", 1, 2, "beat", "beat", 3]
 
 
-async def test_a_slow_reader_is_no_silence() -> None:
+async def test_a_slow_reader_is_not_a_silence() -> None:
     wire = Wire(seconds=0.3)
     await pump(batches_of(0, 0), wire.write, wire.beat, 0.1)
     assert wire.written == [0, 1]
 
 
-async def test_a_beat_that_cannot_be_written_is_told() -> None:
+async def test_a_failed_beat_is_raised() -> None:
     async def beat() -> None:
         raise OSError("gone")
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document is sound, and answers are as it says."""
+"""The OpenAPI document is valid, and answers match it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(scripted(HELLO)) as url, httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as made:
-        yield made
+    with (
+        serving(scripted(HELLO)) as url,
+        httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -46,24 +49,24 @@ def within(value: Any) -> Iterator[tuple[str, Any]]:
             yield from within(inner)
 
 
-def test_references_lead_somewhere(document: dict[str, Any]) -> None:
+def test_references_resolve(document: dict[str, Any]) -> None:
     known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert {value for key, value in within(document) if key == "$ref"} <= known
 
 
-def test_schemas_are_in_the_words_of_the_standard(document: dict[str, Any]) -> None:
+def test_schemas_use_standard_keywords(document: dict[str, Any]) -> None:
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
     assert not {"ge", "gt", "le", "lt"} & {key for key, _ in within(document["components"])}
 
 
-def test_each_operation_has_an_id_of_its_own_and_says_what_it_answers(document: dict[str, Any]) -> None:
-    told = list(operations(document))
-    assert len({operation["operationId"] for _, _, operation in told}) == len(told)
-    assert {"200", "default"} == {code for _, _, operation in told for code in operation["responses"]}
+def test_each_operation_has_a_unique_id_and_describes_its_answers(document: dict[str, Any]) -> None:
+    found = list(operations(document))
+    assert len({operation["operationId"] for _, _, operation in found}) == len(found)
+    assert {"200", "default"} == {code for _, _, operation in found for code in operation["responses"]}
 
 
-def test_every_post_that_takes_a_body_says_so(document: dict[str, Any]) -> None:
+def test_every_post_with_a_body_describes_it(document: dict[str, Any]) -> None:
     without = {
         path
         for method, path, operation in operations(document)
@@ -72,14 +75,14 @@ def test_every_post_that_takes_a_body_says_so(document: dict[str, Any]) -> None:
     assert without == {"/v1/responses/{response_id}/cancel"}
 
 
-def test_query_parameters_that_are_read_are_told(document: dict[str, Any]) -> None:
+def test_query_parameters_are_described(document: dict[str, Any]) -> None:
     for path, names in (
         ("/v1/responses/{response_id}", {"stream", "starting_after", "include"}),
         ("/v1/responses/{response_id}/input_items", {"after", "limit", "order", "include"}),
         ("/v1/containers", {"after", "limit", "order", "name"}),
     ):
-        told = document["paths"][path]["get"]["parameters"]
-        assert {each["name"] for each in told if each["in"] == "query"} == names
+        parameters = document["paths"][path]["get"]["parameters"]
+        assert {each["name"] for each in parameters if each["in"] == "query"} == names
 
 
 @pytest.mark.parametrize(
@@ -98,10 +101,10 @@ def test_query_parameters_that_are_read_are_told(document: dict[str, Any]) -> No
         ("get", "/health", None),
     ],
 )
-def test_answers_are_as_it_says(
+def test_answers_match_the_document(
     method: str, path: str, body: object, client: httpx.Client, document: dict[str, Any]
 ) -> None:
     answer = client.request(method, path, json=body)
-    said = document["paths"][path][method]["responses"]["200" if answer.is_success else "default"]
-    schema = said["content"]["application/json"]["schema"]
+    described = document["paths"][path][method]["responses"]["200" if answer.is_success else "default"]
+    schema = described["content"]["application/json"]["schema"]
     Draft202012Validator({**schema, "components": document["components"]}).validate(answer.json())

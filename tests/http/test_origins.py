@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
 
 
 def post(url: str, origin: str, **headers: str) -> httpx.Response:
-    """As a page sends it without asking first: as text."""
+    """Posts as a page can without a preflight request: as text."""
     given = {"Origin": origin, "Content-Type": "text/plain", **headers}
     return httpx.post(f"{url}/responses", content=BODY, headers=given)
 
@@ -39,7 +39,7 @@ def socket_status(url: str, origin: str, **headers: str) -> int:
         return refused.response.status_code
 
 
-MAY = (
+ALLOWED = (
     CHAT,
     "HTTPS://Chat.Example",
     "http://other.example:8080",
@@ -51,7 +51,7 @@ MAY = (
     "tauri://localhost",
     "file://",
 )
-MAY_NOT = (
+REFUSED = (
     "https://evil.example",
     "http://chat.example",
     "https://chat.example:8443",
@@ -65,8 +65,8 @@ MAY_NOT = (
 )
 
 
-@pytest.mark.parametrize("origin", MAY)
-def test_pages_that_may_are_answered_and_can_read_it(url: str, origin: str) -> None:
+@pytest.mark.parametrize("origin", ALLOWED)
+def test_allowed_pages_are_answered_and_can_read_the_answer(url: str, origin: str) -> None:
     answer = post(url, origin)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] in (origin, "*")
@@ -74,8 +74,8 @@ def test_pages_that_may_are_answered_and_can_read_it(url: str, origin: str) -> N
     assert socket_status(url, origin) == 101
 
 
-@pytest.mark.parametrize("origin", MAY_NOT)
-def test_others_are_refused_before_anything_is_done(url: str, origin: str) -> None:
+@pytest.mark.parametrize("origin", REFUSED)
+def test_other_pages_are_refused_before_anything_runs(url: str, origin: str) -> None:
     answer = post(url, origin)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_not_allowed")
     assert "--allow-origin" in answer.json()["error"]["message"]
@@ -84,14 +84,18 @@ def test_others_are_refused_before_anything_is_done(url: str, origin: str) -> No
         assert socket_status(url, origin) == 403
 
 
-def test_a_browser_that_asks_first_is_told(url: str) -> None:
-    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-own"}
-    answer = httpx.options(f"{url}/chat/completions", headers={"Origin": CHAT, **asked})
+def test_a_preflight_request_is_answered(url: str) -> None:
+    preflight = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,x-own",
+    }
+    answer = httpx.options(f"{url}/chat/completions", headers={"Origin": CHAT, **preflight})
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] in (CHAT, "*")
     assert "POST" in answer.headers["access-control-allow-methods"]
     assert "authorization" in answer.headers["access-control-allow-headers"].lower()
-    refused = httpx.options(f"{url}/chat/completions", headers={"Origin": "https://evil.example", **asked})
+    evil = {"Origin": "https://evil.example", **preflight}
+    refused = httpx.options(f"{url}/chat/completions", headers=evil)
     assert refused.status_code == 403
 
 
@@ -105,14 +109,14 @@ def test_a_stream_and_an_error_can_be_read_by_a_page(url: str) -> None:
         assert answer.headers["access-control-allow-origin"] in (CHAT, "*")
 
 
-def test_a_program_is_asked_nothing(url: str) -> None:
+def test_a_program_needs_no_origin(url: str) -> None:
     answer = httpx.post(f"{url}/responses", content=BODY)
     assert answer.status_code == 200
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_a_page_of_the_servers_own_is_known_by_address_where_only_this_machine_is_served(url: str) -> None:
-    """A site can have its name lead to 127.0.0.1: then both headers have that name."""
+def test_a_local_server_recognises_its_own_pages_by_address_only(url: str) -> None:
+    """A site can resolve its name to 127.0.0.1; then both headers have that name."""
     port = urlsplit(url).port
     rebound = f"http://evil.example:{port}"
     assert post(url, rebound, Host=f"evil.example:{port}").status_code == 403
@@ -124,7 +128,7 @@ def test_a_page_of_the_servers_own_is_known_by_address_where_only_this_machine_i
         assert post(everywhere, "http://evil.example", Host=own).status_code == 403
 
 
-def test_all_may_where_it_is_wished() -> None:
+def test_a_star_allows_every_origin() -> None:
     with serving(scripted(HELLO), Settings(allow_origin=("*",))) as url:
         for origin in ("https://evil.example", "null"):
             assert post(url, origin).headers["access-control-allow-origin"] in (origin, "*")
@@ -132,6 +136,6 @@ def test_all_may_where_it_is_wished() -> None:
 
 
 @pytest.mark.parametrize("given", ["chat.example", "https://chat.example/path", "https://", "https://u@h"])
-def test_what_is_no_origin_is_told(given: str) -> None:
+def test_an_invalid_origin_is_explained(given: str) -> None:
     with pytest.raises(SettingsError, match=r"--allow-origin .* such as https://chat\.example"):
         read_settings({"allow_origin": [given]}, {})

@@ -1,4 +1,4 @@
-"""The house keeps its own rules: imports, sizes, names, and nothing of the machine that it was built on."""
+"""Rules of the code base: imports, sizes, names, and no trace of the machine that it was written on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Written from the flags that there are: as long as they need.
+# Generated from the flags, so their length is not limited.
 GENERATED = {ROOT / "docs" / "cli.md", ROOT / "docs" / "settings.md"}
 PACKAGES = ("gpt_oss_server", "inference", "tools")
 MOST_FILES_IN_A_FOLDER = 20
@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "tools": {"tools"},
     "recipe": {"recipe", "gpt_oss_server", "inference", "tools"},
 }
-SOURCES = tuple(MAY_IMPORT)  # with what makes the embedded model, which is no part of the wheel
+SOURCES = tuple(MAY_IMPORT)  # with the recipe of the embedded model, which the wheel does not contain
 
 
 def tracked_files() -> list[Path]:
@@ -48,12 +48,12 @@ def sources(package: str) -> list[Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The full names of the modules that a file imports, wherever in it."""
+    """The full names of the modules that a file imports anywhere."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide where a thing comes from"
+            assert node.level == 0, f"{path}: relative imports hide the origin of a name"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -62,15 +62,15 @@ def module_name(path: Path) -> str:
 
 
 def room(path: Path) -> str:
-    """The folder of a file; a file at the top of a package is a room of its own."""
+    """The folder of a file; a file at the top of a package is a separate room."""
     inside = path.relative_to(ROOT)
     return str(inside if len(inside.parts) == 2 else inside.parent)
 
 
 def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict[str, Path]]:
-    """Which node imports which others of the same package, and one file of it that does so.
+    """For each node, the nodes of the same package that it imports, each with one file that does so.
 
-    Imports within functions and those for type checkers count too, and so do strings that name a module.
+    Imports within functions and for type checkers count too, and so do strings that name a module.
     """
     files = {module_name(path).removesuffix(".__init__"): path for path in paths}
     found: dict[str, dict[str, Path]] = {}
@@ -91,7 +91,7 @@ def quoted(path: Path) -> Iterator[str]:
 
 
 def circle(found: dict[str, dict[str, Path]]) -> list[str]:
-    """The imports of one circle, each with a file that makes it."""
+    """The imports of one circle, each with a file that contains it."""
     try:
         TopologicalSorter(found).prepare()
     except CycleError as error:
@@ -104,9 +104,9 @@ def circle(found: dict[str, dict[str, Path]]) -> list[str]:
 @pytest.mark.parametrize("package", SOURCES)
 def test_imports_go_one_way(package: str) -> None:
     for path in sources(package):
-        of_ours = {name.partition(".")[0] for name in imported(path)} & set(SOURCES)
+        packages = {name.partition(".")[0] for name in imported(path)} & set(SOURCES)
         allowed = MAY_IMPORT[package]
-        assert of_ours <= allowed, f"{path.relative_to(ROOT)} imports {sorted(of_ours - allowed)}"
+        assert packages <= allowed, f"{path.relative_to(ROOT)} imports {sorted(packages - allowed)}"
 
 
 @pytest.mark.parametrize("package", SOURCES)
@@ -116,7 +116,7 @@ def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> No
 
 
 @pytest.mark.parametrize("api", ["chat", "completions", "tooling"])
-def test_what_both_apis_need_stands_outside_of_the_responses_api(api: str) -> None:
+def test_code_of_both_apis_imports_nothing_of_the_responses_api(api: str) -> None:
     for path in sources(f"gpt_oss_server/{api}"):
         of_responses = [name for name in imported(path) if name.startswith("gpt_oss_server.responses")]
         assert not of_responses, f"{path.relative_to(ROOT)} imports {of_responses}"
@@ -131,7 +131,7 @@ def test_what_chat_and_plain_completions_need_stands_outside_of_both() -> None:
 
 
 @pytest.mark.parametrize("package", SOURCES)
-def test_nobody_imports_tests_or_examples(package: str) -> None:
+def test_no_source_imports_tests_or_examples(package: str) -> None:
     for path in sources(package):
         assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
 
@@ -139,12 +139,12 @@ def test_nobody_imports_tests_or_examples(package: str) -> None:
 @pytest.mark.parametrize(
     "module", ["gpt_oss_server.app", "gpt_oss_server.cli.main", "gpt_oss_server.settings"]
 )
-def test_importing_it_loads_no_torch(module: str) -> None:
+def test_importing_the_module_loads_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
 
 
-def test_the_settings_need_no_third_party() -> None:
+def test_the_settings_load_no_third_party_package() -> None:
     check = (
         "import sys, gpt_oss_server.settings; sys.exit('fastapi' in sys.modules or 'pydantic' in sys.modules)"
     )
@@ -170,13 +170,13 @@ def test_harmony_takes_nothing_of_inference() -> None:
 
 
 @pytest.mark.parametrize("name", ["inference", "tools"])
-def test_the_packages_with_common_names_are_ours(name: str) -> None:
+def test_packages_with_common_names_are_this_projects(name: str) -> None:
     module = __import__(name)
     assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
 
 
 @pytest.mark.parametrize("package", SOURCES)
-def test_each_module_opens_with_what_it_is(package: str) -> None:
+def test_each_module_opens_with_a_docstring(package: str) -> None:
     for path in sources(package):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert not tree.body or ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
@@ -210,12 +210,12 @@ def test_no_function_is_longer_than_50_lines(package: str) -> None:
     assert not long
 
 
-def test_no_line_names_the_machine_that_it_was_written_on() -> None:
+def test_no_line_names_the_machine_that_wrote_it() -> None:
     homes = r"/root/\w|/(?:home|Users|work|workspace)/\w+/"
     hosts = r"(?:--(?:extra-)?index-url|find-links|\b(?:10|192\.168|172\.16)\.\d+\.\d+)"
     found = re.compile(f"{homes}|{hosts}")
     this_test = Path(__file__).resolve()
-    told = []
+    lines = []
     for path in tracked_files():
         if (
             path == this_test
@@ -225,8 +225,8 @@ def test_no_line_names_the_machine_that_it_was_written_on() -> None:
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if (match := found.search(line)) and "test" not in path.parts[len(ROOT.parts)]:
-                told.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
-    assert not told
+                lines.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
+    assert not lines
 
 
 def test_constraints_pin_exact_versions_without_a_build() -> None:
@@ -240,7 +240,7 @@ def test_constraints_pin_exact_versions_without_a_build() -> None:
     assert pins == sorted(pins, key=str.lower)
 
 
-def test_started_beside_another_tools_folder_it_says_so(tmp_path: Path) -> None:
+def test_started_next_to_another_tools_package_it_explains_the_conflict(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)} if not _installed() else dict(os.environ)

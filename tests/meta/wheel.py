@@ -1,7 +1,8 @@
-"""Try a built wheel as a stranger would: `python tests/meta/wheel.py dist/*.whl`.
+"""Tries a built wheel as a new user would: `python tests/meta/wheel.py dist/*.whl`.
 
-Installs it alone in an empty environment, with the versions of constraints.txt, and in an empty folder serves
-the embedded model and asks it. Fails when something is missing. Standard library only.
+Installs only the wheel in an empty environment, with the versions of constraints.txt, then serves the
+embedded model from an empty folder and sends it a request. Fails if something is missing. Uses only the
+standard library.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"gpt_oss_server", "inference", "tools"}
 MUST_HOLD = {f"{package}/py.typed" for package in PACKAGES}
-# Of the embedded model the wheel carries the weights and what loads them, nothing else.
+# The wheel contains the embedded model's weights and the code that loads them, nothing else.
 TINY = {
     f"inference/tiny/{name}"
     for name in ("__init__.py", "codes.py", "expand.py", "shape.py", "tiny.safetensors")
@@ -47,7 +48,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """The folder of the commands of a fresh environment with nothing but the wheel and what it requires."""
+    """Installs the wheel and its requirements in a new environment; returns the folder of its commands."""
     venv.create(folder, with_pip=True)
     commands = folder / ("Scripts" if os.name == "nt" else "bin")
     pip = [str(commands / "python"), "-m", "pip", "--disable-pip-version-check", "-qq"]
@@ -56,27 +57,27 @@ def install(wheel: Path, folder: Path) -> Path:
     return commands
 
 
-def serve_and_ask(commands: Path, folder: Path) -> str:
-    """The status of one answer by the embedded model."""
+def serve_and_request(commands: Path, folder: Path) -> str:
+    """The status of one response by the embedded model."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(commands / "gpt-oss-server"), "serve", "--port", "0", "--default-max-output-tokens", "16"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if "Ctrl-C" in line:
                 break
-        found = re.search(r"API +(http://\S+)/v1", said)
-        assert found, f"the server did not start: {said}"
-        return ask(found[1])
+        found = re.search(r"API +(http://\S+)/v1", output)
+        assert found, f"the server did not start: {output}"
+        return request_status(found[1])
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)
 
 
-def ask(url: str) -> str:
+def request_status(url: str) -> str:
     request = urllib.request.Request(
         f"{url}/v1/responses", json.dumps({"input": "Hello"}).encode(), {"Content-Type": "application/json"}
     )
@@ -91,7 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         commands = install(wheel, Path(scratch) / "venv")
         (Path(scratch) / "empty").mkdir()
-        status = serve_and_ask(commands, Path(scratch) / "empty")
+        status = serve_and_request(commands, Path(scratch) / "empty")
     assert status in ("completed", "incomplete"), status
     sys.stdout.write(
         f"{wheel.name}: {wheel.stat().st_size:,} bytes, installs alone, serves, answers ({status}).\n"

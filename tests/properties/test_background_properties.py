@@ -1,4 +1,4 @@
-"""Whatever the model says, every reader of a background response gets the one stream that it has."""
+"""For any output of the model, every reader of a background response receives the same stream."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def decoded(events: list[bytes]) -> list[dict[str, Any]]:
 
 
 async def reconnecting(log: EventLog, rng: random.Random) -> list[bytes]:
-    """All events, by a client whose connection breaks again and again."""
-    got: list[bytes] = []
+    """All events, read by a client whose connection breaks repeatedly."""
+    received: list[bytes] = []
     while True:
-        before, most = len(got), rng.randrange(1, 12)
+        before, most = len(received), rng.randrange(1, 12)
         stream = log.read(before - 1)
         async for batch in stream:
-            got += batch[: before + most - len(got)]  # the connection may break in the middle of a batch
-            if len(got) == before + most:
+            received += batch[: before + most - len(received)]  # the connection may break within a batch
+            if len(received) == before + most:
                 break
         await stream.aclose()
-        if len(got) == before:
-            return got
+        if len(received) == before:
+            return received
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("seed", range(150))
-async def test_any_split_of_live_and_replay_is_the_stream_of_the_foreground(
+async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
     encoding: Encoding, seed: int
 ) -> None:
     rng = random.Random(5_000 + seed)
@@ -64,19 +64,19 @@ async def test_any_split_of_live_and_replay_is_the_stream_of_the_foreground(
     ended = lint.close()
     assert ended == (await service.retrieve(run.id)).response
 
-    in_front = await service_of(tokens, encoding).start(BODY)
-    events = [event async for batch in in_front for event in batch]
+    foreground = await service_of(tokens, encoding).start(BODY)
+    events = [event async for batch in foreground for event in batch]
     background = [event for event in decoded(first) if event["type"] != "response.queued"]
-    for mine, other in zip(background, events, strict=True):
-        mine.pop("sequence_number"), other.pop("sequence_number")
-        if "response" in mine:
-            assert mine["response"]["output"] == other["response"]["output"]
+    for event, expected in zip(background, events, strict=True):
+        event.pop("sequence_number"), expected.pop("sequence_number")
+        if "response" in event:
+            assert event["response"]["output"] == expected["response"]["output"]
         else:
-            assert mine == other
+            assert event == expected
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_cancelled_at_any_time_the_stream_ends_well(encoding: Encoding, seed: int) -> None:
+async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encoding, seed: int) -> None:
     rng = random.Random(6_000 + seed)
     service = service_of(encoded(encoding, rng), encoding)
     run = await service.start({**BODY, "background": True})

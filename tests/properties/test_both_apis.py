@@ -1,4 +1,4 @@
-"""The same tokens through both APIs give the same reasoning, words, calls and usage, whatever they are."""
+"""Any tokens give the same reasoning, text, calls and usage through both APIs."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def check_same(response: dict[str, Any], completion: dict[str, Any]) -> None:
     assert (message["content"] or "") == texts(response, "message")
     assert message.get("reasoning", "") == texts(response, "reasoning")
     calls = [item for item in response["output"] if item["type"] == "function_call"]
-    made = [call["function"] for call in message.get("tool_calls", ())]
-    assert [(call["name"], call["arguments"]) for call in made] == [
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in functions] == [
         (item["name"], item["arguments"]) for item in calls
     ]
     reason = "tool_calls" if calls else "stop"
     assert choice["finish_reason"] == ("length" if response["status"] == "incomplete" else reason)
-    told, usage = response["usage"], completion["usage"]
-    assert usage["prompt_tokens"] == told["input_tokens"]
-    assert usage["completion_tokens"] == told["output_tokens"]
-    assert usage["total_tokens"] == told["total_tokens"]
+    expected, usage = response["usage"], completion["usage"]
+    assert usage["prompt_tokens"] == expected["input_tokens"]
+    assert usage["completion_tokens"] == expected["output_tokens"]
+    assert usage["total_tokens"] == expected["total_tokens"]
     details = usage["completion_tokens_details"]
-    assert details["reasoning_tokens"] == told["output_tokens_details"]["reasoning_tokens"]
+    assert details["reasoning_tokens"] == expected["output_tokens_details"]["reasoning_tokens"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,9 +82,9 @@ async def test_a_failure_after_any_token_is_one_error_chunk(encoding: Encoding, 
     for broken in (EngineFailed("out of memory"), RuntimeError("a defect")):
         for after in range(len(tokens) + 1):
             engine = ReplayEngine(tokens, fails_after=after, error=broken)
-            *shown, last = await chunks_of(engine, tools=[TOOL])
+            *chunks, last = await chunks_of(engine, tools=[TOOL])
             assert last["error"]["code"] == "server_error"
             assert "a defect" not in last["error"]["message"]
-            assert not any("error" in chunk for chunk in shown)
-            assert all(choice["finish_reason"] is None for chunk in shown for choice in chunk["choices"])
+            assert not any("error" in chunk for chunk in chunks)
+            assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
             assert engine.open_generations == 0

@@ -1,4 +1,4 @@
-"""Calls of every kind of client tool, whole, cut and mutated: the stream is well-formed and loses nothing."""
+"""Calls of every kind of client tool, complete, truncated and mutated, give well-formed streams."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ async def test_mutated_by_one_to_five_tokens(encoding: Encoding, name: str, para
         ask = Asking(engine=ReplayEngine(mutated(tokens, rng), per_step=8))
         response = await ask(tools=TOOLS[name], parallel_tool_calls=parallel, store=False)
         assert response["status"] in ("completed", "failed")
-        if response["status"] == "failed":  # what a slip has made of it does not fit
+        if response["status"] == "failed":  # the mutated call does not fit its schema or grammar
             assert response["error"]["code"] == "invalid_output"

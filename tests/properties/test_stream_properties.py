@@ -1,4 +1,4 @@
-"""Whatever the model says and wherever it is cut, the stream of events is well-formed and loses nothing."""
+"""For any output of the model, truncated anywhere, the event stream is well-formed and loses nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_legal_completions_cut_at_every_token(encoding: Encoding, seed: in
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_thousand_mutated_completions_each_end_well(encoding: Encoding, seed: int) -> None:
+async def test_a_thousand_mutated_completions_complete(encoding: Encoding, seed: int) -> None:
     rng = random.Random(1_000 + seed)
     for _ in range(1_000):
         tokens = mutated(encoded(encoding, rng), rng)
@@ -63,7 +63,7 @@ async def test_a_failure_after_any_token_is_one_failed_response(encoding: Encodi
             assert engine.open_generations == 0
 
 
-async def test_one_delta_event_for_each_token_that_carries_text(encoding: Encoding) -> None:
+async def test_each_token_with_text_is_one_delta_event(encoding: Encoding) -> None:
     text = "The quick brown fox jumps over the lazy dog."
     tokens = encoding.encode_special(f"<|channel|>final<|message|>{text}<|return|>")
     for per_step in (1, 5, 100):

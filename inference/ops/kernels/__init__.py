@@ -1,1 +1,1 @@
-"""The GPU's kernels, in Triton: device code only, launched by `inference.ops.fused` and its neighbours."""
+"""Triton kernels: device code only. `fused`, `fused_sampling` and `expert_kernels` launch them."""

@@ -1,7 +1,8 @@
-"""Attention of sequences with one query each over paged memory, split along the keys.
+"""Attention over paged memory for sequences with one query each, split along the keys.
 
-A program has the query heads of one key head of one sequence, padded to 16 rows, and a part of the keys. With
-one part it ends the softmax itself; with several, `combine` does. The sink joins the denominator at the end.
+A program takes the query heads of one key head of one sequence, padded to 16 rows, and a part of the keys.
+With one part it finishes the softmax itself; with several, `combine` does. The sink joins the denominator at
+the end.
 """
 
 import triton
@@ -26,7 +27,8 @@ def decode(
     WINDOW: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
     KEYS: tl.constexpr, SPLITS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """WINDOW 0: all keys. SPLITS 1 writes out; else sums, peaks and weights of sequence × head × split."""
+    """WINDOW 0 means all keys. SPLITS 1 writes `out`; otherwise it writes the sums, peaks and weights of
+    sequence × head × split."""
     begin_next(EARLY)
     sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64), tl.program_id(2)
     wait_for_previous(EARLY)
@@ -37,9 +39,9 @@ def decode(
     end = tl.minimum(begin + share, length)
     row, dim = tl.arange(0, ROWS), tl.arange(0, SIZE)
     head = kv_head * GROUP + row
-    there = row < GROUP
+    valid = row < GROUP
     at = (sequence * heads + head)[:, None] * SIZE + dim[None, :]
-    query = tl.load(query_ptr + at, mask=there[:, None], other=0.0)
+    query = tl.load(query_ptr + at, mask=valid[:, None], other=0.0)
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
     weight = tl.zeros((ROWS,), tl.float32)
     sums = tl.zeros((ROWS, SIZE), tl.float32)
@@ -59,17 +61,17 @@ def decode(
         sums = sums * factor[:, None] + _dot(shares, values, PLAIN)
         peak = higher
     if SPLITS == 1:
-        sink = tl.load(sinks_ptr + head, mask=there, other=0.0).to(tl.float32) * LOG2_E
+        sink = tl.load(sinks_ptr + head, mask=valid, other=0.0).to(tl.float32) * LOG2_E
         higher = tl.maximum(peak, sink)
         factor = tl.exp2(peak - higher)
         result = sums * (factor / (weight * factor + tl.exp2(sink - higher)))[:, None]
-        tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=there[:, None])
+        tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=valid[:, None])
     else:
         part = (sequence * heads + head) * SPLITS + split
-        tl.store(peaks_ptr + part, peak, mask=there)
-        tl.store(weights_ptr + part, weight, mask=there)
+        tl.store(peaks_ptr + part, peak, mask=valid)
+        tl.store(weights_ptr + part, weight, mask=valid)
         if begin < end:
-            tl.store(sums_ptr + part[:, None] * SIZE + dim[None, :], sums, mask=there[:, None])
+            tl.store(sums_ptr + part[:, None] * SIZE + dim[None, :], sums, mask=valid[:, None])
 
 
 @triton.jit
@@ -77,7 +79,7 @@ def combine(
     sums_ptr, peaks_ptr, weights_ptr, sinks_ptr, out_ptr, heads,
     SIZE: tl.constexpr, SPLITS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """One head of one sequence a program."""
+    """Each program takes one head of one sequence."""
     begin_next(EARLY)
     head = tl.program_id(1)
     at = tl.program_id(0).to(tl.int64) * heads + head

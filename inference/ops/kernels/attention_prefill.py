@@ -1,7 +1,7 @@
-"""Attention of sequences with many queries over paged memory: one tile of queries of one head a program.
+"""Attention over paged memory for sequences with many queries: each program takes one head's tile of queries.
 
-The running maximum starts at the sink, which is one more key without a value. Tiles of keys that no query of
-the tile may see are not read; those that every query sees are not masked.
+The running maximum starts at the sink, which is one more key without a value. The kernel skips tiles of keys
+that no query of the tile may see, and masks none that every query sees.
 """
 
 import triton
@@ -18,7 +18,7 @@ def _keys(
     least, length, scale, WINDOW: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, KEYS: tl.constexpr,
     MASKED: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Takes in the keys from `begin`, a multiple of KEYS, to `end`; none before `least` is read."""
+    """Adds the keys from `begin`, a multiple of KEYS, to `end`; reads none before `least`."""
     dim = tl.arange(0, SIZE)
     for start in range(begin, end, KEYS):
         key = start + tl.arange(0, KEYS)
@@ -32,7 +32,7 @@ def _keys(
             slot = block * BLOCK + key % BLOCK
         at = slot * slot_stride
         if MASKED:
-            # What nobody may see may be anything, and nothing times that may not be a number.
+            # Positions outside the window or past the end may hold NaN, and 0 · NaN is NaN.
             valid = (key >= least) & (key < length)
             keys = tl.load(keys_ptr + at[None, :] + dim[:, None], mask=valid[None, :], other=0.0)
             values = tl.load(values_ptr + at[:, None] + dim[None, :], mask=valid[:, None], other=0.0)
@@ -69,14 +69,14 @@ def prefill(
     WINDOW: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
     SEQUENCES: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The sequences from `decodes` on; programs: at least one for each tile, by heads. WINDOW 0: all keys."""
+    """For the sequences from `decodes` on: at least one program per tile and head. WINDOW 0: all keys."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     number, head = tl.program_id(0), tl.program_id(1)
     kv_head = (head // (heads // kv_heads)).to(tl.int64)
     keys_ptr += kv_head * head_stride
     values_ptr += kv_head * head_stride
-    # Which sequence has this tile.
+    # Finds the sequence that this tile belongs to.
     every = tl.arange(0, SEQUENCES)
     counted = (every >= decodes) & (every < sequences)
     starts = tl.load(starts_ptr + every, mask=counted, other=0)
@@ -91,12 +91,12 @@ def prefill(
     start, stop = tl.sum(tl.where(own, starts, 0), 0), tl.sum(tl.where(own, ends, 0), 0)
     length = tl.load(lengths_ptr + sequence)
     row = start + tile * QUERIES + tl.arange(0, QUERIES)
-    there = row < stop
+    inside = row < stop
     first = length - (stop - start) + tile * QUERIES  # the first query's position
     position = first + tl.arange(0, QUERIES)
     dim = tl.arange(0, SIZE)
     at = (row.to(tl.int64) * heads + head)[:, None] * SIZE + dim[None, :]
-    query = tl.load(query_ptr + at, mask=there[:, None], other=0.0)
+    query = tl.load(query_ptr + at, mask=inside[:, None], other=0.0)
     sink = tl.load(sinks_ptr + head).to(tl.float32) * LOG2_E
     peak = tl.full((QUERIES,), 0.0, tl.float32) + sink
     weight = tl.full((QUERIES,), 1.0, tl.float32)
@@ -117,4 +117,4 @@ def prefill(
         least, length, scale, WINDOW, SIZE, BLOCK, KEYS, True, PLAIN,
     )  # fmt: skip
     result = sums / weight[:, None]
-    tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=there[:, None])
+    tl.store(out_ptr + at, result.to(out_ptr.dtype.element_ty), mask=inside[:, None])

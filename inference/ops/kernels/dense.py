@@ -1,8 +1,8 @@
-"""Products with plain weights for few rows, where reading the weights is what takes the time.
+"""Products with plain weights for few rows, where reading the weights takes most of the time.
 
-A program reads a tile of the weights once and multiplies it with all rows. What surrounds the product is done
-while its numbers are in registers: RMSNorm before it, and bias, rotation and the write to paged memory after
-it, or bias and residual. Many rows are multiplied by the library instead, and `rotate_and_write` follows.
+A program reads a tile of the weights once and multiplies it with all rows. It fuses the ops around the
+product while its numbers are in registers: RMSNorm before it; bias, rotation and the write to paged memory,
+or bias and residual, after it. For many rows the library multiplies instead, and `rotate_and_write` follows.
 """
 
 import triton
@@ -24,7 +24,7 @@ def project(
     HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out = residual + x·Wᵀ + b: x tokens × columns, W rows × columns."""
+    """out = residual + x·Wᵀ + b; x is tokens × columns, W rows × columns."""
     begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -61,7 +61,8 @@ def _normed_product(
 ):  # fmt: skip
     """norm(x)·Wᵀ in one pass over x: the root mean square is a factor of the whole row.
 
-    Each of SHARERS warps has all rows and COLUMNS columns of its own in each turn; their sums are added last.
+    In each turn, each of SHARERS warps takes all rows and COLUMNS columns of its own. Their sums are
+    added last.
     """
     total = tl.zeros((SHARERS, TOKENS, ROWS), tl.float32)
     squares = tl.zeros((SHARERS, TOKENS, COLUMNS), tl.float32)
@@ -91,7 +92,7 @@ def qkv(
     HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Queries out, keys and values to their slots. A program has HALF pairs of one head's SIZE / 2."""
+    """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs."""
     begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     here = token < tokens
@@ -119,7 +120,7 @@ def _rotate_and_write(
     low, high, token, here, head, pair, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
     heads, kv_heads, slot_stride, head_stride, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """low and high, tokens × pairs of one head, are the pairs' two numbers."""
+    """low and high, tokens × pairs of one head, hold the two numbers of each pair."""
     whole = here[:, None]
     if head < heads + kv_heads:
         at = token[:, None] * SIZE + pair[None, :]
@@ -147,7 +148,7 @@ def rotate_and_write(
     projected_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr, tokens, heads, kv_heads,
     slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The same for rows that are multiplied already, tokens × (N + 2K)·D: TOKENS rows of a head a program."""
+    """As `qkv`, for finished products, tokens × (N + 2K)·D. A program takes TOKENS rows of one head."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)

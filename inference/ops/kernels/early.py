@@ -1,7 +1,7 @@
 """Launches that start before the previous one has ended: Hopper's programmatic dependent launch.
 
-EARLY has three bits. WAITS: the launch starts early. Its programs may load what no launch of the step
-writes, above all its weights, while the previous launch still runs; then they call `wait_for_previous`, after
+EARLY has three bits. WAITS: the launch starts early. While the previous launch still runs, its programs may
+load what no launch of the step writes, above all their weights. Then they call `wait_for_previous`, after
 which all earlier launches are complete. Every program calls it before it reads or writes anything else, or a
 later launch could overtake. FIRST and LATER: a program lets the next launch start, at its beginning or after
 its wait; the next launch starts when all programs have done so or ended.
@@ -31,7 +31,7 @@ def wait_for_previous(EARLY: tl.constexpr):
 
 @triton.jit
 def as_loaded(values, EARLY: tl.constexpr):
-    """The same bf16 values; keeps the compiler from converting them before the wait."""
+    """Returns the same bf16 values; keeps the compiler from converting them before the wait."""
     if WAITS & EARLY:
         values = tl.inline_asm_elementwise(
             "mov.b32 $0, $1;", "=r,r", [values], dtype=tl.bfloat16, is_pure=False, pack=2

@@ -1,8 +1,9 @@
-"""The experts of a layer over pairs of token and expert that are sorted by expert: two products.
+"""The two products of a layer's experts, over pairs of token and expert sorted by expert.
 
-A program has a tile of weight rows and up to TOKENS pairs of one expert. The first product ends in SwiGLU,
+A program takes a tile of weight rows and up to TOKENS pairs of one expert. The first product ends in SwiGLU,
 for which a fragment holds eight gate rows above their eight linear rows, so that a lane has both of a pair.
-The second writes each pair's result, a part of the columns each, for `norm.gather` to sum in a fixed order.
+The second writes each pair's result, one part of the columns per split, which `norm.gather` sums in a fixed
+order.
 """
 
 import triton
@@ -19,9 +20,9 @@ def gate_up(
     CHOSEN: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
     UNROLL: tl.constexpr, ALONE: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I. ALONE: of one token's experts."""
+    """inner[place] = swiglu(W1·x[order[place] // CHOSEN] + b1): pairs × I. ALONE: one token's experts."""
     wait_for_previous(EARLY)
-    begin_next(EARLY)  # not before the wait: launches behind this one read what was written ahead of it
+    begin_next(EARLY)  # not before the wait: later launches read what earlier ones have written
     expert = tl.load(expert_ptr + tl.program_id(1)).to(tl.int64)
     if ALONE:
         place = tl.program_id(1) + tl.arange(0, TOKENS)
@@ -65,9 +66,9 @@ def down(
     SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
     UNROLL: tl.constexpr, ALONE: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out[split, order[place]] = a split's columns of W2·inner[place], + b2 in the first.
+    """out[split, order[place]] = W2·inner[place] over a split's columns; the first split adds b2.
 
-    The first product lets it begin when the experts' list is written, which is thus read before the wait.
+    `gate_up` lets it start only after the list of experts is written, so it reads the list before the wait.
     """
     begin_next(EARLY)
     split = tl.program_id(2)

@@ -1,13 +1,12 @@
-"""MXFP4 weights on the device: from packed words to bf16 in the registers where the tensor cores want them.
+"""MXFP4 weights on the device: from packed words to bf16 in the registers where the tensor cores read them.
 
-A *fragment* is 16 rows × 64 columns in 128 words of 32 bits, laid out by `inference.ops.packing` so that the
-four words that one lane loads are the very values that it holds as the left operand of a matrix product. No
-byte is shuffled between lanes. A word gives two bf16 for a shift and a mask: each 4-bit float sits on bits
-that are a bf16's sign, low exponent and high mantissa bits, which makes it the value times 2^-126. The scale
-mends that but for 2^-64, which keeps every product in range; `UNSCALE` is the rest, for whoever ends the sum.
+A *fragment* is 16 rows × 64 columns in 128 words of 32 bits. `inference.ops.packing` lays it out so that the
+four words that one lane loads are the values that it holds as the left operand of a matrix product. Lanes
+exchange no bytes. One shift and one mask of a word give two bf16: each 4-bit float lies on the sign, low
+exponent and high mantissa bits of a bf16, which makes it the value times 2^-126. The scale corrects that to
+2^-64, which keeps every product in range; the kernel that finishes the sum multiplies by `UNSCALE`.
 
-`PLAIN` is the same in float32 and without assembly, for Triton's interpreter, whose bf16 is not to be
-trusted.
+`PLAIN` computes the same in float32 and without assembly, for Triton's interpreter, whose bf16 is incorrect.
 """
 
 import triton
@@ -18,7 +17,7 @@ UNSCALE: tl.constexpr = tl.constexpr(18446744073709551616.0)  # 2^64
 
 @triton.jit
 def _decode(words, low_rows, high_rows):
-    """Eight bf16 of each word: for rows g and g + 8, columns 2t, 2t + 1, then the same at columns + 8."""
+    """Returns eight bf16 per word: for rows g and g + 8, columns 2t, 2t + 1, then the same at columns + 8."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -57,7 +56,7 @@ def _decode(words, low_rows, high_rows):
 
 @triton.jit
 def _plain_value(words, sign: tl.constexpr, high: tl.constexpr, low: tl.constexpr):
-    """A value whose sign is bit `sign`, its two exponent bits those from `high`, its mantissa bit `low`."""
+    """The value with its sign at bit `sign`, two exponent bits from bit `high`, mantissa at bit `low`."""
     exponent = (words >> high) & 3
     mantissa = ((words >> low) & 1).to(tl.float32)
     size = tl.where(
@@ -68,7 +67,7 @@ def _plain_value(words, sign: tl.constexpr, high: tl.constexpr, low: tl.constexp
 
 @triton.jit
 def _plain_scale(scale):
-    """What `_decode` makes of a scale's exponent bits, the 2^-126 of its values included."""
+    """The factor that `_decode` applies for a scale's exponent bits, including the values' 2^-126."""
     return tl.exp2(((scale >> 7) & 0xFF).to(tl.float32) - 253.0)
 
 
@@ -89,8 +88,8 @@ def _decode_plain(words, low_rows, high_rows):
 
 @triton.jit
 def _unpacked(words, scales, COUNT: tl.constexpr, PLAIN: tl.constexpr):
-    """COUNT fragments' words and scales, one after the other, as COUNT × g, t, tile of 16 columns, column of
-    the pair, half of the rows, half of the columns."""
+    """Unpacks the words and scales of COUNT consecutive fragments to COUNT × g, t, tile of 16 columns, column
+    of the pair, half of the rows, half of the columns."""
     words, scales = tl.reshape(words, (COUNT, 32, 4)), tl.reshape(scales, (COUNT, 32, 1))
     shift = ((tl.arange(0, 4) // 2) * 8)[None, None, :]
     low_rows = ((scales >> shift) & 0xFF) << 7
@@ -107,9 +106,9 @@ def _unpacked(words, scales, COUNT: tl.constexpr, PLAIN: tl.constexpr):
 
 
 @triton.jit
-def _as_they_are(values, PLAIN: tl.constexpr):
-    """The same values. Triton looks through what leads to a product, takes each join for a reason to give a
-    lane four columns that lie side by side, and would shuffle ours into that; it does not look past this."""
+def _opaque(values, PLAIN: tl.constexpr):
+    """Returns the same values. Triton analyses the operations before a product: each join makes it assign
+    four adjacent columns to a lane, for which it would shuffle. It does not analyse this call."""
     if PLAIN:
         return values
     return tl.inline_asm_elementwise(
@@ -119,23 +118,23 @@ def _as_they_are(values, PLAIN: tl.constexpr):
 
 @triton.jit
 def product(
-    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, existing,
     FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr, UNROLL: tl.constexpr,
     PLAIN: tl.constexpr,
 ):  # fmt: skip
     """W·xᵀ over the tiles of 64 columns from `first` to `last`, float32, times 2^-64: FRAGMENTS·16 × TOKENS.
 
-    `rows` are the offsets of x's rows, `present` which of them are there; `tiles` is how many W has in all,
-    `there` how many of the fragments there are. With SHARERS the warps share out the columns, see below.
+    `rows` are the offsets of x's rows, `present` marks those that exist; `tiles` is the number of tiles of W,
+    `existing` the number of fragments left. With SHARERS, warps divide the columns (`_by_columns`).
     """
     if SHARERS == 0:
         total = _by_rows(
-            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, existing,
             FRAGMENTS, TOKENS, PLAIN,
         )  # fmt: skip
     else:
         total = _by_columns(
-            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+            x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, existing,
             FRAGMENTS, TOKENS, SHARERS, UNROLL, PLAIN,
         )  # fmt: skip
     return total
@@ -143,13 +142,13 @@ def product(
 
 @triton.jit
 def _by_rows(
-    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, existing,
     FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Each warp has rows of its own: for many tokens, with products of warp groups.
+    """Each warp takes its own rows: for many tokens, with products of warp groups.
 
-    Words are asked for by one running number: of addresses in three dimensions Triton 3.6 gives a warp those
-    of several fragments, and then every value goes through shared memory on its way to the product.
+    One running number addresses the words: with three-dimensional addresses Triton 3.6 gives a warp those of
+    several fragments, and every value then passes through shared memory before the product.
     """
     total = tl.zeros((FRAGMENTS * 16, TOKENS), tl.float32)
     word, scale = tl.arange(0, FRAGMENTS * 128), tl.arange(0, FRAGMENTS * 32)
@@ -157,8 +156,8 @@ def _by_rows(
     scales_ptr += (scale // 32) * (tiles * 8) + scale % 32 // 4
     for tile in range(first, last):
         if FRAGMENTS > 4:  # packed rows are a multiple of four fragments
-            words = tl.load(words_ptr + tile * 128, mask=word // 128 < there, other=0)
-            scales = tl.load(scales_ptr + tile * 8, mask=scale // 32 < there, other=0)
+            words = tl.load(words_ptr + tile * 128, mask=word // 128 < existing, other=0)
+            scales = tl.load(scales_ptr + tile * 8, mask=scale // 32 < existing, other=0)
         else:
             words, scales = tl.load(words_ptr + tile * 128), tl.load(scales_ptr + tile * 8)
         values = _unpacked(words, scales, FRAGMENTS, PLAIN)
@@ -178,14 +177,14 @@ def _by_rows(
 
 @triton.jit
 def _by_columns(
-    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, there,
+    x_ptr, rows, present, columns, words_ptr, scales_ptr, first, last, tiles, existing,
     FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr, UNROLL: tl.constexpr,
     PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Each of SHARERS warps has all rows and every SHARERS-th tile of the columns; their sums are added last.
+    """Each of SHARERS warps takes all rows and every SHARERS-th tile of columns; their sums are added last.
 
-    For few tokens, where reading the weights takes the time: many small programs, each warp with its own
-    products of 16 × 8 × 16, which wait for no other warp, and x is read once for all of the rows.
+    For few tokens, where reading the weights takes most of the time: programs are small and many, each warp
+    has its own products of 16 × 8 × 16, which wait for no other warp, and x is read once for all rows.
     """
     total = tl.zeros((SHARERS, FRAGMENTS * 16, TOKENS), tl.float32)
     word, scale = tl.arange(0, FRAGMENTS * SHARERS * 128), tl.arange(0, FRAGMENTS * SHARERS * 32)
@@ -198,15 +197,15 @@ def _by_columns(
             tile = start + step * SHARERS
             inside, inside_scales = word // 128 % SHARERS < last - tile, scale // 32 % SHARERS < last - tile
             if FRAGMENTS > 4:
-                inside &= word // (SHARERS * 128) < there
-                inside_scales &= scale // (SHARERS * 32) < there
+                inside &= word // (SHARERS * 128) < existing
+                inside_scales &= scale // (SHARERS * 32) < existing
             words = tl.load(words_ptr + tile * 128, mask=inside, other=0)
             scales = tl.load(scales_ptr + tile * 8, mask=inside_scales, other=0)
             values = tl.reshape(
                 _unpacked(words, scales, FRAGMENTS * SHARERS, PLAIN), (FRAGMENTS, SHARERS, 8, 4, 4, 2, 2, 2)
             )
             values = tl.reshape(tl.permute(values, (1, 0, 6, 2, 4, 7, 3, 5)), (SHARERS, FRAGMENTS * 16, 64))
-            weights = _as_they_are(values, PLAIN)
+            weights = _opaque(values, PLAIN)
             within = (column < columns - tile * 64) & (column // 64 < last - tile)
             x = tl.load(x_ptrs + tile * 64, mask=present[None, None, :] & within[:, :, None], other=0.0)
             if PLAIN:

@@ -1,4 +1,4 @@
-"""RMSNorm, and the sum that ends a layer: row by row, in float32, rounded once."""
+"""RMSNorm, and the sum that ends a layer: by row, in float32, rounded once."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from inference.ops.kernels.early import begin_next, wait_for_previous
 
 @triton.jit
 def rms_norm(x_ptr, norm_ptr, out_ptr, hidden, eps, WIDTH: tl.constexpr, EARLY: tl.constexpr):
-    """One row a program; WIDTH is the power of two that holds it."""
+    """Each program takes one row; WIDTH is the power of two that holds it."""
     begin_next(EARLY)
     column = tl.arange(0, WIDTH)
     inside = column < hidden
@@ -27,7 +27,7 @@ def gather(
 ):  # fmt: skip
     """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split.
 
-    The experts' first product begins no launch before x and the shares are written: they are read at once.
+    `gate_up` lets no launch start before x and the shares are written, so x is read before the wait.
     """
     begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)

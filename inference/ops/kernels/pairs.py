@@ -1,7 +1,7 @@
-"""Pairs of token and chosen expert, sorted by expert and cut into tiles.
+"""Sorts pairs of token and chosen expert by expert and cuts them into tiles.
 
-A program for each expert places the pairs of its own behind those of the experts before it, and one program
-more cuts the tiles. How many pairs each expert has is counted by a launch ahead where there are many.
+One program per expert places the expert's pairs after those of the previous experts; one more program cuts
+the tiles. For many pairs, an earlier launch counts the pairs of each expert.
 """
 
 import triton
@@ -12,7 +12,7 @@ from inference.ops.kernels.early import begin_next, wait_for_previous
 
 @triton.jit
 def count(chosen_ptr, counts_ptr, pairs, PAIRS: tl.constexpr, EARLY: tl.constexpr):
-    """How many pairs each expert has: one expert a program."""
+    """Counts the pairs of each expert: one expert per program."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     found = tl.zeros((PAIRS,), tl.int32)
@@ -28,9 +28,9 @@ def place(
     COUNTED: tl.constexpr, PAIRS: tl.constexpr, AT_ONCE: tl.constexpr, EXPERTS: tl.constexpr,
     TILES: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """order: the pairs by expert, then by token; a tile is up to TOKENS of one expert, from start to end.
+    """`order` gets the pairs by expert, then token. A tile is up to TOKENS of one expert, start to end.
 
-    Tiles that are left over are empty: start and end are equal.
+    Surplus tiles are empty: start equals end.
     """
     begin_next(EARLY)
     wait_for_previous(EARLY)
@@ -66,13 +66,13 @@ def place(
 def _cut(
     counts, expert, expert_ptr, start_ptr, end_ptr, experts, tiles, TILES: tl.constexpr, TOKENS: tl.constexpr
 ):  # fmt: skip
-    """Tiles of each expert's pairs, which lie one after the other."""
+    """Cuts each expert's pairs, which are contiguous, into tiles."""
     ends = tl.cumsum(counts, 0)
     tiles_of = (counts + TOKENS - 1) // TOKENS
     last_tiles = tl.cumsum(tiles_of, 0)
-    # Where the expert's tile 0 would start, were all tiles before its own ones full and its too.
+    # Where tile 0 would start if every tile before the expert's own were a full tile of that expert.
     origins = ends - counts - (last_tiles - tiles_of) * TOKENS
-    # In turns: of all tiles and 128 experts at once, the comparisons do not fit the registers.
+    # In turns: the comparisons of all tiles with 128 experts do not fit the registers.
     for first in range(0, tiles, TILES):
         tile = first + tl.arange(0, TILES)
         owner = tl.sum((last_tiles[None, :] <= tile[:, None]).to(tl.int32), 1)

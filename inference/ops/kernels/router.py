@@ -1,4 +1,4 @@
-"""The router: which experts a token goes to, and their shares."""
+"""The router: chooses the experts of each token, and their shares."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from inference.ops.kernels.early import begin_next, wait_for_previous
 
 @triton.jit
 def _choose(logits, expert, chosen_ptr, shares_ptr, token, CHOSEN: tl.constexpr, SHARES: tl.constexpr):
-    """The best CHOSEN, the first of equals first, and their softmax; SHARES is a power of two ≥ CHOSEN."""
+    """Stores the best CHOSEN experts, of equals the first, and their softmax. SHARES: power of 2 ≥ CHOSEN."""
     slot = tl.arange(0, SHARES)
     best = tl.full((SHARES,), float("-inf"), tl.float32)
     for choice in tl.static_range(CHOSEN):
@@ -26,7 +26,7 @@ def choose(
     logits_ptr, chosen_ptr, shares_ptr, experts,
     CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """From finished logits: one token a program."""
+    """From finished logits: one token per program."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64)
@@ -42,21 +42,21 @@ def norm_and_route(
     CHOSEN: tl.constexpr, SHARES: tl.constexpr, EXPERTS: tl.constexpr, PART: tl.constexpr,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Normalises a row, and routes it. A program does PART experts; the last of a row to finish chooses.
+    """Normalises and routes a row. A program takes PART experts; the last program of a row to finish chooses.
 
-    `counters` are 0 before and after: one for each row.
+    `counters` holds one counter per row, 0 before and after.
     """
     begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     inside = column < hidden
-    mine = tl.program_id(1) * PART + tl.arange(0, PART)
-    there = mine < experts
-    rows = weight_ptr + mine.to(tl.int64)[:, None] * hidden
-    if COLUMNS == WIDTH:  # all is asked for before the first sum is waited for
-        whole = tl.load(rows + column[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+    own = tl.program_id(1) * PART + tl.arange(0, PART)
+    valid = own < experts
+    rows = weight_ptr + own.to(tl.int64)[:, None] * hidden
+    if COLUMNS == WIDTH:  # starts every load before the first sum waits for one
+        whole = tl.load(rows + column[None, :], mask=valid[:, None] & inside[None, :], other=0.0)
     factor = tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
-    bias = tl.load(bias_ptr + mine, mask=there, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + own, mask=valid, other=0.0).to(tl.float32)
     wait_for_previous(EARLY)
     x = tl.load(x_ptr + token * hidden + column, mask=inside, other=0.0).to(tl.float32)
     scale = 1.0 / tl.sqrt(tl.sum(x * x) / hidden + eps)
@@ -73,10 +73,10 @@ def norm_and_route(
             piece = tl.load(x_ptr + token * hidden + part, mask=within, other=0.0).to(tl.float32)
             piece = piece * scale * tl.load(norm_ptr + part, mask=within, other=0.0).to(tl.float32)
             piece = piece.to(normed_ptr.dtype.element_ty).to(tl.float32)
-            weight = tl.load(rows + part[None, :], mask=there[:, None] & within[None, :], other=0.0)
+            weight = tl.load(rows + part[None, :], mask=valid[:, None] & within[None, :], other=0.0)
             sums += weight.to(tl.float32) * piece[None, :]
         logit = tl.sum(sums, 1)
-    tl.store(logits_ptr + token * experts + mine, logit + bias, mask=there)
+    tl.store(logits_ptr + token * experts + own, logit + bias, mask=valid)
     tl.debug_barrier()
     if tl.atomic_add(counters_ptr + token, 1, sem="acq_rel") == tl.num_programs(1) - 1:
         expert = tl.arange(0, EXPERTS)

@@ -1,15 +1,15 @@
-"""Picking tokens from logits on the device: a survey by many programs, then a draw by one for each row.
+"""Picks tokens from logits on the device: a survey by many programs per row, then a draw by one.
 
-The survey adds what is added to the logits, and leaves the maximum and the weight of each chunk. Where
-nothing narrows the choice the draw needs only those and one chunk; else it looks for the bound below which
-tokens are out, by halving, in passes over the row. Tokens whose logits are the same are in or out together.
+The survey applies adjustments and masks to the logits and stores the maximum and the weight of each chunk. If
+no setting narrows the choice, the draw needs only those and one chunk. Otherwise it finds the bound that
+excludes tokens by halving, in passes over the row. Tokens with equal logits are in or out together.
 """
 
 import triton
 import triton.language as tl
 
 HALVINGS: tl.constexpr = tl.constexpr(32)
-LEAST: tl.constexpr = tl.constexpr(-80.0)  # e^-80 of the best token's weight is nothing
+LEAST: tl.constexpr = tl.constexpr(-80.0)  # e^-80 of the best token's weight is negligible
 
 
 @triton.jit
@@ -36,7 +36,7 @@ def survey(
     if HAS_ADJUSTMENTS or HAS_MASKS:
         tl.store(adjusted_ptr + row * vocabulary + token, logits, mask=inside)
     peak, place = tl.max(logits, 0, return_indices=True, return_indices_tie_break_left=True)
-    # A NaN is lost in a maximum, but not in a sum.
+    # A maximum loses a NaN; a sum does not.
     peak = tl.where(tl.sum(tl.where(logits != logits, 1, 0), 0) > 0, float("nan"), peak)
     temperature = tl.maximum(tl.load(temperature_ptr + row), 1e-4)
     safe = tl.where(peak == float("-inf"), 0.0, peak)
@@ -48,7 +48,7 @@ def survey(
 
 @triton.jit
 def _kept(logits_ptr, bound, best, temperature, vocabulary, COUNTED: tl.constexpr, CHUNK: tl.constexpr):
-    """The weight of the tokens that are not below the bound, or how many they are."""
+    """The weight of the tokens at or above the bound, or with COUNTED their number."""
     total = tl.zeros((CHUNK,), tl.float32)
     for first in range(0, vocabulary, CHUNK):
         token = first + tl.arange(0, CHUNK)
@@ -63,7 +63,7 @@ def _kept(logits_ptr, bound, best, temperature, vocabulary, COUNTED: tl.constexp
 
 @triton.jit
 def _bound_by_count(logits_ptr, least, most, best, temperature, vocabulary, CHUNK: tl.constexpr):
-    """The bound that leaves `most` tokens: the smallest that leaves no more, but never none."""
+    """The smallest bound that keeps at most `most` tokens, but at least one."""
     low, high = least, 0.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -74,7 +74,7 @@ def _bound_by_count(logits_ptr, least, most, best, temperature, vocabulary, CHUN
 
 @triton.jit
 def _bound_by_weight(logits_ptr, least, wanted, best, temperature, vocabulary, CHUNK: tl.constexpr):
-    """The largest bound that leaves at least the wanted weight."""
+    """The largest bound that keeps at least the weight `wanted`."""
     low, high = least, 0.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -85,7 +85,7 @@ def _bound_by_weight(logits_ptr, least, wanted, best, temperature, vocabulary, C
 
 @triton.jit
 def _draw(logits_ptr, chunk, target, bound, best, temperature, vocabulary, CHUNK: tl.constexpr):
-    """Where the running weight of a chunk passes the target; where rounding hid that, the last token kept."""
+    """The token where a chunk's running weight exceeds the target; if rounding leaves none, the last kept."""
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     logits = tl.load(logits_ptr + token, mask=token < vocabulary, other=float("-inf"))
     scaled = (logits - best) / temperature
@@ -101,11 +101,11 @@ def draw(
     logits_ptr, peaks_ptr, places_ptr, weights_ptr, temperature_ptr, top_k_ptr, top_p_ptr, min_p_ptr,
     points_ptr, tokens_ptr, vocabulary, stride, chunks, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
 ):  # fmt: skip
-    """One row a program; -1 where the largest logit is not finite."""
+    """Each program takes one row; it stores -1 if the largest logit is not finite."""
     row = tl.program_id(0).to(tl.int64)
     every = tl.arange(0, CHUNKS)
-    there = every < chunks
-    peaks = tl.load(peaks_ptr + row * chunks + every, mask=there, other=float("-inf"))
+    used = every < chunks
+    peaks = tl.load(peaks_ptr + row * chunks + every, mask=used, other=float("-inf"))
     best, at = tl.max(peaks, 0, return_indices=True, return_indices_tie_break_left=True)
     broken = tl.sum(tl.where(peaks != peaks, 1, 0), 0) > 0
     token = tl.load(places_ptr + row * chunks + at)
@@ -120,8 +120,8 @@ def draw(
     logits_ptr += row * stride
     top_k, top_p = tl.load(top_k_ptr + row), tl.load(top_p_ptr + row)
     min_p = tl.load(min_p_ptr + row)
-    weights = tl.load(weights_ptr + row * chunks + every, mask=there, other=0.0)
-    weights *= tl.exp((tl.where(there, peaks, best) - best) / temperature)
+    weights = tl.load(weights_ptr + row * chunks + every, mask=used, other=0.0)
+    weights *= tl.exp((tl.where(used, peaks, best) - best) / temperature)
     bound = tl.full((), float("-inf"), tl.float32)
     if min_p > 0:
         bound = tl.log(tl.minimum(min_p, 1.0))
@@ -130,7 +130,7 @@ def draw(
         if _kept(logits_ptr, least, best, temperature, vocabulary, True, CHUNK) > top_k:
             bound = _bound_by_count(logits_ptr, least, top_k, best, temperature, vocabulary, CHUNK)
     if top_p < 1:
-        # The nucleus is a part of what min_p and top_k leave.
+        # The nucleus is a part of the tokens that min_p and top_k keep.
         whole = tl.sum(weights, 0)
         if bound > float("-inf"):
             whole = _kept(logits_ptr, bound, best, temperature, vocabulary, False, CHUNK)

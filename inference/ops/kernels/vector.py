@@ -1,7 +1,7 @@
-"""Products with plain weights for one row or two: each program loads whole weight rows at once.
+"""Products with plain weights for one row or two: each program loads whole weight rows.
 
-All of a program's bytes are asked for before the first is used, which keeps the memory busy; the weights then
-meet each of the rows in registers. The same surroundings as in `dense`.
+A program starts all its loads before it uses the first value, which keeps the memory busy; it then multiplies
+each row with the weights in registers. It fuses the same ops as `dense`.
 """
 
 import triton
@@ -13,7 +13,7 @@ from inference.ops.kernels.early import as_loaded, begin_next, wait_for_previous
 
 @triton.jit
 def _row(x_ptr, norm_ptr, token, columns, eps, HAS_NORM: tl.constexpr, WIDTH: tl.constexpr):
-    """One row of x, normalised if asked for."""
+    """One row of x, normalised with HAS_NORM."""
     column = tl.arange(0, WIDTH)
     inside = column < columns
     x = tl.load(x_ptr + token * columns + column, mask=inside, other=0.0).to(tl.float32)
@@ -59,7 +59,7 @@ def qkv(
     HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Queries out, keys and values to their slots. A program has HALF pairs of one head's SIZE / 2."""
+    """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs."""
     begin_next(EARLY)
     parts: tl.constexpr = SIZE // (2 * HALF)
     head, part = tl.program_id(0) // parts, tl.program_id(0) % parts

@@ -10,7 +10,7 @@ const weather = tool({
   name: "get_weather", description: "The weather in a city.", parameters: z.object({ city: z.string() }),
   execute: async ({ city }) => `sunny in ${city}`,
 });
-const told = {};
+const results = {};
 for (const useResponses of [true, false]) {
   const runner = new Runner({ modelProvider: new OpenAIProvider({ openAIClient: client, useResponses }) });
   const agent = new Agent({ name: "Guide", instructions: "Be brief.", model: "scripted", tools: [weather] });
@@ -22,8 +22,8 @@ for (const useResponses of [true, false]) {
   const other = new Agent({ name: "Expert", model: "scripted" });
   const desk = Agent.create({ name: "Desk", model: "scripted", handoffs: [other] });
   const handed = await runner.run(desk, "An expert, please.");
-  told[useResponses ? "responses" : "chat"] = {
+  results[useResponses ? "responses" : "chat"] = {
     whole: whole.finalOutput, streamed: text, handed: handed.finalOutput, by: handed.lastAgent.name,
   };
 }
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(results));

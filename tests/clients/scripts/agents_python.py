@@ -29,7 +29,7 @@ class Place(BaseModel):
     city: str
 
 
-async def told_of(model_class: type) -> dict[str, object]:
+async def results_of(model_class: type) -> dict[str, object]:
     client = AsyncOpenAI(base_url=os.environ["BASE_URL"], api_key="any", max_retries=0)
     model = model_class(model="scripted", openai_client=client)
     agent = Agent(name="Guide", instructions="Be brief.", model=model, tools=[get_weather])
@@ -56,11 +56,11 @@ async def told_of(model_class: type) -> dict[str, object]:
 
 
 async def main() -> None:
-    told = {
-        "responses": await told_of(OpenAIResponsesModel),
-        "chat": await told_of(OpenAIChatCompletionsModel),
+    results = {
+        "responses": await results_of(OpenAIResponsesModel),
+        "chat": await results_of(OpenAIChatCompletionsModel),
     }
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 asyncio.run(main())

@@ -39,9 +39,14 @@ async def main() -> None:
             scored += "".join(score.token for score in event.data.logprobs)
     items = streamed.to_input_list()
     sealed = [item["encrypted_content"] for item in items if item.get("type") == "reasoning"]
-    told = {"final": streamed.final_output, "summary": summary, "scored": scored, "sealed": len(set(sealed))}
+    results = {
+        "final": streamed.final_output,
+        "summary": summary,
+        "scored": scored,
+        "sealed": len(set(sealed)),
+    }
     whole = await Runner.run(agent, [*items, {"role": "user", "content": "And now?"}])
-    print(json.dumps({**told, "again": whole.final_output}))
+    print(json.dumps({**results, "again": whole.final_output}))
 
 
 asyncio.run(main())

@@ -15,7 +15,7 @@ const tools = {
 const models = {
   responses: openai("scripted"), chat: openai.chat("scripted"), compatible: compatible("scripted"),
 };
-const told = {};
+const results = {};
 for (const [name, model] of Object.entries(models)) {
   const options = { model, tools, stopWhen: stepCountIs(4), maxRetries: 0 };
   const whole = await generateText({ ...options, prompt: "Weather in Paris?" });
@@ -29,10 +29,10 @@ for (const [name, model] of Object.entries(models)) {
   const object = await generateObject({
     model, schema: z.object({ city: z.string() }), prompt: "A city?", maxRetries: 0,
   });
-  told[name] = {
+  results[name] = {
     text: whole.text, steps: whole.steps.length, results: whole.steps[0].toolResults.map((result) => result.output),
     streamed: text, reasoning, finish: await streamed.finishReason, object: object.object,
     tokens: whole.totalUsage.totalTokens > 0,
   };
 }
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(results));

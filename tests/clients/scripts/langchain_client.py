@@ -21,7 +21,7 @@ class Place(BaseModel):
     city: str
 
 
-def told_of(**options: object) -> dict[str, object]:
+def results_of(**options: object) -> dict[str, object]:
     model = ChatOpenAI(
         model="scripted", base_url=os.environ["BASE_URL"], api_key="any", max_retries=0, **options
     )
@@ -42,14 +42,14 @@ def told_of(**options: object) -> dict[str, object]:
 print(
     json.dumps(
         {
-            "responses": told_of(use_responses_api=True),
-            "stateless": told_of(
+            "responses": results_of(use_responses_api=True),
+            "stateless": results_of(
                 use_responses_api=True,
                 include=["reasoning.encrypted_content"],
                 store=False,
                 reasoning={"effort": "low", "summary": "auto"},
             ),
-            "chat": told_of(use_responses_api=False),
+            "chat": results_of(use_responses_api=False),
         }
     )
 )

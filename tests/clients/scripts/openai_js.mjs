@@ -6,7 +6,7 @@ import { z } from "zod";
 
 const client = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: "any", maxRetries: 0 });
 const model = "scripted";
-const told = {};
+const results = {};
 
 const tool = {
   type: "function", name: "get_weather", strict: false, description: "The weather in a city.",
@@ -14,22 +14,22 @@ const tool = {
 };
 const first = await client.responses.create({ model, input: "Weather in Paris?", tools: [tool] });
 const call = first.output.find((item) => item.type === "function_call");
-told.call = [call.name, JSON.parse(call.arguments)];
+results.call = [call.name, JSON.parse(call.arguments)];
 const second = await client.responses.create({
   model, previous_response_id: first.id, tools: [tool],
   input: [{ type: "function_call_output", call_id: call.call_id, output: "sunny" }],
 });
-told.answer = second.output_text;
+results.answer = second.output_text;
 
 const stream = client.responses.stream({ model, input: "Hi" });
 let deltas = "";
 stream.on("response.output_text.delta", (event) => (deltas += event.delta));
-told.streamed = [(await stream.finalResponse()).output_text, deltas];
+results.streamed = [(await stream.finalResponse()).output_text, deltas];
 
 const parsed = await client.responses.parse({
   model, input: "A city?", text: { format: zodTextFormat(z.object({ city: z.string() }), "place") },
 });
-told.parsed = parsed.output_parsed;
+results.parsed = parsed.output_parsed;
 
 const runner = client.chat.completions.runTools({
   model, messages: [{ role: "user", content: "Weather in Paris?" }], stream: true,
@@ -38,9 +38,9 @@ const runner = client.chat.completions.runTools({
     parameters: tool.parameters, function: ({ city }) => `sunny in ${city}`,
   } }],
 });
-told.chat = await runner.finalContent();
+results.chat = await runner.finalContent();
 
-told.socket = await new Promise((resolve, reject) => {
+results.socket = await new Promise((resolve, reject) => {
   const socket = new ResponsesWS(client);
   let text = "";
   socket.on("error", reject);
@@ -50,4 +50,4 @@ told.socket = await new Promise((resolve, reject) => {
   });
   socket.send({ type: "response.create", model, input: "Hi", store: false });
 });
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(results));

@@ -14,7 +14,7 @@ class Place(BaseModel):
     city: str
 
 
-async def told_of(model_class: type) -> dict[str, object]:
+async def results_of(model_class: type) -> dict[str, object]:
     model = model_class("scripted", provider=OpenAIProvider(base_url=os.environ["BASE_URL"], api_key="any"))
     agent = Agent(model, instructions="Be brief.")
 
@@ -32,11 +32,11 @@ async def told_of(model_class: type) -> dict[str, object]:
 
 
 async def main() -> None:
-    told = {
-        "responses": await told_of(OpenAIResponsesModel),
-        "chat": await told_of(OpenAIChatModel),
+    results = {
+        "responses": await results_of(OpenAIResponsesModel),
+        "chat": await results_of(OpenAIChatModel),
     }
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The ops at the sizes of the 20b and the 120b model, on tensors without memory."""
+"""Calls the ops at the sizes of the 20b and the 120b model, on tensors without memory."""
 
 from __future__ import annotations
 

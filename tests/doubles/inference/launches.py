@@ -1,8 +1,8 @@
-"""Every kernel as the models launch it, compiled for an H100 on a machine without one, and what came of it.
+"""Compiles every kernel for an H100, as the models launch it, on a machine without one.
 
-The ops run on tensors without memory; a launch is noted instead of made, with the very arguments that choose
-its machine code. Run as a program it prints one line of JSON for each. Kernels must not be interpreted in
-its process.
+The ops run on tensors without memory. Launches are recorded, not executed, with the arguments that determine
+their machine code. Run as a program, it prints one line of JSON for each. Its process must not interpret
+kernels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Launch:
 
 
 class Notes:
-    """Takes the launches' place."""
+    """Records launches in place of running them."""
 
     def __init__(self) -> None:
         self.case = ""
@@ -100,7 +100,7 @@ def noted(case: str, kernel: JITFunction[Any], args: tuple[Any, ...], kwargs: di
 
 
 def compiled(launch: Launch) -> dict[str, Any]:
-    """Registers, spills, and how many of which instructions."""
+    """The launch's registers, shared memory and instruction counts."""
     names = launch.kernel.arg_names
     source = ASTSource(
         launch.kernel,
@@ -135,7 +135,7 @@ def compiled(launch: Launch) -> dict[str, Any]:
 
 
 def longest_loop(code: list[tuple[int, str, str]]) -> collections.Counter[str]:
-    """How many of which instructions lie between a branch and the place before it that it goes back to."""
+    """Counts the instructions of the longest loop: from a backward branch's target to the branch."""
     loops = [collections.Counter[str]()]
     for end, name, rest in code:
         target = re.search(r"0x([0-9a-f]+)", rest) if name == "BRA" else None

@@ -1,6 +1,6 @@
-"""The runner for GPUs on the CPU, where it runs the same course but records nothing.
+"""The GPU runner on the CPU, where it computes the same steps but records none.
 
-It is one step ahead of what the host has read, and keeps tables, newest tokens and penalties on the device.
+It runs one step ahead of the host's reading and keeps tables, newest tokens and penalties on the device.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def plain(model: GptOss, **options: object) -> LocalEngine:
 
 
 def ahead(
-    model: GptOss, monkeypatch: pytest.MonkeyPatch, *, filled_up: bool = False, **options: object
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, *, padded: bool = False, **options: object
 ) -> LocalEngine:
-    """The engine as it is on a GPU, but for the records; `filled_up`: steps as large as recorded ones."""
-    if filled_up:
+    """The engine as on a GPU, but without records; `padded` pads steps to the size of recorded ones."""
+    if padded:
         monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
     limits = engines.Limits
     monkeypatch.setattr(engines, "Limits", lambda **given: limits(**given, ahead=1))
@@ -50,14 +50,14 @@ def ahead(
         engines,
         "_runner",
         lambda model, plan, limits, progress: CudaRunner(
-            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=filled_up
+            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=padded
         ),
     )
     monkeypatch.setattr(engines, "_block_size", lambda on_gpu: 16)
     return plain(model, **options)
 
 
-async def told(
+async def generated(
     engine: LocalEngine, prompt: list[int], sampling: Sampling
 ) -> tuple[list[int], list[TokenLogprob]]:
     tokens: list[int] = []
@@ -79,7 +79,7 @@ def prompts(count: int) -> list[list[int]]:
 
 
 class Odd:
-    """A grammar: only odd tokens, and never one twice in a row."""
+    """A grammar that allows only odd tokens, and none twice in a row."""
 
     def __init__(self) -> None:
         self._last = -1
@@ -127,37 +127,39 @@ SAMPLINGS = [
 ]
 
 
-@pytest.mark.parametrize("filled_up", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("speculation", [False, True])
-async def test_all_samplings_beside_each_other_give_the_plain_runners_tokens(
-    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool, filled_up: bool
+async def test_all_samplings_run_concurrently_give_the_plain_runners_tokens(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool, padded: bool
 ) -> None:
-    asked = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
+    requests = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
     one = plain(model, max_concurrent=1)
-    wanted = [await told(one, *each) for each in asked]
+    wanted = [await generated(one, *each) for each in requests]
     await one.close()
-    many = ahead(model, monkeypatch, filled_up=filled_up, max_concurrent=6, speculation=speculation)
-    found = await asyncio.gather(*(told(many, *each) for each in asked))
+    many = ahead(model, monkeypatch, padded=padded, max_concurrent=6, speculation=speculation)
+    found = await asyncio.gather(*(generated(many, *each) for each in requests))
     await many.close()
-    for (_, sampling), mine, theirs in zip(asked, found, wanted, strict=True):
-        assert mine[0] == theirs[0], sampling
-        assert [each.token for each in mine[1]] == [each.token for each in theirs[1]]
-        for ours, other in zip(mine[1], theirs[1], strict=True):
-            assert ours.logprob == pytest.approx(other.logprob, abs=1e-4)
-            assert [token for token, _ in ours.top] == [token for token, _ in other.top]
+    for (_, sampling), (tokens, logprobs), (plain_tokens, plain_logprobs) in zip(
+        requests, found, wanted, strict=True
+    ):
+        assert tokens == plain_tokens, sampling
+        assert [each.token for each in logprobs] == [each.token for each in plain_logprobs]
+        for logprob, plain_logprob in zip(logprobs, plain_logprobs, strict=True):
+            assert logprob.logprob == pytest.approx(plain_logprob.logprob, abs=1e-4)
+            assert [token for token, _ in logprob.top] == [token for token, _ in plain_logprob.top]
 
 
-async def test_little_memory_and_readers_that_leave_harm_no_other(
+async def test_little_memory_and_clients_that_disconnect_do_not_disturb_others(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = replace(SAMPLINGS[0], max_tokens=60)
-    asked = prompts(10)
+    requests = prompts(10)
     one = plain(model, max_concurrent=1)
-    wanted = [(await told(one, prompt, sampling))[0] for prompt in asked]
+    wanted = [(await generated(one, prompt, sampling))[0] for prompt in requests]
     await one.close()
     small = ahead(model, monkeypatch, max_concurrent=5, kv_memory=1_000_000)
 
-    async def some(prompt: list[int], count: int) -> list[int]:
+    async def first_tokens(prompt: list[int], count: int) -> list[int]:
         async with aclosing(small.generate(prompt, sampling)) as steps:
             tokens: list[int] = []
             async for step in steps:
@@ -167,14 +169,16 @@ async def test_little_memory_and_readers_that_leave_harm_no_other(
             return tokens
 
     counts = [60, 3, 60, 1, 60, 60, 10, 60, 5, 60]
-    found = await asyncio.gather(*(some(prompt, count) for prompt, count in zip(asked, counts, strict=True)))
-    for mine, theirs in zip(found, wanted, strict=True):
-        assert mine == theirs[: len(mine)]
+    found = await asyncio.gather(
+        *(first_tokens(prompt, count) for prompt, count in zip(requests, counts, strict=True))
+    )
+    for tokens, plain_tokens in zip(found, wanted, strict=True):
+        assert tokens == plain_tokens[: len(tokens)]
     assert small.active == 0
     await small.close()
 
 
-async def test_prompts_are_scored_as_by_the_plain_runner(
+async def test_prompt_scores_equal_those_of_the_plain_runner(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = replace(SAMPLINGS[0], prompt_logprobs=2, max_tokens=2)
@@ -188,21 +192,23 @@ async def test_prompts_are_scored_as_by_the_plain_runner(
 
     wanted, found = await scores(plain(model)), await scores(ahead(model, monkeypatch))
     assert len(found) == len(wanted) == len(prompt)
-    for mine, theirs in zip(found, wanted, strict=True):
-        assert (mine is None) == (theirs is None)
-        if mine is not None and theirs is not None:
-            assert mine.token == theirs.token
-            assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
-            assert len(mine.top) == 2
+    for score, plain_score in zip(found, wanted, strict=True):
+        assert (score is None) == (plain_score is None)
+        if score is not None and plain_score is not None:
+            assert score.token == plain_score.token
+            assert score.logprob == pytest.approx(plain_score.logprob, abs=1e-4)
+            assert len(score.top) == 2
 
 
-async def test_logits_that_are_not_finite_end_their_generation_alone(
+async def test_logits_that_are_not_finite_end_only_their_own_generation(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ahead(model, monkeypatch, max_concurrent=4)
     broken = replace(SAMPLINGS[0], logit_bias={3: float("nan")})
     good, bad = await asyncio.gather(
-        told(engine, [1, 2, 3], SAMPLINGS[0]), told(engine, [1, 2, 3], broken), return_exceptions=True
+        generated(engine, [1, 2, 3], SAMPLINGS[0]),
+        generated(engine, [1, 2, 3], broken),
+        return_exceptions=True,
     )
     assert isinstance(bad, InferenceError)
     assert "not finite" in str(bad)
@@ -211,7 +217,7 @@ async def test_logits_that_are_not_finite_end_their_generation_alone(
     await engine.close()
 
 
-def test_only_what_is_new_of_a_table_is_sent(model: GptOss) -> None:
+def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
     runner = CudaRunner(model, [40] * len(model.config.windows), 2, 16)
     picker = runner.picker(SAMPLINGS[0])
 
@@ -227,7 +233,7 @@ def test_only_what_is_new_of_a_table_is_sent(model: GptOss) -> None:
     assert [len(each.tokens) for each in [Part(0, [1], 0, [[1]], 1, picker)]] == [1]
 
 
-def test_a_step_is_filled_up_to_the_smallest_recorded_one_that_holds_it() -> None:
+def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
     graphs = Graphs(lambda numbers, shape: numbers, 2, 64, 1024, CPU)
 
     def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
@@ -237,14 +243,14 @@ def test_a_step_is_filled_up_to_the_smallest_recorded_one_that_holds_it() -> Non
     assert held(3, 3, 3) == (4, 0)
     assert held(300, 1, 0) == (0, 384)
     assert held(300, 9, 0) is None
-    assert held(1025, 1, 0) is None  # none is longer than the context
+    assert held(1025, 1, 0) is None  # no recorded step exceeds the context
     assert held(5 + 100, 7, 5) == (16, 128)
     assert held(64 + 512, 65, 64) == (64, 512)
     assert held(64 + 513, 65, 64) is None
     assert all(len(shapes_for(most, 1024)) == len(set(shapes_for(most, 1024))) for most in (1, 4, 64, 300))
 
 
-def test_a_runner_is_prepared_before_the_first_request(model: GptOss) -> None:
+def test_preparing_a_runner_leaves_the_random_state_unchanged(model: GptOss) -> None:
     runner = CudaRunner(model, [40] * len(model.config.windows), 2, 16)
     before = random.getstate()
     runner.prepare()

@@ -131,7 +131,7 @@ def test_weights_too_small_to_matter_are_none_at_all() -> None:
     powers = torch.linspace(-110, 0, 20_001)
     powers[::7] = -math.inf
     weights = module._weights(powers)
-    assert torch.equal(weights[powers < module.LEAST_EXPONENT], torch.zeros(int((powers < -87).sum())))
+    assert torch.equal(weights[powers < module.MIN_EXPONENT], torch.zeros(int((powers < -87).sum())))
     assert torch.equal(weights[powers > -86.9], powers[powers > -86.9].exp())
     # What is forbidden is not drawn at the very beginning of the distribution either.
     logits = torch.tensor([-math.inf, -1000.0, 3.0, 2.0])

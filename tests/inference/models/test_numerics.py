@@ -73,7 +73,7 @@ def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(model: GptOss, logits:
 def test_long_queries_in_parts_give_the_logits_of_the_whole(
     model: GptOss, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.ops.reference.SCORES_AT_ONCE", 3000)
+    monkeypatch.setattr("inference.ops.reference.MAX_SCORES", 3000)
     assert relative_error(model.all_logits(PROMPT, model.new_cache()), logits) < 1e-5
 
 

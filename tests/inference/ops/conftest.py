@@ -1,4 +1,4 @@
-"""Kernels run on the GPU where there is one, else in Triton's interpreter, in float32 on the CPU."""
+"""Runs kernels on a GPU if available, otherwise in Triton's interpreter, in float32 on the CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if not torch.cuda.is_available():
     _prepared = interpreter._patch_lang_tensor
 
     def _with_bounds_of_loops(tensor: Any, *scope: Any) -> None:
-        """Triton before 3.7 takes `int` of an array of one element, which numpy refuses since 2.4.
+        """Triton before 3.7 calls `int` on an array of one element, which numpy has refused since 2.4.
 
-        What was there before is put back after a launch by Triton, which saved it.
+        Triton restores the original attribute after a launch.
         """
         _prepared(tensor, *scope)
         tensor.__index__ = lambda self: self.handle.data.item()

@@ -1,4 +1,4 @@
-"""Attention over paged memory against the reference: ragged lengths, windows, groups, sinks that matter."""
+"""Attention over paged memory against the reference: ragged lengths, windows, groups, large sinks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def on_cpu(pages: Pages) -> Pages:
 
 
 def attended(draw: Draw, pages: Pages, heads: int, kv_heads: int, size: int) -> tuple[Tensor, Tensor]:
-    """Ours and the reference's."""
+    """The kernels' result and the reference's."""
     from inference.ops import fused
 
     tokens, blocks = int(pages.starts[-1]), int(pages.tables.max()) + 4
     query = draw.rows(tokens, heads, size, scale=2.0)
-    # What no query may read is not a number, block 0 included.
+    # Positions that no query may read hold NaN, those of block 0 too.
     keys, values = (draw.memory(blocks, pages.block_size, kv_heads, size) for _ in range(2))
     for memory in (keys, values):
         memory[~seen_places(pages, blocks)] = float("nan")
@@ -59,16 +59,14 @@ def seen_places(pages: Pages, blocks: int) -> Tensor:
 
 @pytest.mark.parametrize("window", [None, 16, 23])
 @pytest.mark.parametrize("queries", BATCHES, ids=str)
-def test_attention_is_that_of_the_reference(
-    device: torch.device, queries: list[int], window: int | None
-) -> None:
+def test_attention_equals_the_reference(device: torch.device, queries: list[int], window: int | None) -> None:
     draw = Draw(sum(queries) + (window or 0), device)
     found, wanted = attended(draw, random_pages(draw, queries, window, 16), 4, 2, 16)
     assert relative_error(found, wanted) < draw.tolerance
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "size"), [(8, 1, 32), (3, 3, 16), (40, 2, 16)])
-def test_groups_of_every_size_are_those_of_the_reference(
+def test_groups_of_every_size_equal_the_reference(
     device: torch.device, heads: int, kv_heads: int, size: int
 ) -> None:
     draw = Draw(heads, device)
@@ -77,13 +75,13 @@ def test_groups_of_every_size_are_those_of_the_reference(
 
 
 @pytest.mark.parametrize("window", [None, 300])
-def test_a_long_past_in_parts_is_that_of_the_reference(device: torch.device, window: int | None) -> None:
+def test_a_long_past_in_parts_equals_the_reference(device: torch.device, window: int | None) -> None:
     draw = Draw(7, device)
     found, wanted = attended(draw, random_pages(draw, [1, 1, 1], window, 16, past=400), 4, 2, 16)
     assert relative_error(found, wanted) < draw.tolerance
 
 
-def test_rows_that_fill_up_a_batch_harm_nobody(device: torch.device) -> None:
+def test_padding_rows_do_not_change_other_rows(device: torch.device) -> None:
     from inference.ops import fused
 
     draw = Draw(3, device)
@@ -93,6 +91,6 @@ def test_rows_that_fill_up_a_batch_harm_nobody(device: torch.device) -> None:
     keys, values = (draw.memory(int(pages.tables.max()) + 4, 16, 2, 16) for _ in range(2))
     query, sinks = draw.rows(3, 4, 16), draw.rows(4)
     whole = fused.paged_attention(query, keys, values, sinks, pages)
-    filled = fused.paged_attention(query, keys, values, sinks, replace(pages, lengths=lengths))
-    assert torch.equal(whole[:2], filled[:2])
-    assert torch.isfinite(filled).all()
+    padded = fused.paged_attention(query, keys, values, sinks, replace(pages, lengths=lengths))
+    assert torch.equal(whole[:2], padded[:2])
+    assert torch.isfinite(padded).all()

@@ -1,6 +1,6 @@
-"""Every kernel as the 20b and the 120b model launch it is compiled for sm_90: no GPU is needed for that.
+"""Compiles every kernel for sm_90 as the 20b and the 120b model launch it, which needs no GPU.
 
-A spill, or a product that is not done by the tensor cores, is seen here and not first on a user's card.
+These tests find spills and products outside the tensor cores before they reach a user's card.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-# The warp-group products of Hopper; of few rows, or where each warp has columns of its own, the older kind.
+# Kernels with Hopper's warp-group products; for few rows, or with warps that divide columns, the older kind.
 WARP_GROUPS = {"experts.gate_up", "experts.down", "attention_prefill.prefill"}
 PRODUCTS = {"dense.project", "dense.qkv", "attention_decode.decode"}
 SHARED_MEMORY = 227 * 1024
@@ -23,7 +23,7 @@ SHARED_MEMORY = 227 * 1024
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """In a process of its own, since kernels of this one may be interpreted."""
+    """Runs in a separate process, because this one may interpret its kernels."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -45,11 +45,11 @@ def test_no_kernel_spills_registers(compiled: list[dict[str, Any]]) -> None:
     assert not [named(found) for found in compiled if found["counts"].keys() & {"LDL", "STL"}]
 
 
-def test_no_kernel_needs_more_shared_memory_than_there_is(compiled: list[dict[str, Any]]) -> None:
+def test_every_kernel_fits_the_shared_memory(compiled: list[dict[str, Any]]) -> None:
     assert not [named(found) for found in compiled if found["shared"] > SHARED_MEMORY]
 
 
-def test_products_are_done_by_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
+def test_products_use_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
     for found in compiled:
         if found["kernel"] in WARP_GROUPS and not found["constants"].get("SHARERS"):
             assert "HGMMA" in found["counts"], named(found)
@@ -59,8 +59,8 @@ def test_products_are_done_by_the_tensor_cores(compiled: list[dict[str, Any]]) -
 
 
 def test_unpacked_weights_stay_in_their_registers(compiled: list[dict[str, Any]]) -> None:
-    """The packed layout is that of the operand: were it not, values would go from lane to lane, in shuffles
-    or through shared memory."""
+    """The packed layout is that of the operand; otherwise values would move between lanes, by shuffles or
+    through shared memory."""
     experts = [found for found in compiled if found["kernel"].startswith("experts.")]
     assert experts
     for found in experts:
@@ -69,7 +69,7 @@ def test_unpacked_weights_stay_in_their_registers(compiled: list[dict[str, Any]]
 
 
 def test_experts_of_few_tokens_unpack_a_weight_in_few_instructions(compiled: list[dict[str, Any]]) -> None:
-    """Of a lane's 32 weights of a fragment: memory leaves time for 3.7 instructions a weight (H200)."""
+    """A lane has 32 weights of a fragment; memory leaves time for 3.7 instructions per weight (H200)."""
     few = [
         found for found in compiled if found["constants"].get("SHARERS") and "UNROLL" in found["constants"]
     ]

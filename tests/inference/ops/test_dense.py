@@ -13,7 +13,7 @@ EPS = 1e-5
 
 
 @pytest.mark.parametrize(("tokens", "hidden"), [(1, 64), (3, 96), (20, 160)])
-def test_norms_are_those_of_the_reference(device: torch.device, tokens: int, hidden: int) -> None:
+def test_norms_equal_the_reference(device: torch.device, tokens: int, hidden: int) -> None:
     from inference.ops import fused
 
     draw = Draw(tokens, device)
@@ -24,7 +24,7 @@ def test_norms_are_those_of_the_reference(device: torch.device, tokens: int, hid
 
 @pytest.mark.parametrize("tokens", [1, 3, 9, 21])
 @pytest.mark.parametrize(("heads", "kv_heads", "size", "bias"), [(4, 2, 16, True), (8, 1, 32, False)])
-def test_queries_keys_and_values_are_those_of_the_reference(
+def test_queries_keys_and_values_equal_the_reference(
     device: torch.device, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
 ) -> None:
     from inference.ops import fused
@@ -55,7 +55,7 @@ def test_queries_keys_and_values_are_those_of_the_reference(
 
 @pytest.mark.parametrize("tokens", [1, 4, 6, 18])
 @pytest.mark.parametrize("bias", [True, False])
-def test_what_attention_saw_is_projected_and_added(device: torch.device, tokens: int, bias: bool) -> None:
+def test_the_output_projection_equals_the_reference(device: torch.device, tokens: int, bias: bool) -> None:
     from inference.ops import fused
 
     draw = Draw(tokens, device)
@@ -69,7 +69,7 @@ def test_what_attention_saw_is_projected_and_added(device: torch.device, tokens:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 11, 17])
-def test_logits_are_those_of_the_reference(device: torch.device, rows: int) -> None:
+def test_logits_equal_the_reference(device: torch.device, rows: int) -> None:
     from inference.ops import fused
 
     draw = Draw(rows, device)
@@ -81,21 +81,19 @@ def test_logits_are_those_of_the_reference(device: torch.device, rows: int) -> N
 
 
 @pytest.mark.parametrize(("tokens", "experts", "per_token"), [(1, 4, 2), (5, 6, 3), (9, 32, 4), (130, 5, 1)])
-def test_routes_are_those_of_the_reference(
-    device: torch.device, tokens: int, experts: int, per_token: int
-) -> None:
+def test_routes_equal_the_reference(device: torch.device, tokens: int, experts: int, per_token: int) -> None:
     from inference.ops import fused
 
     draw = Draw(tokens, device)
     x, norm = draw.rows(tokens, 96), draw.rows(96).float() + 1
     weight, bias = draw.rows(experts, 96, scale=0.3), draw.rows(experts)
-    for _ in range(2):  # the counters are left as they were found
+    for _ in range(2):  # the kernel must reset its counters
         normed, chosen, shares = fused.norm_and_route(x, norm, EPS, weight, bias, per_token)
         wanted = reference.rms_norm(x.double(), norm, EPS)
         assert relative_error(normed, wanted) < draw.tolerance
         logits = torch.nn.functional.linear(normed.double(), weight.double(), bias.double())
         best = logits.topk(per_token)
-        # Where two experts are as good as each other to the last bit, either may be chosen.
+        # Of two experts with equal logits, either may be chosen.
         assert torch.allclose(
             logits.gather(1, chosen), best.values, rtol=0, atol=1e-5 if device.type == "cpu" else 0.03
         )

@@ -1,4 +1,4 @@
-"""The experts' kernels against experts that are unpacked first."""
+"""The experts' kernels against a reference that unpacks the experts first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPES = [  # tokens, experts, per token, hidden, intermediate
 
 
 @pytest.mark.parametrize(("tokens", "experts", "per_token", "hidden", "intermediate"), SHAPES)
-def test_experts_are_those_of_the_reference(
+def test_experts_equal_the_reference(
     device: torch.device, tokens: int, experts: int, per_token: int, hidden: int, intermediate: int
 ) -> None:
     draw = Draw(tokens + hidden, device)
@@ -32,10 +32,10 @@ def test_experts_are_those_of_the_reference(
     "numbers",
     [(1, 4, 3, True, 2), (8, 2, 2, True, 3, 2), (4, 4, 3, False), (16, 8, 3, False, 1, 2)],
 )
-def test_they_are_so_however_they_are_launched(
+def test_every_launch_gives_the_reference(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...]
 ) -> None:
-    """Also where an expert has fewer fragments than a program, or columns fewer tiles than its warps."""
+    """Also if an expert has fewer fragments than a program, or fewer tiles of columns than warps."""
     from inference.ops import launches
 
     how = launches.Product(*numbers)
@@ -44,8 +44,8 @@ def test_they_are_so_however_they_are_launched(
     assert error_of(draw, 7, 6, 3, 192, 96) < draw.tolerance
 
 
-def test_no_launch_is_of_the_kind_that_a_card_got_wrong() -> None:
-    """Seen on an H100 with Triton 3.6.0, where no interpreter can see it."""
+def test_no_launch_uses_the_configuration_with_wrong_sums() -> None:
+    """An H100 with Triton 3.6.0 computed wrong sums; the interpreter cannot show that."""
     from inference.ops import launches
 
     for _, how in (*launches.BY_PAIRS, (1.0, launches.ALONE)):
@@ -80,10 +80,10 @@ def error_of(draw: Draw, tokens: int, experts: int, per_token: int, hidden: int,
     ("tokens", "experts", "per_token"),
     [(2, 5, 3), (8, 128, 4), (40, 3, 2), (64, 128, 4), (130, 32, 4), (300, 32, 4), (700, 5, 3)],
 )
-def test_pairs_are_sorted_and_cut_as_by_the_library(
+def test_pairs_are_sorted_and_cut_as_the_library_does(
     device: torch.device, tokens: int, experts: int, per_token: int
 ) -> None:
-    """Also into more tiles than a kernel takes at a time."""
+    """Also into more tiles than the kernel cuts in one turn."""
     from inference.ops import expert_kernels, launches
 
     chosen, _ = Draw(tokens, device).choices(tokens, experts, per_token)

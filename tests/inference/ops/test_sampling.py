@@ -1,4 +1,4 @@
-"""Picking on the device against the plain ops: the same tokens may be picked, as often."""
+"""Sampling on the device against the plain ops: the same distribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VOCABULARY = 301
 
 
 def picking(device: torch.device, rows: int, **fields: float | Tensor) -> plain.Picking:
-    """The neutral value of whatever is not given; one number is for all rows."""
+    """Uses neutral values for omitted fields; a single number applies to all rows."""
     defaults: dict[str, tuple[float, torch.dtype]] = {
         "temperature": (1.0, torch.float32),
         "top_k": (0, torch.int32),
@@ -43,7 +43,7 @@ def test_without_temperature_the_first_of_the_best_is_picked(device: torch.devic
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter's numpy
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
-def test_a_row_that_is_not_finite_picks_nothing(device: torch.device, broken: float) -> None:
+def test_a_row_that_is_not_finite_gives_no_token(device: torch.device, broken: float) -> None:
     logits = Draw(2, device).rows(2, VOCABULARY).float()
     if broken == float("-inf"):
         logits[0] = broken
@@ -69,10 +69,8 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("fields", FIELDS, ids=str)
-def test_tokens_are_picked_as_often_as_by_the_plain_ops(
-    device: torch.device, fields: dict[str, float]
-) -> None:
-    """Points spread evenly: what falls to each token is its probability, whatever the order of tokens."""
+def test_tokens_have_the_plain_ops_probabilities(device: torch.device, fields: dict[str, float]) -> None:
+    """With evenly spread points, each token's share is its probability, in any order of tokens."""
     rows = 24
     logits = (Draw(3, device).rows(1, 24, scale=2.0).float()).expand(rows, 24).contiguous()
     points = (torch.arange(rows, device=device) + 0.5) / rows
@@ -86,7 +84,7 @@ def test_tokens_are_picked_as_often_as_by_the_plain_ops(
 def kept_weights(
     logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Tensor:
-    """The distribution, by sorting."""
+    """Computes the distribution by sorting."""
     weights = torch.softmax(logits / temperature, 0)
     weights = torch.where(weights >= min_p * weights.max(), weights, 0.0)
     order = weights.argsort(descending=True)
@@ -108,7 +106,7 @@ def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device) -> Non
         assert before - 1e-5 <= point <= float(weights[token]) + 1e-5
 
 
-def test_masks_and_adjustments_are_for_their_rows_alone(device: torch.device) -> None:
+def test_masks_and_adjustments_apply_only_to_their_rows(device: torch.device) -> None:
     logits = Draw(6, device).rows(4, VOCABULARY).float()
     best = logits.argmax(1).tolist()
     masks = torch.zeros(2, -(-VOCABULARY // 8), dtype=torch.uint8)
