@@ -22,7 +22,8 @@ SETTINGS_HEAD = f"""{NOTE}
 Each setting is a flag of `gpt-oss-server serve`, an environment variable, and a field of
 `gpt_oss_server.settings.Settings` (the flag's name with underscores). A flag wins over its variable.
 Sizes are bytes or `64MiB`; times are seconds or `90s`, `15m`, `12h`, `30d`; switches are `--flag` and
-`--no-flag`, or `on` and `off` in a variable. Commas separate a list in a variable. An empty variable counts as unset.
+`--no-flag`, or `on` and `off` in a variable. Commas separate a list in a variable. An empty variable counts
+as unset.
 """
 
 CLI_HEAD = f"""{NOTE}
