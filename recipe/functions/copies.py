@@ -85,7 +85,7 @@ def held(talk: Talk, copies: Sequence[Copy]) -> Iterator[tuple[int, int]]:
 def looks(talk: Talk, copies: Sequence[Copy], names: dict[tuple[int, ...], int]) -> Iterator[tuple[int, int]]:
     """Where a part of a call is about to be written, and where to copy it from.
 
-    A parameter's name is copied from near its value if it is there, else from the declaration. `names` are
+    A parameter's name is copied from near its value if possible, else from the declaration. `names` are
     those of the functions, with the places of their declarations.
     """
     declared = _declared(talk.tokens, copies[0].naming, names) if copies else None

@@ -1,7 +1,7 @@
 """Hints: losses for intermediate steps, in addition to the next token.
 
 To get from a word to the name that contains it, two layers must cooperate: an early one writes, at each token
-of a declared name, how that name begins; a late one finds the token and outputs what is written there. The
+of a declared name, how that name begins; a late one finds the token and outputs what the first wrote. The
 next token alone teaches this slowly, because each half is nearly useless without the other. So training also
 asks for both directly:
 
