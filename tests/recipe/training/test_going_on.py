@@ -121,7 +121,7 @@ def test_a_deeper_model_computes_the_same_and_both_layers_contribute(tmp_path: P
         assert not torch.equal(first, second)
     last = "self_attn.q_proj.weight"
     assert torch.equal(state[f"layers.{count}.{last}"], before[f"layers.{count - 1}.{last}"])
-    with pytest.raises(ValueError, match=r"sliding_layers has to be \(0, 1, 3\)"):
+    with pytest.raises(ValueError, match=r"sliding_layers must be \(0, 1, 3\)"):
         widened(before, FEW_HEADS, replace(DEEPER, sliding_layers=(0, 2)))
     lacks = again.train(batch, 0.1)["own"]
     assert lacks == pytest.approx(run.train(batch, ROUND_FROM)["own"], rel=0.1)
