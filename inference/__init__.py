@@ -1,11 +1,11 @@
-"""Token ids in, sampled token ids out: the gpt-oss models, and what else can stand in for them.
+"""Token ids in, sampled token ids out: the gpt-oss models, and engines that stand in for them.
 
     engine = inference.load("tiny")                       # or a folder, a Hugging Face repo, scripted:FILE, …
     async for step in engine.generate(tokens, Sampling()): …
 
     inference.infer_next_token(tokens, temperature=0.0, new_request=True)
 
-Importing this package imports no framework: torch and the like come with the first model that needs them.
+Importing this package imports no framework: the first model that needs torch imports it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Beam search: the likeliest continuations of a prompt, found over any engine that scores.
+"""Beam search: the likeliest continuations of a prompt, over any engine that scores.
 
-In go an engine, a prompt, how wide to search and a length penalty; out come beams, the best first. It asks
-the engine for one token at a time and takes the alternatives from its scores, so what an engine keeps of a
-prompt is what makes it fast. Only the model's own distribution counts: how to sample has no say.
+Takes an engine, a prompt, a width and a length penalty; returns beams, the best first. It requests one token
+at a time and reads the alternatives from the scores, so the engine's prefix cache makes it fast. It uses only
+the model's own distribution and ignores the sampling fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step, TokenLogprob
 
-MOST_BEAMS = 32  # each takes a generation of its own at every token
+MOST_BEAMS = 32  # each beam costs one generation per token
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Beam:
     finish: Finish | None = None
 
     def score(self, length_penalty: float) -> float:
-        """By which beams of different lengths are compared: at 1, the mean per token."""
+        """Makes beams of different lengths comparable; with a penalty of 1, the mean per token."""
         return self.logprob / float(max(len(self.tokens), 1) ** length_penalty)
 
     def extended(self, scored: TokenLogprob, finish: Finish | None) -> Beam:
@@ -37,42 +37,42 @@ class Beam:
 @dataclass(frozen=True, slots=True)
 class Found:
     beams: tuple[Beam, ...]
-    first: Step  # what was told of the prompt
+    first: Step  # the prompt's cached tokens and scores
 
 
 async def search(
     engine: Engine, prompt: Sequence[int], sampling: Sampling, *, width: int, length_penalty: float = 1.0
 ) -> Found:
-    """The `width` best beams. Of `sampling` only its limits and what it wants to be told are heeded."""
+    """The `width` best beams. Of `sampling`, only the limits and the requested scores apply."""
     room = engine.info.context_length - len(prompt)
     limit = max(room if sampling.max_tokens is None else min(room, sampling.max_tokens), 1)
-    told = sampling.logprobs or 0
-    asked = Sampling(
+    alternatives = sampling.logprobs or 0
+    one_token = Sampling(
         temperature=0.0,
         max_tokens=1,
         stop_token_ids=sampling.stop_token_ids,
-        logprobs=max(2 * width, told),
+        logprobs=max(2 * width, alternatives),
         cache_salt=sampling.cache_salt,
         priority=sampling.priority,
     )
-    first = await _next(engine, prompt, replace(asked, prompt_logprobs=sampling.prompt_logprobs))
+    first = await _next(engine, prompt, replace(one_token, prompt_logprobs=sampling.prompt_logprobs))
     steps: Sequence[Step] = [first]
     active, ended = [Beam()], list[Beam]()
     while True:
-        grown = _grown(active, steps, sampling.stop_token_ids, limit, told)
-        # A beam that ends outside of the best `width` would not have been gone on with either.
+        grown = _grown(active, steps, sampling.stop_token_ids, limit, alternatives)
+        # A beam that ends outside of the best `width` would not have been continued either.
         ended += [beam for beam in grown[:width] if beam.finish is not None]
         active = [beam for beam in grown if beam.finish is None][:width]
         ended = sorted(ended, key=lambda beam: -beam.score(length_penalty))[:width]
         if not active or (len(ended) == width and _is_decided(ended, active, length_penalty)):
             return Found(tuple(ended), first)
-        steps = await _next_of_all(engine, [[*prompt, *beam.tokens] for beam in active], asked)
+        steps = await _next_of_all(engine, [[*prompt, *beam.tokens] for beam in active], one_token)
 
 
 def _grown(
-    active: Sequence[Beam], steps: Sequence[Step], stops: frozenset[int], limit: int, told: int
+    active: Sequence[Beam], steps: Sequence[Step], stops: frozenset[int], limit: int, alternatives: int
 ) -> list[Beam]:
-    """Every beam by each of its likeliest next tokens, the likeliest first."""
+    """Every beam, extended by each of its likeliest next tokens; the likeliest first."""
     grown = []
     for beam, step in zip(active, steps, strict=True):
         assert step.logprobs is not None
@@ -81,15 +81,15 @@ def _grown(
             finish = Finish.STOP if token in stops else None
             if finish is None and len(beam.tokens) + 1 == limit:
                 finish = Finish.LENGTH
-            grown.append(beam.extended(TokenLogprob(token, logprob, top[:told]), finish))
+            grown.append(beam.extended(TokenLogprob(token, logprob, top[:alternatives]), finish))
     return sorted(grown, key=lambda beam: -beam.logprob)
 
 
 def _is_decided(ended: Sequence[Beam], active: Sequence[Beam], length_penalty: float) -> bool:
-    """Whether the best beam under way is no better than the worst of those that have ended.
+    """Whether the best active beam is no better than the worst ended one.
 
-    Every further token makes it less likely, so without a length penalty this is certain. With one it could
-    still rise by a run of tokens that are all but certain; to wait for that is to go to the limit each time.
+    Every further token makes a beam less likely, so without a length penalty this is certain. With one, a
+    run of almost certain tokens could still raise the score; to wait for that is to search to the limit.
     """
     return active[0].score(length_penalty) <= ended[-1].score(length_penalty)
 
@@ -112,7 +112,7 @@ async def _next(engine: Engine, prompt: Sequence[int], sampling: Sampling) -> St
 
 
 class BeamSearch:
-    """One search, and an engine for each of its beams that tells it as if it were sampled just now."""
+    """One search, and for each of its beams an engine that yields it as if it had just sampled it."""
 
     def __init__(self, engine: Engine, *, width: int, length_penalty: float) -> None:
         self._engine = engine
@@ -125,7 +125,8 @@ class BeamSearch:
         return _Ranked(self, self._engine.info, rank)
 
     async def found(self, prompt: Sequence[int], sampling: Sampling) -> Found:
-        async with self._searching:  # in the task of whoever comes first: if all leave, it ends
+        # The first reader's task searches, so that the search ends when all readers have gone.
+        async with self._searching:
             if self._found is None:
                 self._found = await search(
                     self._engine,
@@ -150,4 +151,4 @@ class _Ranked:
         yield replace(found.first, tokens=beam.tokens, finish=beam.finish, logprobs=scores)
 
     async def close(self) -> None:
-        """The engine behind it is its owner's to close."""
+        """Leaves the wrapped engine open: its owner closes it."""

@@ -1,8 +1,8 @@
-"""Serves any function of the user's that continues tokens by one.
+"""Serves a user's function that samples the next token.
 
-In goes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter),
-out comes an `Engine`. The function runs on a thread of its own, for one generation after the other: such
-functions keep one conversation's cache, which turns of another would throw away at every token.
+Takes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter) and
+returns an `Engine`. The function runs on a thread of its own, one generation after the other: such functions
+keep one conversation's cache, which tokens of another would evict every time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CallableEngine:
             name=name,
             context_length=context_length,
             vocab_size=vocab_size,
-            description="A function of the user's that samples the next token.",
+            description="A user's function that samples the next token.",
             honours=frozenset({"temperature"}),
         )
 
@@ -64,7 +64,7 @@ class CallableEngine:
             raise ContextOverflow(len(tokens), self._info.context_length)
         room = self._info.context_length - len(tokens)
         limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
-        # Room for all: a slow reader must not hold up those who wait behind it.
+        # Room for every token: a slow reader must not hold up the generations that wait after it.
         outbox = Outbox(self._worker.wake, capacity=limit + 1)
         self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))
         return outbox
@@ -74,20 +74,20 @@ class CallableEngine:
 
     def _checked(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         if self._names_new_request:
-            said = self._next(tokens, temperature, new_request=new_request)
+            sampled = self._next(tokens, temperature, new_request=new_request)
         else:
-            said = self._next(tokens, temperature, *((new_request,) if self._passes_new_request else ()))
-        token = _as_token(said)
+            sampled = self._next(tokens, temperature, *((new_request,) if self._passes_new_request else ()))
+        token = _as_token(sampled)
         if not 0 <= token < self._info.vocab_size:
             raise EngineFailed(
-                f"The function returned the token {token}; token ids go from 0 to "
+                f"The function returned the token {token}; token ids range from 0 to "
                 f"{self._info.vocab_size - 1}."
             )
         return token
 
 
 class _Call:
-    """One generation: a job that calls the function once a turn."""
+    """One generation: a job that calls the function once per round."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Call:
 
 
 def _as_token(value: Any) -> int:
-    """An int, or what says of itself that it is one (numpy's and torch's scalars do); a bool is a mistake."""
+    """An int, or a value with `__index__` such as numpy's and torch's scalars; a bool is a mistake."""
     if isinstance(value, bool):
         raise _no_token(value)
     try:
@@ -131,7 +131,7 @@ def _as_token(value: Any) -> int:
 
 
 def _no_token(value: Any) -> EngineFailed:
-    """Tells the type, not the value: that may be anything, and clients read this."""
+    """Names the type, not the value: the value could be anything, and clients read this."""
     kind = "None" if value is None else f"a value of type {type(value).__name__}"
     return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")
 

@@ -1,7 +1,7 @@
-"""A thread on which generations run one after the other.
+"""A thread that runs generations one after the other.
 
-In go jobs, each with an outbox; the first one that is wanted gets turn after turn until it is done. It does
-not know what a turn does: a job is anything with `advance()`. An exception of a job ends that job alone.
+Takes jobs, each with an outbox, and advances the first one that still has a reader until it is done. It must
+not know what a job does: a job is anything with `advance()`. An exception in a job ends that job alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Job(Protocol):
     def outbox(self) -> Outbox: ...
 
     def advance(self) -> bool:
-        """One turn, as short as may be; false when the job is done."""
+        """Samples one token; returns false when the job is done."""
         ...
 
 
@@ -33,7 +33,7 @@ class Worker:
         self._arrived: list[Job] = []
         self._jobs: list[Job] = []
         self._closing = False
-        # A daemon: a process that ends must not wait for a model.
+        # A daemon, so that a process that ends does not wait for a model.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -52,12 +52,12 @@ class Worker:
             self._changed.notify()
 
     def wake(self) -> None:
-        """A job may go on, or is no longer wanted."""
+        """Signals that a job may continue, or has lost its reader."""
         with self._changed:
             self._changed.notify()
 
     def close(self) -> None:
-        """Ends every job with `EngineClosed` and waits for the turn under way."""
+        """Ends every job with `EngineClosed` and waits for the current round."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -80,7 +80,7 @@ class Worker:
         self._drop_abandoned()
 
     def _wait(self) -> bool:
-        """Until a job can take a turn; false when the worker closes."""
+        """Waits until a job can advance; returns false when the worker closes."""
         with self._changed:
             while not self._closing:
                 self._jobs += self._arrived
@@ -98,9 +98,8 @@ class Worker:
         except InferenceError as error:
             job.outbox.end(_without_frames(error))
         except BaseException as error:
-            # All there is: a function of the user's that calls sys.exit() must end neither this thread nor
-            # the others' generations. Only the log has the text: clients read the error, and it may hold
-            # secrets.
+            # BaseException: a user's function that calls sys.exit() must end neither this thread nor other
+            # generations. Only the log has the text: clients read the error, and the text may hold secrets.
             logger.exception("A generation failed.")
             failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
             failure.__cause__ = _without_frames(error)
@@ -124,5 +123,5 @@ class Worker:
 
 
 def _without_frames(error: ErrorType) -> ErrorType:
-    """The frames of a traceback hold the job, and with it its cache; the log has had them."""
+    """The frames of a traceback keep the job and its cache alive; the log already has them."""
     return error.with_traceback(None)

@@ -1,8 +1,8 @@
 """The shape of a gpt-oss model, read from either kind of config.json.
 
-In goes the parsed JSON of original/config.json or of a Hugging Face config.json, out comes one frozen
-`ModelConfig`. Keys that it does not know are logged and passed over: checkpoints gain keys all the time, and
-none of them has yet changed the arithmetic. It knows nothing of tensors and files of weights.
+Takes the parsed JSON of original/config.json or of a Hugging Face config.json and returns one frozen
+`ModelConfig`. It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed
+the arithmetic. It must not know tensors or weight files.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-# The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then room.
+# The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then unused ids.
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
 _LARGEST = 2**53
-# What would change the arithmetic, and is computed here in one way only.
+# Keys that would change the arithmetic, with the only value that is implemented.
 ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeConfig:
-    """Rotary embedding; factor 1 is the plain kind, above 1 it is YaRN."""
+    """Rotary embedding: plain with factor 1, YaRN above 1."""
 
     theta: float = 150_000.0
     factor: float = 32.0
@@ -64,12 +64,12 @@ class ModelConfig:
     tied_head: bool = False
 
     def window_of(self, layer: int) -> int | None:
-        """How many keys a query of this layer sees, its own included; None: all."""
+        """The number of keys that a query of this layer sees, its own included; None for all."""
         return self.sliding_window if self.sliding_layers[layer] else None
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The kinds of layers there are: each window once, in the order of their first layers."""
+        """The kinds of layers: each window once, in the order of its first layer."""
         return tuple(dict.fromkeys(self.window_of(layer) for layer in range(self.layers)))
 
     def kind_of(self, layer: int) -> int:
@@ -92,7 +92,7 @@ class ModelConfig:
         }
         for name, value in positive.items():
             if not (value > 0 and math.isfinite(value)):
-                raise CheckpointError(f"config.json does not fit: {name} must be above 0, and is {value}.")
+                raise CheckpointError(f"config.json does not fit: {name} must be above 0, but is {value}.")
         checks = {
             "num_attention_heads must be a multiple of num_key_value_heads": self.heads % self.kv_heads == 0,
             "head_dim must be even": self.head_dim % 2 == 0,
@@ -106,11 +106,11 @@ class ModelConfig:
 
 
 def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
-    """`any_vocabulary`: for tests, whose small models speak no Harmony."""
+    """`any_vocabulary` is for tests, whose small models speak no Harmony."""
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing: it says what shape the weights have.") from error
+        raise CheckpointError(f"{path} is missing: it defines the shape of the weights.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, Mapping):
@@ -125,13 +125,13 @@ def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
 
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
-    """Either kind; Hugging Face's repeats names of the original, so its own names tell it."""
+    """Reads either kind. Hugging Face's repeats names of the original, so its own names identify it."""
     fields = _Fields(raw)
     _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
     config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
     for key in fields.unread():
-        logger.warning("config.json has the key %r, which is not known here; it is passed over.", key)
+        logger.warning("config.json has the unknown key %r, which is ignored.", key)
     return config
 
 
@@ -151,7 +151,7 @@ def _check_known(fields: _Fields) -> None:
     }
     for key, value in found.items():
         if value is not None and value != ONLY_KNOWN[key]:
-            raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is known here.")
+            raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is supported.")
 
 
 def _from_original(fields: _Fields) -> ModelConfig:
@@ -193,7 +193,7 @@ def _from_hugging_face(fields: _Fields) -> ModelConfig:
 
 
 def _common(fields: _Fields) -> dict[str, Any]:
-    """What both kinds call by the same names."""
+    """The fields that have the same names in both kinds."""
     heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
     return {
         "hidden": hidden,
@@ -209,9 +209,9 @@ def _common(fields: _Fields) -> dict[str, Any]:
 
 
 def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
-    """The rope, and the context that it was stretched to.
+    """The rope, and the context that it extends to.
 
-    Older files say `rope_scaling` with `rope_theta` beside it, newer ones `rope_parameters`.
+    Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`.
     """
     older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
     raw = {**newer, **older}
@@ -236,7 +236,7 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
     )
     scaled.ignore("rope_type", "type", "rope_theta")
     for key in scaled.unread():
-        logger.warning("The rope scaling has the key %r, which is not known here; it is passed over.", key)
+        logger.warning("The rope scaling has the unknown key %r, which is ignored.", key)
     return rope, int(rope.original_context * rope.factor)
 
 
@@ -249,7 +249,7 @@ def _layer_types(fields: _Fields, layers: int) -> tuple[bool, ...]:
         raise CheckpointError(f"'layer_types' must be a list, not {types!r}.")
     for kind in types:
         if not isinstance(kind, str) or kind not in known:
-            raise CheckpointError(f"layer_types has {kind!r}; known are {', '.join(known)}.")
+            raise CheckpointError(f"layer_types has {kind!r}; known types are {', '.join(known)}.")
     return tuple(known[kind] for kind in types)
 
 
@@ -258,21 +258,21 @@ def _alternating(layers: int) -> tuple[bool, ...]:
 
 
 class _Fields:
-    """A config's fields, which remembers those that were asked for."""
+    """A config's fields; remembers which were read."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw
-        self._asked: set[str] = set()
+        self._read: set[str] = set()
 
     def get(self, key: str, default: Any = None) -> Any:
-        self._asked.add(key)
+        self._read.add(key)
         value = self._raw.get(key)
         return default if value is None else value
 
     def whole(self, key: str, default: int | None = None) -> int:
         value = self._converted(key, default, int, "a whole number")
         if abs(value) > _LARGEST:
-            raise CheckpointError(f"{key!r} is larger than anything that a model has.")
+            raise CheckpointError(f"{key!r} is too large for any model.")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -288,10 +288,10 @@ class _Fields:
         return value
 
     def ignore(self, *keys: str) -> None:
-        self._asked.update(keys)
+        self._read.update(keys)
 
     def unread(self) -> list[str]:
-        return sorted(set(self._raw) - self._asked)
+        return sorted(set(self._raw) - self._read)
 
     def _converted(self, key: str, default: Value | None, kind: Callable[[Any], Value], what: str) -> Value:
         value = self.get(key, default)
@@ -303,7 +303,7 @@ class _Fields:
             raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
 
 
-# Keys of Hugging Face's config.json that say nothing about the arithmetic of a forward pass.
+# Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.
 _HUGGING_FACE_BOOKKEEPING = (
     "architectures",
     "attention_dropout",

@@ -1,8 +1,8 @@
-"""What an engine is told of a grammar: which tokens may come next.
+"""What an engine sees of a grammar: which tokens may come next.
 
-A `Grammar` is made by the caller and handed to `generate` in `Sampling.grammar`; an engine that enforces one
-(`EngineInfo.enforces_grammar`) starts it once for each generation, and asks it before every token. What a
-grammar is made of, an engine never sees.
+The caller makes a `Grammar` and passes it to `generate` in `Sampling.grammar`. An engine that enforces
+grammars (`EngineInfo.enforces_grammar`) starts it once per generation and requests a mask before every token.
+An engine must not know what a grammar is made of.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Protocol, runtime_checkable
 
 
 class GrammarState(Protocol):
-    """Where one generation stands in its grammar. Used by one thread at a time."""
+    """The position of one generation in its grammar. Used by one thread at a time."""
 
     def mask(self) -> bytes:
-        """One bit for each token id, the lowest bit of the first byte for id 0: 1 where it may come next.
+        """One bit per token id, the lowest bit of the first byte for id 0: 1 if the token may come next.
 
-        Ids past its end may not. Raises `InferenceError` when the grammar can go no further.
+        Ids beyond its end may not. Raises `InferenceError` if the grammar cannot continue.
         """
         ...
 
     def accept(self, token: int) -> None:
-        """The token was sampled. Raises `InferenceError` when it was not allowed."""
+        """Records a sampled token. Raises `InferenceError` if it was not allowed."""
         ...
 
 
@@ -37,7 +37,7 @@ class BatchedState(GrammarState, Protocol):
 
 
 class Grammar(Protocol):
-    """Shared by any number of generations, from any thread."""
+    """Any number of generations may share one, from any thread."""
 
     def start(self) -> GrammarState: ...
 

@@ -1,7 +1,7 @@
-"""Brings a checkpoint from the Hugging Face hub, or from its cache on this machine.
+"""Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine.
 
-In goes a repo id, out comes a folder. Downloads the weights of one layout and the configs beside them, not
-the copies in other formats that a repo may hold. The hub's own progress bar shows how far it is.
+Takes a repo id and returns a folder. It downloads the weights of one layout and their configs, not the copies
+in other formats that a repo may hold. The hub's own progress bar shows the progress.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from inference.engine import ModelNotFound
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
 LAYOUTS = ("", "original/")
-# Seconds for the first question to the hub. Without a timeout the client waits for minutes, and its other
-# calls ask six times before they give up.
+# Seconds for the first request to the hub. Without a timeout the client waits for minutes, and its other
+# calls retry six times before they give up.
 HUB_TIMEOUT = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 def files_needed(names: Iterable[str]) -> list[str]:
-    """Of a repo's files, those of one layout: the top folder's if it has weights, else `original/`'s."""
+    """The files of one layout: those of the top folder if it has weights, else of `original/`."""
     names = list(names)
     for folder in LAYOUTS:
         here = [name for name in names if name.startswith(folder) and "/" not in name.removeprefix(folder)]
@@ -35,16 +35,16 @@ def files_needed(names: Iterable[str]) -> list[str]:
 
 
 def download(repo: str) -> Path:
-    """The folder of a repo's checkpoint: brought up to date, or as it is in the cache if that cannot be."""
+    """The folder of a repo's checkpoint: updated if possible, else the copy in the cache."""
     try:
         from huggingface_hub import HfApi, snapshot_download
     except ImportError as error:
         raise ModelNotFound(
-            f"There is no folder {repo}, and to download a repo of that name huggingface_hub is needed: "
+            f"There is no folder {repo}, and downloading a repo of that name needs huggingface_hub: "
             "pip install huggingface_hub."
         ) from error
-    # Any Exception: what the client raises without a network is of the HTTP library it is built on, which
-    # changes with its version (requests, httpx, httpx2).
+    # Any Exception: without a network the client raises errors of its HTTP library, which changes with its
+    # version (requests, httpx, httpx2).
     try:
         info = HfApi().model_info(repo, timeout=HUB_TIMEOUT)
         needed = files_needed(file.rfilename for file in info.siblings or ())
@@ -59,40 +59,40 @@ def download(repo: str) -> Path:
 
 
 def _cached_instead(repo: str, error: Exception) -> Path:
-    """Offline, no such repo, no access: a whole copy in the cache still serves."""
+    """Falls back to a complete copy in the cache: offline, or without the repo or access to it."""
     incomplete = ""
     for layout, folder in _in_cache(repo):
         missing = _missing(folder)
         if missing is None:
-            logger.warning("The model %s comes from the cache: %s", repo, _told(error))
+            logger.warning("The model %s comes from the cache: %s", repo, _summary(error))
             return folder
         incomplete = incomplete or f" (the copy there lacks {layout}{missing})"
     raise ModelNotFound(
-        f"The model {repo!r} is no folder here, nor is it whole in the Hugging Face cache{incomplete}, and "
-        f"the hub did not give it ({_told(error)}). Is the name right, and is this machine online? For a "
-        "repo that is gated or private, accept its terms on its page, then log in (hf auth login) or set "
-        "HF_TOKEN. Without a network give a folder that holds the checkpoint, or use tiny."
+        f"The model {repo!r} is not a folder here, nor is it complete in the Hugging Face cache{incomplete}, "
+        f"and the hub did not provide it ({_summary(error)}). Is the name right, and is this machine online? "
+        "For a gated or private repo, accept its terms on its page, then log in (hf auth login) or set "
+        "HF_TOKEN. Without a network, name a folder that holds the checkpoint, or use tiny."
     ) from error
 
 
 def _in_cache(repo: str) -> list[tuple[str, Path]]:
     """The folders of a repo in the cache that have a config.json, by layout.
 
-    Not snapshot_download(local_files_only=True): that takes a snapshot without its weights for whole, or one
-    of a single layout for incomplete, depending on its version.
+    Not snapshot_download(local_files_only=True): depending on its version, it takes a snapshot without
+    weights for complete, or one of a single layout for incomplete.
     """
     from huggingface_hub import try_to_load_from_cache
 
     try:
         configs = [(layout, try_to_load_from_cache(repo, f"{layout}config.json")) for layout in LAYOUTS]
-    except ValueError:  # a name that the hub does not allow; its own error is told
+    except ValueError:  # a name that the hub does not allow; the caller reports the hub's own error
         return []
     found = [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
     return [*found, *(each for each in _older(repo) if each not in found)]
 
 
 def _older(repo: str) -> list[tuple[str, Path]]:
-    """Those of all snapshots, the newest first: what the cache names may be an update that broke off."""
+    """The folders of all snapshots, the newest first: the cache may name an interrupted update."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     folder = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
@@ -108,13 +108,13 @@ def _older(repo: str) -> list[tuple[str, Path]]:
 
 
 def _missing(folder: Path) -> str | None:
-    """A file without which this checkpoint is not whole; None: it is."""
+    """A file that this checkpoint lacks; None if it is complete."""
     if (folder / INDEX).is_file():
         return next((name for name in _indexed(folder / INDEX) if not (folder / name).is_file()), None)
     weights = [path.name for path in folder.glob("*.safetensors") if path.is_file()]
     if not weights:
         return "its .safetensors files"
-    # Of weights in several files the index is a part: without it nobody knows how many there are.
+    # Only the index states how many files the weights have.
     return INDEX if any("-of-" in name for name in weights) else None
 
 
@@ -126,6 +126,6 @@ def _indexed(index: Path) -> list[str]:
         return [f"a readable {INDEX}"]
 
 
-def _told(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

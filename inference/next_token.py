@@ -1,7 +1,7 @@
-"""The smallest door to a model: all tokens so far in, the next one out.
+"""The smallest interface to a model: all tokens so far in, the next one out.
 
-The shape that OpenAI's reference server gives its backends. The keys and values of the last call are kept,
-so that a call whose tokens continue them costs one step. One conversation at a time; it knows no stop ids.
+OpenAI's reference server defines this interface for its backends. It keeps the keys and values of the last
+call, so that a call that continues it costs one step. One conversation at a time; it must not know stop ids.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: b
 
 
 def setup_model(model: str, *, any_vocabulary: bool = False) -> InferNextToken:
-    """Loads a model (any that runs here) and returns its `infer_next_token`.
+    """Loads a local model and returns its `infer_next_token`.
 
-    `any_vocabulary`: for tests, whose small models speak no Harmony.
+    `any_vocabulary` is for tests, whose small models speak no Harmony.
     """
     from inference.models.gpt_oss import load_model
     from inference.registry import checkpoint_folder
@@ -59,7 +59,7 @@ class _Continuation:
         vocabulary = self._model.config.vocab_size
         wrong = min(tokens) if min(tokens) < 0 else max(tokens)
         if not 0 <= wrong < vocabulary:
-            raise InferenceError(f"{wrong} is no token: ids are from 0 to {vocabulary - 1}.")
+            raise InferenceError(f"{wrong} is not a token: ids range from 0 to {vocabulary - 1}.")
         if len(tokens) >= self._model.config.context_length:
             raise ContextOverflow(len(tokens), self._model.config.context_length)
         with self._lock:
@@ -71,8 +71,10 @@ class _Continuation:
         return Sampler(Sampling(temperature=temperature), len(logits)).sample(logits).token
 
     def _take(self, tokens: list[int], new_request: bool) -> tuple[int, KVCache]:
-        """The kept cache if these tokens go on from it, else a new one. While in use it is not kept: a call
-        that fails half-way must not leave a cache that holds more than is known."""
+        """The kept cache if these tokens continue it, else a new one.
+
+        A cache in use is not kept: a call that fails half-way must not leave one with unknown contents.
+        """
         kept, self._kept = self._kept, None
         if kept is not None and not new_request:
             before, kv = kept

@@ -1,8 +1,8 @@
-"""The tokens of a generation, on their way from the engine's thread to the reader in the event loop.
+"""Carries a generation's tokens from the engine's thread to its reader in the event loop.
 
-In: tokens from the engine's thread. Out: steps; all tokens that wait when the reader comes are one step. The
-loop is woken once for each time that the reader waits, not once a token. The outbox is bounded: an engine
-that finds it full leaves the generation alone until the reader has emptied it. It samples nothing.
+Takes tokens and yields steps: all tokens that wait when the reader looks are one step. It wakes the loop once
+for each time that the reader waits, not once per token. The outbox is bounded: an engine that finds it full
+pauses the generation until the reader has emptied it. It samples nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PromptScores = tuple[TokenLogprob | None, ...]
 
 class Outbox:
     def __init__(self, on_room: Callable[[], None], capacity: int = CAPACITY) -> None:
-        """Made in the reader's event loop; `on_room` is called there once the reader empties it or leaves."""
+        """Create it in the reader's event loop, which calls `on_room` after emptying a full outbox."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Outbox:
         self._prompt_scores: PromptScores | None = None
         self._end: Finish | InferenceError | None = None
         self._reader_waits = False
-        self.abandoned = False  # the reader has gone: read by the engine's thread between two tokens
+        self.abandoned = False  # the reader has gone; the engine's thread checks between two tokens
 
     @property
     def is_full(self) -> bool:
@@ -46,15 +46,15 @@ class Outbox:
             self._end = finish
             self._notify()
 
-    def tell_cached(self, tokens: int) -> None:
+    def set_cached(self, tokens: int) -> None:
         self._cached_tokens = tokens
 
-    def tell_scores(self, of_prompt: PromptScores) -> None:
-        """Before the first token, with which they are read."""
-        self._prompt_scores = of_prompt
+    def set_prompt_scores(self, scores: PromptScores) -> None:
+        """Call it before the first token: the reader receives both together."""
+        self._prompt_scores = scores
 
     def end(self, end: Finish | InferenceError) -> None:
-        """Without a token: nothing was left to sample, or it failed. What waits is still read first."""
+        """Ends without a token: nothing was left to sample, or it failed. Waiting tokens are read first."""
         with self._lock:
             if self._end is None:
                 self._end = end
@@ -67,7 +67,7 @@ class Outbox:
         try:
             self._loop.call_soon_threadsafe(self._wake.set)
         except RuntimeError:
-            self.abandoned = True  # the loop is closed, so nobody will read
+            self.abandoned = True  # the loop is closed, so the reader is gone
 
     # The reader ---------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Outbox:
             self._logprobs.clear()
             finish = end if isinstance(end, Finish) else None
             if not tokens and finish is None:
-                # Cleared before the flag is seen, so that no wake-up is lost.
+                # Clear the event before setting the flag, so that no wake-up is lost.
                 self._wake.clear()
                 self._reader_waits = end is None
                 return None, end

@@ -8,7 +8,7 @@ from inference.engine import ModelNotFound
 
 
 def path_of(name: str, what: str = "folder") -> Path:
-    """Raises ModelNotFound for a `~user` who is unknown."""
+    """Expands `~`. Raises ModelNotFound for an unknown `~user`."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:

@@ -1,7 +1,7 @@
-"""A progress bar on stderr for what takes a while at start.
+"""A progress bar on stderr for slow work at start.
 
-In go how much there is and how much is done, out come characters on stderr, if it is a terminal or the
-caller asked. It does not know what is being done.
+Takes the total and the progress and draws on stderr, if it is a terminal or the caller wants it. It must not
+know what the work is.
 """
 
 from __future__ import annotations

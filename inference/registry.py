@@ -1,7 +1,7 @@
 """From a model's name to its engine.
 
-In goes what the user wrote after `--model`, out comes an `Engine`. A table says which kind of name is whose;
-each factory imports what it needs when it is called, so that a script needs no torch and a folder no hub.
+Takes the value of `--model` and returns an `Engine`. A table maps prefixes of names to factories; each
+factory imports its dependencies when called, so that a script needs no torch and a folder no hub.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Request:
     """What to load, and how."""
 
     model: str
-    rest: str  # what follows the prefix
+    rest: str  # the name after the prefix
     device: str | None
     context: int | None
     progress: bool | None
@@ -44,9 +44,9 @@ def load(
     progress: bool | None = None,
     options: LocalOptions | None = None,
 ) -> Engine:
-    """The engine of a model; `progress` None shows a bar if stderr is a terminal.
+    """The engine of a model; with `progress` None a bar appears if stderr is a terminal.
 
-    `options` are for models that run here.
+    `options` apply to local models.
     """
     for prefix, factory in PREFIXES.items():
         if model.startswith(prefix):
@@ -55,15 +55,15 @@ def load(
 
 
 def checkpoint_folder(model: str) -> Path:
-    """The folder of a model that runs here; downloaded or made if need be."""
+    """The folder of a local model; downloaded or made if necessary."""
     if model == "tiny":
         from inference import tiny
 
         return tiny.checkpoint()
     path = path_of(model)
-    if model and is_there(path.is_dir):
+    if model and _holds(path.is_dir):
         return path
-    if is_there(path.is_file):
+    if _holds(path.is_file):
         raise ModelNotFound(
             f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
         )
@@ -72,14 +72,14 @@ def checkpoint_folder(model: str) -> Path:
 
         return download(model)
     raise ModelNotFound(
-        f"There is no model {model!r}: no such folder, and no other kind of name. Known: {KINDS}."
+        f"There is no model {model!r}: no such folder, and no other kind of name fits. Known: {KINDS}."
     )
 
 
-def is_there(looks: Callable[[], bool]) -> bool:
-    """A name that no file could have is that of none."""
+def _holds(check: Callable[[], bool]) -> bool:
+    """A path that no file could have does not exist."""
     try:
-        return looks()
+        return check()
     except (OSError, ValueError):
         return False
 
@@ -120,12 +120,12 @@ def _local(request: Request) -> Engine:
 def _served_name(model: str) -> str:
     """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`.
 
-    Not as what a link leads to: that is often a snapshot in a cache, and its name a hash.
+    The name of a link, not of its target: that is often a snapshot in a cache, named by a hash.
     """
     return os.path.basename(os.path.abspath(path_of(model))) or model
 
 
-# A prefix ends in a colon, which neither a repo id nor a usual folder has.
+# A prefix ends in a colon, which neither a repo id nor a usual folder contains.
 PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
     "random:": _random,

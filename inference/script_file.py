@@ -1,7 +1,7 @@
-"""Reads a script: the JSON file that tells the scripted engine what to answer.
+"""Reads a script: the JSON file with the scripted engine's answers.
 
-In goes the file, out comes a `Script` of turns, checked in full, so that every mistake is told at start and
-names its turn. It encodes nothing and generates nothing: text stays text.
+Takes the file and returns a `Script` of turns, checked in full, so that every mistake is reported at start
+and names its turn. It encodes nothing and generates nothing: text stays text.
 
     {"turns": ["<harmony completion text>" | {"when": "<regex>", "text": "…"} | {"tokens": [ids]}],
      "loop": true, "tokens_per_second": 0}
@@ -24,7 +24,7 @@ TURN_KEYS = ("when", "text", "tokens")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer, as text or as ids (exactly one of them), for prompts that match `when`, or for any."""
+    """One answer, as text or as ids (exactly one of them), for prompts that match `when`, or for all."""
 
     text: str | None = None
     tokens: tuple[int, ...] | None = None
@@ -40,7 +40,7 @@ class Script:
 
 def read_script(path: Path, vocab_size: int) -> Script:
     try:
-        raw = path.read_text(encoding="utf-8-sig")  # editors on Windows write a mark
+        raw = path.read_text(encoding="utf-8-sig")  # editors on Windows write a byte order mark
     except FileNotFoundError as error:
         raise ModelNotFound(
             f"There is no script at {path}. Give the path of a JSON file after 'scripted:'."
@@ -60,7 +60,7 @@ def read_script(path: Path, vocab_size: int) -> Script:
 
 
 def parse_script(parsed: Any, vocab_size: int) -> Script:
-    """The script in a parsed JSON value; `read_script` adds the file's name to what this raises."""
+    """The script in a parsed JSON value; `read_script` adds the file's name to the errors."""
     if not isinstance(parsed, Mapping):
         raise CheckpointError('the top level must be an object with "turns".')
     _no_others(parsed, SCRIPT_KEYS, "the script")
@@ -102,7 +102,7 @@ def _pattern(when: Any, where: str) -> re.Pattern[str]:
     if not isinstance(when, str):
         raise CheckpointError(f'{where}: "when" must be a regular expression in a string, not {_kind(when)}.')
     try:
-        # A prompt has many lines, and "." should reach across them.
+        # A prompt has many lines, and "." should match across them.
         return re.compile(when, re.DOTALL)
     except re.error as error:
         raise CheckpointError(

@@ -1,10 +1,10 @@
 """The scripted engine: replays the turns of a script, for demos, tests and bug reports.
 
-In go prompts, out come the tokens of the script's turns, held to the limits of the sampling like those of a
-model. A turn's text starts right after `<|start|>assistant`; special tokens in it are special. A script's
-distribution is one token with all the probability, so every log-probability is 0 and no sampling field
-changes the answer. It runs in the event loop itself: it never computes. Needs `openai_harmony` for turns of
-text and for `when`, imported when first needed.
+Takes prompts and yields the tokens of the script's turns, within the limits of the sampling. A turn's text
+starts right after `<|start|>assistant`; special tokens in it are special. The distribution of a script is one
+token with all the probability, so every log-probability is 0 and no sampling field changes the answer. It
+runs in the event loop itself, because it never computes. Turns of text and `when` need `openai_harmony`,
+which it imports on first use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ScriptedEngine:
         return self._info
 
     def prepare(self) -> None:
-        """Encodes what is text now, so that no request waits in the event loop for the vocabulary."""
+        """Encodes text in advance, so that no request waits in the event loop for the vocabulary."""
         for turn in self._turns:
             _ = turn.tokens
         if self._conditional:
@@ -75,7 +75,7 @@ class ScriptedEngine:
         room = self._info.context_length - len(tokens)
         limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         if limit == 0:
-            yield Step((), Finish.LENGTH)  # a turn of the script is not spent on it
+            yield Step((), Finish.LENGTH)  # without using up a turn of the script
             return
         answer, finish = _cut(self._choose(tokens), limit, sampling.stop_token_ids)
         self.active += 1
@@ -88,7 +88,7 @@ class ScriptedEngine:
                 if end == count:
                     return
                 sent = end
-                await asyncio.sleep(0)  # the other streams' turn
+                await asyncio.sleep(0)  # lets other streams run
                 self._check_open()
         finally:
             self.active -= 1
@@ -110,7 +110,7 @@ class ScriptedEngine:
         return self._in_order[at]
 
     async def _due(self, began: float, sent: int, count: int) -> int:
-        """Where the next step ends; at the script's rate, waits until at least one more token is due."""
+        """Where the next step ends; with a rate, waits until at least one more token is due."""
         rate = self._script.tokens_per_second
         if rate == 0 or count == 0:
             return min(sent + TOKENS_PER_STEP, count)
@@ -151,12 +151,10 @@ class _PreparedTurn:
 
 def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
     if not path.strip():
-        raise ModelNotFound(
-            "'scripted:' lacks a path. Put that of a JSON file after it: scripted:script.json."
-        )
+        raise ModelNotFound("'scripted:' lacks a path. Add the path of a JSON file: scripted:script.json.")
     if context is not None and context > CONTEXT_LENGTH:
         raise CheckpointError(
-            f"The context asked for is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
+            f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
     script = read_script(path_of(path, "file"), VOCAB_SIZE)
     engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
@@ -165,13 +163,13 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
 
 
 def _cut(turn: _PreparedTurn, limit: int, stop_ids: frozenset[int]) -> tuple[tuple[int, ...], Finish]:
-    """What of a turn is generated: up to its first stop id, or to the limit, or all of it."""
+    """The tokens of a turn up to its first stop id, or to the limit, or all of them."""
     tokens = turn.tokens
     if not turn.distinct.isdisjoint(stop_ids):
         stop = next(at for at, token in enumerate(tokens) if token in stop_ids)
         if stop < limit:
             return tokens[: stop + 1], Finish.STOP
-    # Exactly at the limit the model has not said that it is done, as with any engine.
+    # Exactly at the limit the turn has no end token yet, as with any engine.
     if limit <= len(tokens):
         return tokens[:limit], Finish.LENGTH
     return tokens, Finish.STOP
@@ -194,7 +192,7 @@ def _encoding() -> Any:
 
 
 def _decode(tokens: Sequence[int]) -> str:
-    """The prompt as text, special tokens as they are spelt; an id without text becomes U+FFFD."""
+    """The prompt as text, with special tokens spelt out; an id without text becomes U+FFFD."""
     import openai_harmony
 
     encoding = _encoding()

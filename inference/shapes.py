@@ -1,4 +1,4 @@
-"""The shapes that can be measured and served without a checkpoint. Imports no framework."""
+"""The model shapes that can run without a checkpoint, for measuring. Imports no framework."""
 
 from __future__ import annotations
 

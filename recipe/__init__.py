@@ -1,6 +1,6 @@
-"""The recipe of the embedded model: what it is trained on, how it is trained, and how it is measured.
+"""The recipe of the embedded model: its training data, its training and its evaluation.
 
-Nothing of the installed package imports it, and it is not in the wheel. The commands are in the model's card,
-`inference/tiny/README.md`; what was tried is in `HISTORY.md`. `stock/` holds the texts that conversations are
-made of.
+The installed package does not import it, and the wheel does not contain it. The model's card,
+`inference/tiny/README.md`, has the commands; `HISTORY.md` has the experiments; `stock/` holds the texts that
+conversations are made of.
 """

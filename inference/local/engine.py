@@ -1,7 +1,7 @@
-"""The engine that runs gpt-oss here, in this process, on a thread of its own.
+"""The engine that runs gpt-oss in this process, on a thread of its own.
 
-In go prompts from the event loop, out come steps. Beside each other generations share every step of the model
-(loop.py, scheduling/). It knows nothing of layers (the model's) or of distributions (the sampler's).
+Takes prompts from the event loop and yields steps. Concurrent generations share every step of the model
+(loop.py, scheduling/). It must not know layers (the model's) or distributions (the sampler's).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from inference.models.gpt_oss import GptOss
 
-# A step of the CPU costs little more for some rows than for one, and much more for very many.
+# On a CPU a step costs little more for a few rows than for one, and much more for very many.
 CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
-SHARE_OF_CARD = 0.85  # of what the weights left free; the rest is for what a step needs on the way
+SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's activations need the rest
 # Prompt tokens in one step of a GPU: enough that the weights are read for many rows at once.
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
-DRAFTED_TOKENS = 6  # at once, where drafts are wanted: more are rarely right
+DRAFTED_TOKENS = 6  # per step, with speculation: further ones are rarely right
 
 
 class LocalEngine:
@@ -71,7 +71,7 @@ class LocalEngine:
         return {**self._scheduler.measures(), "kv_blocks_used": self._scheduler.cache.used}
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` where a generation that came now would be turned away."""
+        """Raises `EngineBusy` if the engine would refuse a generation now."""
         self._loop.check_room()
 
     def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
@@ -127,7 +127,7 @@ def load_local(
     any_vocabulary: bool = False,
     options: LocalOptions | None = None,
 ) -> LocalEngine:
-    """`about`: what users should know of it. `any_vocabulary`: for tests, whose models speak no Harmony."""
+    """`about` begins the description. `any_vocabulary` is for tests, whose models speak no Harmony."""
     _let_idle_threads_sleep()
     from inference.models.gpt_oss import load_model
 
@@ -148,15 +148,15 @@ def load_local(
 
 
 def device_of(device: str | None) -> torch.device:
-    """The device of that name; None: a GPU where there is one. Raises `CheckpointError` for a missing GPU."""
+    """The named device; None takes a GPU if there is one. Raises `CheckpointError` for a missing GPU."""
     _let_idle_threads_sleep()
     import torch
 
     on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device is not None and on.type == "cuda" and not torch.cuda.is_available():
         raise CheckpointError(
-            f"The device {device!r} was asked for, and torch finds no usable GPU here. Leave it out to run "
-            "on the CPU, or install a torch that is built for the machine's CUDA."
+            f"The device {device!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
+            "or install a torch build for the machine's CUDA."
         )
     return on
 
@@ -169,7 +169,7 @@ def engine_of(
     may_shorten: bool,
     progress: bool | None = None,
 ) -> LocalEngine:
-    """The engine of a loaded model: its memory planned, its runner made."""
+    """The engine of a loaded model: plans its memory and creates its runner."""
     on_gpu = model.device.type == "cuda"
     limits = Limits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
@@ -239,7 +239,7 @@ _LARGEST_DEFAULTS = {"temperature": 2.0, "top_p": 1.0}
 
 
 def read_generation_defaults(folder: Path) -> dict[str, float]:
-    """temperature and top_p of generation_config.json, where it has them."""
+    """temperature and top_p of generation_config.json, if it has them."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
@@ -248,20 +248,20 @@ def read_generation_defaults(folder: Path) -> dict[str, float]:
         found = {key: raw.get(key) for key in ("temperature", "top_p")}
         given = {key: float(value) for key, value in found.items() if value is not None}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}. Mend it, or delete it.") from error
+        raise CheckpointError(f"{path} cannot be read: {error}. Correct it, or delete it.") from error
     for key, value in given.items():
         if not 0 <= value <= _LARGEST_DEFAULTS[key]:
             raise CheckpointError(
-                f"{path}: {key} must be from 0 to {_LARGEST_DEFAULTS[key]:g}, and is {value}. Mend it, or "
+                f"{path}: {key} must be from 0 to {_LARGEST_DEFAULTS[key]:g}, but is {value}. Correct it, or "
                 "delete it."
             )
     return given
 
 
 def _let_idle_threads_sleep() -> None:
-    """Beside other work on few cores, OpenMP threads that spin while they wait cost nine tenths of the speed.
+    """Spinning OpenMP threads cost nine tenths of the speed when other work shares few cores.
 
-    OpenMP reads these once, when torch is first imported.
+    OpenMP reads these variables once, when torch is first imported.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")

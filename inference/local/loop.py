@@ -1,8 +1,8 @@
-"""The engine's thread: plans a step, has it run, hands out what was sampled, and again.
+"""The engine's thread: repeatedly plans a step, launches it and hands out the sampled tokens.
 
-In go sequences from the event loop, out go their tokens through their outboxes. Which sequence takes part is
-the scheduler's, how a step is computed the runner's. A step that fails as a whole is repeated sequence by
-sequence, so that only the one that fails alone ends with the error.
+Takes sequences from the event loop and puts their tokens into their outboxes. The scheduler decides which
+sequences take part, the runner computes the step. A step that fails as a whole is repeated sequence by
+sequence, so that only the faulty one ends with the error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
 from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of
 
-# Told to clients that are turned away: about the time in which one of a full queue's generations ends.
+# Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0
-# Seconds without anything to do before the blocks are counted: the next request must not wait for that.
+# Seconds of idleness before the blocks are checked: the next request must not wait for the check.
 BEFORE_CHECK = 0.05
 
 logger = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ class Loop:
         self._changed = threading.Condition()
         self._arrived: list[Sequence] = []
         self._flights: deque[tuple[list[Share], Flight]] = deque()
-        self._here = 0
+        self._active = 0
         self._closing = False
-        self._news = False  # since the last plan: an arrival, a reader that reads again or has left
-        # A daemon: a process that ends must not wait for a model.
+        self._news = False  # since the last plan: an arrival, or a reader that resumed or left
+        # A daemon, so that a process that ends does not wait for a model.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # The event loop -----------------------------------------------------------------------------------
@@ -44,10 +44,10 @@ class Loop:
     def active(self) -> int:
         """Sequences that hold memory or wait for it."""
         with self._changed:
-            return self._here
+            return self._active
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` where one more would wait behind as many as may."""
+        """Raises `EngineBusy` if the queue is full."""
         with self._changed:
             self._check_room()
 
@@ -59,16 +59,16 @@ class Loop:
             if not self._thread.is_alive():
                 self._thread.start()
             self._arrived.append(sequence)
-            self._here += 1
+            self._active += 1
             self._wake()
 
     def wake(self) -> None:
-        """A sequence may go on, or is no longer wanted."""
+        """Signals that a sequence may continue, or has lost its reader."""
         with self._changed:
             self._wake()
 
     def close(self) -> None:
-        """Ends every sequence with `EngineClosed` and waits for the step under way."""
+        """Ends every sequence with `EngineClosed` and waits for the current step."""
         with self._changed:
             self._closing = True
             self._wake()
@@ -81,8 +81,8 @@ class Loop:
 
     def _check_room(self) -> None:
         limits = self._scheduler.limits
-        if self._here >= limits.max_concurrent + limits.max_waiting:
-            raise EngineBusy(self._here - limits.max_concurrent, RETRY_AFTER)
+        if self._active >= limits.max_concurrent + limits.max_waiting:
+            raise EngineBusy(self._active - limits.max_concurrent, RETRY_AFTER)
 
     # The engine's thread ------------------------------------------------------------------------------
 
@@ -92,17 +92,17 @@ class Loop:
                 if not self.turn():
                     self._rest()
             except Exception as error:
-                # A defect of the scheduler's: nobody may wait for ever on a thread that is gone.
-                self._begin_anew(failure_of(error))
+                # A defect in the scheduler: no reader may wait for ever on a thread that has died.
+                self._reset(failure_of(error))
         self._end_all(EngineClosed("The engine was closed while it generated."))
         self._runner.close()
 
-    def _begin_anew(self, failure: InferenceError) -> None:
+    def _reset(self, failure: InferenceError) -> None:
         self._flights.clear()
         self._end_all(failure)
 
     def turn(self) -> bool:
-        """One step launched, and those settled that are due; false when nobody can go on."""
+        """Launches one step and settles those that are due; returns false if no sequence can continue."""
         shares = self._scheduler.plan()
         if shares:
             self._launch(shares)
@@ -113,7 +113,7 @@ class Loop:
         return True
 
     def take_in_news(self) -> bool:
-        """Who came and who left; false when the engine closes."""
+        """Adds sequences that arrived, removes those whose readers left; returns false on closing."""
         with self._changed:
             if self._closing:
                 return False
@@ -127,29 +127,29 @@ class Loop:
         return True
 
     def _rest(self) -> None:
-        """Nobody can go on: until there is news. After a moment without it the books are checked."""
+        """Waits until there is news. After a moment without any, checks the blocks."""
         with self._changed:
             if self._changed.wait_for(lambda: self._news, BEFORE_CHECK):
                 return
         if not len(self._scheduler):
-            self._check_books()
+            self._check_blocks()
         with self._changed:
             self._changed.wait_for(lambda: self._news)
 
-    def _check_books(self) -> None:
-        """Nobody is here, so nothing may be held."""
+    def _check_blocks(self) -> None:
+        """Without any sequence, no block may be held."""
         try:
             self._scheduler.cache.check_integrity([])
         except IntegrityError:
-            # A defect of ours, which must not be a client's: the cache is lost, the engine goes on.
-            logger.exception("The cache of prompts was not in order, and begins anew.")
+            # A defect of this program must not become a client's: drop the cache and continue.
+            logger.exception("The prefix cache was inconsistent and has been reset.")
             self._scheduler.cache.reset()
 
     def _launch(self, shares: list[Share]) -> None:
         try:
             self._flights.append((shares, self._runner.launch([share.part for share in shares])))
         except Exception as error:
-            # All there is: a defect in the model's code must not end the thread, nor others' generations.
+            # Any Exception: a defect in the model's code must not end the thread or other generations.
             while self._flights:
                 self._settle()
             self._run_apart(shares, error)
@@ -159,7 +159,7 @@ class Loop:
         try:
             outcomes = flight.outcomes()
         except Exception as error:
-            # As above. What was launched behind this built on it.
+            # As above. Steps launched after this one built on it.
             later = [share for others, _ in self._flights for share in others]
             self._flights.clear()
             self._fail([*shares, *later], error)
@@ -210,25 +210,25 @@ class Loop:
         if outcome.error is not None:
             self._end(sequence, outcome.error)
         elif sequence.limit <= 0 and sequence.computed == len(sequence.tokens):
-            self._remove(sequence)  # its prompt was to be read, and is kept
+            self._remove(sequence)  # the request was only to read the prompt, which stays cached
             sequence.outbox.end(Finish.LENGTH)
 
     def _end(self, sequence: Sequence, error: InferenceError | None) -> None:
         self._remove(sequence)
         if error is not None:
-            # Without its frames: they hold tensors as long as somebody holds the error.
+            # Without its frames: they keep tensors alive as long as the error lives.
             sequence.outbox.end(error.with_traceback(None))
 
     def _remove(self, sequence: Sequence) -> None:
         self._scheduler.remove(sequence)
         with self._changed:
-            self._here -= 1
+            self._active -= 1
 
     def _end_all(self, why: InferenceError) -> None:
         held = self._scheduler.clear()
         with self._changed:
             ended = held + self._arrived
             self._arrived = []
-            self._here = 0
+            self._active = 0
         for sequence in ended:
             sequence.outbox.end(why)

@@ -1,6 +1,6 @@
-"""How much memory the machine can give: what is free on it, and what this process's container may still take.
+"""How much memory this process can take, from the machine's free memory and its container's limit.
 
-In goes what the kernel tells in its files, out come bytes. It does not know what they are for.
+Reads the kernel's files and returns bytes. It must not know what they are for.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-SHARE = 0.25  # of what is free, for keys and values
+SHARE = 0.25  # of the free memory, for keys and values
 _PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-# Of either version of control groups: the limit, what is used, and how much of that are files that can go.
+# For both versions of control groups: the limit, the usage, and the part of it that is evictable files.
 _FILES = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -19,15 +19,15 @@ _FILES = {
 
 
 def machine_memory() -> int:
-    """Bytes that keys and values can have without the machine, or the container, being pressed."""
+    """Bytes for keys and values that leave the machine, or the container, enough memory."""
     return int(min([_free(), *_left_in_groups()]) * SHARE)
 
 
 def _free() -> int:
-    told = _numbers(_PROC / "meminfo")
-    if "MemAvailable:" in told:
-        return told["MemAvailable:"] << 10
-    # Another kind of system; half of what it has is taken for free.
+    numbers = _numbers(_PROC / "meminfo")
+    if "MemAvailable:" in numbers:
+        return numbers["MemAvailable:"] << 10
+    # Not Linux: assume that half of the memory is free.
     return _physical_memory() // 2
 
 
@@ -39,7 +39,7 @@ def _physical_memory() -> int:
 
 
 def _left_in_groups() -> Iterator[int]:
-    """What each limited group that this process is in may still take: the kernel ends who takes more."""
+    """What each limited group of this process may still take; the kernel ends processes that take more."""
     for line in _text(_PROC / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in {*controllers.split(",")} & _FILES.keys():
@@ -52,7 +52,7 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def _upwards(root: Path, path: str) -> Iterator[Path]:
-    """A group and those around it. In a container the path may be the host's, and its own group the root."""
+    """A group and its parents. In a container the path may be the host's, and its own group the root."""
     group = root / path.lstrip("/") if ".." not in path else root
     yield group
     while group != root:
@@ -61,7 +61,7 @@ def _upwards(root: Path, path: str) -> Iterator[Path]:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """A file of lines that begin with a name and a number."""
+    """Reads a file of lines that begin with a name and a number."""
     words = [line.split() for line in _text(path).splitlines()]
     return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}
 

@@ -1,7 +1,7 @@
-"""The masks of one generation: from its grammar's bits to what is added to the logits.
+"""The masks of one generation: from its grammar's bits to a row for the logits.
 
-In goes a grammar, and each token as it is sampled; out comes, before each next token, a row of 0 for what may
-be sampled and -inf for the rest. It knows neither the model nor how a token is picked.
+Takes a grammar and each sampled token; returns, before each next token, a row of 0 for tokens that may be
+sampled and -inf for the rest. It must not know the model or how a token is picked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from inference.ops.sampling import mask_row
 
 class Masks:
     def __init__(self, grammar: Grammar, workers: Executor | None = None) -> None:
-        """`workers`: threads on which masks are computed while the step runs; None: when they are needed."""
+        """`workers` compute masks while the step runs; with None they are computed when needed."""
         self._state = grammar.start()
         self._workers = workers
         self._coming: Future[bytes] | None = None
 
     def prepare(self) -> None:
-        """The next row will be wanted soon. Until then nothing is accepted."""
+        """Starts on the next row. The caller accepts no token before it takes the row."""
         if self._workers is not None and self._coming is None:
             self._coming = self._workers.submit(self._state.mask)
 
     def bits(self) -> bytes:
-        """One for each token, lowest first: set where it may be sampled."""
+        """One bit per token, lowest first: set if the token may be sampled."""
         coming, self._coming = self._coming, None
         return _some(self._state.mask() if coming is None else coming.result())
 

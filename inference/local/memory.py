@@ -1,9 +1,9 @@
-"""How the memory for keys and values is divided: blocks for each kind of layer, for so much context at once.
+"""Divides the memory for keys and values into blocks for each kind of layer.
 
-In go a model's shape and the bytes that there are, out comes a plan, and what it comes to in words. Layers
-without a window hold all that a sequence computed; layers with one hold, for each sequence that runs, the
-window and the chunk that passes through it, and beside these some windows of prompts that ended, from which
-conversations go on. Pure arithmetic.
+Takes a model's shape and the available bytes; returns a plan, and its description. Layers without a window
+hold everything that a sequence computed. Layers with one hold, for each running sequence, the window and the
+chunk that passes through it, and also some windows of ended prompts, from which conversations continue. Pure
+arithmetic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inference.engine import CheckpointError
 from inference.local.scheduling.scheduler import Limits
 
-# Of what is left once the least that works is given out: for windows of prompts that ended.
+# Share of the memory beyond the minimum, for windows of ended prompts.
 SHARE_OF_KEPT_WINDOWS = 0.25
 LEAST_CONTEXT = 1024
 
@@ -54,13 +54,13 @@ def plan_memory(
     limits: Limits,
     block_size: int,
 ) -> MemoryPlan:
-    """Raises `CheckpointError` where not even one sequence of this context (or less, if that may be) fits."""
+    """Raises `CheckpointError` if not even one sequence of this context (or a shortened one) fits."""
     while _bytes(kinds, least := _least(kinds, context, limits, block_size), block_size) > available:
         if not may_shorten or context <= LEAST_CONTEXT:
             needed = _bytes(kinds, least, block_size) >> 20
             raise CheckpointError(
                 f"A context of {context:,} tokens needs {needed:,} MiB for "
-                f"keys and values, and {max(0, available) >> 20:,} MiB are there. Choose a smaller "
+                f"keys and values, but only {max(0, available) >> 20:,} MiB are available. Choose a smaller "
                 "--context or --max-concurrent, or give more --kv-memory."
             )
         context = max(LEAST_CONTEXT, context * 7 // 8)
@@ -79,7 +79,7 @@ def plan_memory(
 
 
 def _least(kinds: Sequence[LayerKind], context: int, limits: Limits, size: int) -> list[int]:
-    """With these one sequence can fill the context, and the windows of all that run are held."""
+    """The fewest blocks with which one sequence fills the context and all running ones keep their windows."""
     chunk = _blocks_for(limits.chunk, size) + limits.chunk // limits.least_chunk
     longest = _blocks_for(context + limits.drafts, size) + 1
     least = []
@@ -97,7 +97,7 @@ def _least(kinds: Sequence[LayerKind], context: int, limits: Limits, size: int) 
 def _spread(
     kinds: Sequence[LayerKind], least: list[int], most: list[int], available: int, size: int
 ) -> list[int]:
-    """The rest: a share of it to the windows, and what they do not take to the others."""
+    """Divides the rest: a share of it to the windows, and what they do not need to the others."""
     rest = available - _bytes(kinds, least, size)
     blocks = list(least)
     windowed = [at for at, kind in enumerate(kinds) if kind.window is not None]

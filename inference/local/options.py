@@ -1,4 +1,4 @@
-"""What an operator may choose of how a model runs here. Imports no framework."""
+"""The operator's choices for a local model. Imports no framework."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MAX_WAITING = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions:
-    """None leaves it to the machine."""
+    """None leaves the choice to the machine."""
 
     max_concurrent: int | None = None  # requests that share a step
-    max_waiting: int = MAX_WAITING  # requests that wait for their turn; more are turned away
+    max_waiting: int = MAX_WAITING  # requests that wait for a slot; more are refused
     kv_memory: int | None = None  # bytes for keys and values
-    speculation: bool = False  # drafts from what is in the prompt, checked by the model
+    speculation: bool = False  # drafts from the prompt, checked by the model

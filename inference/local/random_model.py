@@ -1,7 +1,7 @@
 """Models with random weights, for measuring the whole server without a checkpoint.
 
-In goes a shape's name, out comes the local engine of a model of that shape. Its weights are made on the
-device. Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
+Takes a shape's name and returns the local engine of a model of that shape, with weights made on the device.
+Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def load_random(
     progress: bool | None = None,
     options: LocalOptions | None = None,
 ) -> LocalEngine:
-    """Raises `ModelNotFound` for an unknown shape, `CheckpointError` where the model cannot be made."""
+    """Raises `ModelNotFound` for an unknown shape, `CheckpointError` if the model cannot be made."""
     if shape not in SHAPES:
         known = ", ".join(f"random:{name}" for name in SHAPES)
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
@@ -36,7 +36,7 @@ def load_random(
     if context is not None:
         if context > config.context_length:
             raise CheckpointError(
-                f"The context asked for is {context} tokens; the shape {shape} has {config.context_length}."
+                f"The requested context is {context} tokens; the shape {shape} has {config.context_length}."
             )
         config = replace(config, context_length=context)
     model = random_model(config, on, progress=progress)

@@ -1,7 +1,7 @@
-"""What one generation's sampling remembers: its random numbers, its counts, its grammar.
+"""The state of one generation's sampling: its random numbers, its counts, its grammar.
 
-In go the logits of one row, out come a token and, where asked for, its log-probability. A sampler belongs to
-one generation and depends on no other. How a token is picked it leaves to the ops.
+Takes the logits of one row; returns a token and, if requested, its log-probability. A sampler belongs to one
+generation and depends on no other. The ops pick the token.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from inference.ops.sampling import largest, pick
 
 
 def random_numbers(seed: int | None) -> random.Random:
-    """Python takes a seed of -5 for 5: of three choices from -1 on the first and the last were the same."""
+    """Python treats the seed -1 as 1; with `seed + i` per choice, two choices would then be the same."""
     return random.Random(None if seed is None else seed % 2**64)
 
 
 class Sampler:
     def __init__(self, sampling: Sampling, vocab_size: int, workers: Executor | None = None) -> None:
-        """`workers`: threads that compute the grammar's masks (masks.py)."""
+        """`workers` compute the grammar's masks (masks.py)."""
         self.sampling = sampling
         self._vocab_size = vocab_size
         self._random = random_numbers(sampling.seed)
@@ -34,13 +34,13 @@ class Sampler:
         self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers)
 
     def prepare(self) -> None:
-        """A step begins at whose end this is sampled from."""
+        """Call it when a step begins that ends with a sample."""
         if self._masks is not None:
             self._masks.prepare()
 
     @torch.inference_mode()
     def sample(self, logits: Tensor) -> Sampled:
-        """Takes V logits, which it leaves as they are."""
+        """Takes V logits and does not change them."""
         adjusted = logits if self._adjustment is None else logits + self._on(logits.device)
         if self._masks is not None:
             adjusted = adjusted + self._masks.row(len(logits), logits.device)
@@ -51,7 +51,7 @@ class Sampler:
             top_k=sampling.top_k,
             top_p=sampling.top_p,
             min_p=sampling.min_p,
-            # One number per token where the temperature is not 0, so that a seed gives the same everywhere.
+            # One number per token unless the temperature is 0, so that a seed gives the same on every runner.
             point=self._random.random() if sampling.temperature > 0 else 0.0,
         )
         if token is None:
@@ -65,13 +65,13 @@ class Sampler:
         return Sampled(token, self._logprob(logits, token))
 
     def _biases(self, sampling: Sampling) -> Tensor | None:
-        """What is added to the logits; one dense row, so that a long answer costs no more per token."""
+        """The sum of biases for the logits; one dense row, so that a long answer costs no more per token."""
         biased = any(0 <= token < self._vocab_size for token in sampling.logit_bias)
         if not (biased or sampling.presence_penalty or sampling.frequency_penalty):
             return None
         row = torch.zeros(self._vocab_size)
         for token, bias in sampling.logit_bias.items():
-            if 0 <= token < self._vocab_size:  # another id has no logit, so there is nothing to bias
+            if 0 <= token < self._vocab_size:  # other ids have no logit
                 row[token] += bias
         return row
 
@@ -90,13 +90,13 @@ class Sampler:
         self._adjustment[token] -= penalty
 
     def _logprob(self, logits: Tensor, token: int) -> TokenLogprob | None:
-        """Of the model's own distribution: before bias, penalties and temperature."""
-        wanted = self.sampling.logprobs
-        return None if wanted is None else score_of(logits, token, wanted)
+        """From the model's own distribution: before bias, penalties and temperature."""
+        top = self.sampling.logprobs
+        return None if top is None else score_of(logits, token, top)
 
 
 def score_of(logits: Tensor, token: int, top: int) -> TokenLogprob:
-    """How likely a token is by these V logits, and the `top` likeliest."""
+    """A token's log-probability under these V logits, and the `top` likeliest tokens."""
     total = torch.logsumexp(logits, 0)
     own = float((logits[token] - total).item())
     if top == 0:

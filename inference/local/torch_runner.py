@@ -1,7 +1,7 @@
-"""Runs steps in plain PyTorch: the CPU's way, and the one that others are compared with.
+"""Runs steps in plain PyTorch: for the CPU, and as the reference for other runners.
 
-In go parts of a step, out come their outcomes; the weights and the paged memory are its own. It knows nothing
-of requests: which tokens go where was decided by the scheduler.
+Takes the parts of a step and returns their outcomes; it owns the weights and the paged memory. It must not
+know requests: the scheduler decides which tokens go where.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.pages import BLOCK_SIZE, Pages, span
 
-MASK_WORKERS = 2  # each mask takes a fraction of a step; the products of a step leave Python free meanwhile
+MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A step that was carried out as it was launched."""
+    """A step that ran when it was launched."""
 
     found: list[Outcome]
 
@@ -39,7 +39,7 @@ class TorchRunner:
     ahead = 0
 
     def __init__(self, model: GptOss, blocks: Sequence[int], block_size: int = BLOCK_SIZE) -> None:
-        """`blocks`: how many for each of the model's windows, block 0 included."""
+        """`blocks`: the number for each of the model's windows, block 0 included."""
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
@@ -49,7 +49,7 @@ class TorchRunner:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers)
 
     def close(self) -> None:
-        """The memory goes with the last reference to this."""
+        """Stops the workers. The memory is freed with the last reference to the runner."""
         self._mask_workers.shutdown(wait=False, cancel_futures=True)
 
     @torch.inference_mode()
@@ -100,12 +100,12 @@ class TorchRunner:
 
 
 def _wanted_rows(part: Part) -> int:
-    """How many of a part's rows, the last ones, need logits."""
+    """The number of a part's last rows that need logits."""
     return len(part.tokens) if part.scored is not None else part.samples
 
 
 def _outcome(part: Part, logits: Tensor) -> Outcome:
-    """From the logits of the rows that the part wants them of."""
+    """`logits`: of the rows that need them."""
     assert isinstance(part.picker, Sampler)
     sampler = part.picker
     scores: tuple[TokenLogprob, ...] = ()
@@ -118,15 +118,15 @@ def _outcome(part: Part, logits: Tensor) -> Outcome:
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
-        # All there is: a grammar is code from elsewhere, and what it breaks is its own generation.
+        # Any Exception: a grammar is the caller's code, and may only break its own generation.
         return Outcome(tuple(sampled), scores, failure_of(error))
     return Outcome(tuple(sampled), scores)
 
 
 def _sample(part: Part, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
-    """A token for each row, as long as the row's token is what was sampled before it.
+    """Samples a token for each row, until a draft differs from the token sampled before it.
 
-    So drafts change nothing but the time that an answer takes, whatever the sampling.
+    So drafts change only the time that an answer takes, whatever the sampling.
     """
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     for at, row in enumerate(logits):

@@ -1,4 +1,4 @@
 """The models: checkpoints, weights and the forward pass.
 
-Files of a checkpoint come in, a model that computes logits goes out. It must not know requests or scheduling.
+Takes a checkpoint's files and returns a model that computes logits. It must not know requests or scheduling.
 """

@@ -1,8 +1,8 @@
-"""One layer's experts: which rows a token needs, as floats, at the moment it needs them.
+"""One layer's experts, converted to floats when a token needs them.
 
-In go tokens and their experts, out come the weighted sums. The weights stay as stored (MXFP4 or bf16); an
-expert becomes floats when it is used. Where the floats of all layers together are small (the embedded
-model), they are kept from the first use on, since unpacking them would cost more than the product.
+Takes tokens and their experts and returns the weighted sums. The weights stay as stored (MXFP4 or bf16); an
+expert becomes floats when it is used. If the floats of all layers together are small (the embedded model),
+they are kept from the first use on, since unpacking them would cost more than the product.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.ops import reference as ops
 
-# All experts of a model as floats may take this much before none are kept: keeping some of a larger model's
-# would be evicted before they are used again.
+# The most memory for all experts of a model as floats. A larger model keeps none: the kept ones would be
+# evicted before they are used again.
 KEPT_FLOAT_BYTES = 256 << 20
 MXFP4_BLOCK = 32
-# Tokens × experts up to which kept experts are all computed for all tokens.
+# The largest tokens × experts for which every kept expert runs on every token.
 DENSE_ROWS = 256
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
@@ -52,7 +52,7 @@ class Experts(ABC):
         return found
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """x T×H, chosen and shares T×k; out T×H."""
+        """x T×H, chosen and shares T×k; returns T×H."""
         if len(x) == 1:
             return self._one_token(x, chosen, shares)
         if self._keeps and len(x) * self._count <= DENSE_ROWS:
@@ -68,7 +68,7 @@ class Experts(ABC):
         return torch.mm(shares, torch.stack(outs))
 
     def _all(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """Every expert on every token: for few tokens, fewer and larger products than each its own."""
+        """Runs every expert on every token: for few tokens, that is fewer and larger products."""
         w1, b1, w2, b2 = self._stack()
         inner = torch.baddbmm(b1.unsqueeze(1), x.expand(self._count, -1, -1), w1.transpose(1, 2))
         outs = torch.baddbmm(b2.unsqueeze(1), ops.swiglu(inner, self._limit, self._alpha), w2.transpose(1, 2))
@@ -76,7 +76,7 @@ class Experts(ABC):
         return torch.einsum("te,eth->th", weights, outs)
 
     def _stack(self) -> Rows:
-        """All kept experts as one tensor each; each expert's own rows are then parts of these."""
+        """All kept experts as one tensor per matrix; each expert's rows are then views of these."""
         if self._stacked is None:
             rows = [self.rows(expert) for expert in range(self._count)]
             w1, b1, w2, b2 = (torch.stack(parts) for parts in zip(*rows, strict=True))
@@ -85,7 +85,7 @@ class Experts(ABC):
         return self._stacked
 
     def _many(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """Tokens sorted by expert, so that each expert becomes floats once and multiplies all its tokens."""
+        """Sorts tokens by expert, so that each expert becomes floats once and multiplies all its tokens."""
         flat = chosen.flatten()
         order = flat.argsort()
         owners, weights = order // chosen.shape[1], shares.flatten()[order].unsqueeze(1)
@@ -104,7 +104,7 @@ def check_block_sizes(config: ModelConfig) -> None:
     for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
         if size % MXFP4_BLOCK:
             raise CheckpointError(
-                f"MXFP4 experts come in blocks of {MXFP4_BLOCK}, and {name} is {size}: not a multiple."
+                f"MXFP4 experts have blocks of {MXFP4_BLOCK}, but {name} is {size}: not a multiple."
             )
 
 

@@ -1,7 +1,7 @@
-"""The gpt-oss model: token ids and a memory of keys and values in, logits out.
+"""The gpt-oss model: takes token ids and a memory of keys and values, and returns logits.
 
-Driven by config and weights alone, so that any shape runs through the same code; it does not know where they
-came from, nor anything of sampling, threads or requests.
+Config and weights alone drive it, so that any shape runs through the same code. It must not know where they
+came from, nor sampling, threads or requests.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class GptOss:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of activations, keys and values."""
+        """The type of activations, keys and values."""
         return self._dtype
 
     @property
     def waits_for_device(self) -> bool:
-        """Whether a step reads from the device on its way: then it cannot be recorded."""
+        """Whether a step reads from the device midway, so that it cannot be recorded."""
         return any(layer.experts.waits_for_device for layer in self._weights.layers)
 
     @torch.inference_mode()
     def forward(
         self, tokens: Tensor, positions: Tensor, memory: PagedMemory, pages: Sequence[Pages]
     ) -> Tensor:
-        """A step: T rows through all layers, T×H. `pages`: one for each of the config's windows, in order."""
+        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows."""
         config = self.config
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._weights.embedding[tokens].to(self._dtype)
@@ -85,7 +85,7 @@ class GptOss:
 
     @torch.inference_mode()
     def logits(self, x: Tensor) -> Tensor:
-        """R×V, float32, of rows that `forward` gave. The head dominates a step: only rows that are needed."""
+        """R×V, float32, from rows of `forward`. The head dominates a step: pass only the rows you need."""
         norm, head, eps = self._weights.norm, self._weights.head, self.config.norm_eps
         if isinstance(head, PackedHead):
             return head.logits(reference.rms_norm(x, norm, eps))
@@ -98,7 +98,7 @@ class GptOss:
         return KVCache(self.config, self._device, self._dtype)
 
     def extend(self, tokens: Sequence[int], cache: KVCache) -> None:
-        """Takes in a part of a prompt whose logits nobody needs."""
+        """Reads a part of a prompt without computing logits."""
         self._extend(tokens, cache)
 
     def _extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
@@ -127,14 +127,14 @@ def load_model(
 ) -> GptOss:
     """The model of a checkpoint folder: float32 on the CPU, where bf16 products are far slower, else bf16.
 
-    `any_vocabulary`: for tests, whose small models speak no Harmony.
+    `any_vocabulary` is for tests, whose small models speak no Harmony.
     """
     found = find_checkpoint(folder)
     config = read_config(found / "config.json", any_vocabulary=any_vocabulary)
     if context is not None:
         if context > config.context_length:
             raise CheckpointError(
-                f"The context asked for is {context} tokens; {found} was made for {config.context_length}."
+                f"The requested context is {context} tokens; {found} supports {config.context_length}."
             )
         config = replace(config, context_length=context)
     on = device if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,7 +1,7 @@
-"""Keys and values: the memory of all layers in blocks, and one sequence that has a memory to itself.
+"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone.
 
-In go how many blocks each kind of layer gets, out come the tensors that the ops read and write. Which block
-is whose is decided elsewhere (the engine's scheduler); it computes nothing and knows no weights.
+Takes the number of blocks for each kind of layer and returns the tensors that the ops read and write. The
+engine's scheduler assigns the blocks. It computes nothing and must not know weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_BLOCKS = 17
 
 
 class PagedMemory:
-    """For each layer keys and values, blocks × size × K × D (inference/ops/pages.py)."""
+    """Keys and values of each layer, blocks × size × K × D (inference/ops/pages.py)."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class PagedMemory:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        """`blocks`: how many for each of the config's `windows`, block 0, which is nobody's, included."""
+        """`blocks`: the number for each of the config's `windows`, including block 0, which is unused."""
         self.block_size = block_size
         shapes = [(config.kv_heads, count, block_size, config.head_dim) for count in blocks]
         self.layers = [
@@ -42,15 +42,15 @@ class PagedMemory:
 
 
 def _empty(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A head's keys lie together: a product with them then reads them as one matrix.
+    """A head's keys are adjacent, so that a product reads them as one matrix.
 
-    Pages of it that were never written take no memory of the machine, so it may be planned generously.
+    Pages that were never written take no memory of the machine, so a plan may be generous.
     """
     return torch.empty(shape, device=device, dtype=dtype).permute(1, 2, 0, 3)
 
 
 class KVCache:
-    """One sequence alone, which keeps all it was given. `length` positions are in it."""
+    """The memory of one sequence, which keeps everything. It holds `length` positions."""
 
     def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
         self.length = 0
@@ -59,7 +59,7 @@ class KVCache:
         self.memory = self._new_memory()
 
     def pages(self, count: int) -> tuple[Pages, ...]:
-        """For `count` new tokens: one for each kind of layer."""
+        """The pages for `count` new tokens, one for each kind of layer."""
         size, length = self.memory.block_size, self.length + count
         if length > (self._blocks - 1) * size:
             self._grow(-(-length // size) + 1)

@@ -1,8 +1,8 @@
 """Writes checkpoints with random weights, of any shape and in every layout that the loader reads.
 
-In go a folder, a config and a seed, out come config.json and safetensors files. The same seed gives the same
-weights in every layout, so that the layouts can be compared. It knows how checkpoints are stored and not how
-they are used; sinks, biases and norms are random too, so that nothing is hidden behind a zero or a one.
+Takes a folder, a config and a seed; writes config.json and safetensors files. The same seed gives the same
+weights in every layout, so that tests can compare the layouts. Sinks, biases and norms are random too, so
+that no zero or one hides a mistake. It must not know how checkpoints are used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write_random_checkpoint(
 
 
 def _weights(config: ModelConfig, seed: int, experts: ExpertKind) -> Iterator[tuple[str, Tensor]]:
-    """Under the original layout's names, experts' weights E × rows × columns."""
+    """Weights by the original layout's names; experts' weights are E × rows × columns."""
     draw = _Draw(seed)
     hidden, queries, keys = (
         config.hidden,

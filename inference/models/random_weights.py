@@ -1,8 +1,8 @@
 """Random weights of any shape, made on the device.
 
-In goes a config, out comes a model. Its weights come through the loader, under the names of the Hugging Face
-layout, so that what is measured is what a checkpoint would be. They are never zeros, and of sizes that keep
-activations alike from layer to layer.
+Takes a config and returns a model. The weights pass through the loader, under the names of the Hugging Face
+layout, so that measurements equal those of a checkpoint. They are never zero, and their scale keeps
+activations similar from layer to layer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import weights_of
 
-# A value of 4 bits has a root mean square of 2.9; times 2^-7 or 2^-8 that is 1/√2880.
+# A 4-bit value has a root mean square of 2.9; times 2^-7 or 2^-8 that is about 1/√2880.
 LEAST_SCALE, MOST_SCALE = 119, 121
 
 
 class RandomTensors:
-    """A checkpoint of the Hugging Face layout that exists nowhere: the same name gives the same tensor."""
+    """A checkpoint of the Hugging Face layout without files: the same name gives the same tensor."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

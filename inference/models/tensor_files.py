@@ -1,7 +1,7 @@
-"""Tensors by name out of a folder of safetensors files, memory-mapped.
+"""Reads tensors by name from a folder of memory-mapped safetensors files.
 
-In goes a folder, out come tensors that have the shape the caller says they must have. It knows how files are
-found and indexed, and not what any tensor means.
+Takes a folder and returns tensors, after checking that they have the shape that the caller expects. It must
+not know what a tensor means.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DTYPES = {
 
 
 class TensorSource(Protocol):
-    """What a model's tensors can be taken from, by the names of one of the layouts."""
+    """A source of a model's tensors, by the names of one of the layouts."""
 
     @property
     def folder(self) -> Path: ...
@@ -40,7 +40,7 @@ class TensorSource(Protocol):
 
 
 class TensorFiles:
-    """One model's tensors. What `take` returns lies in the mapped file until it is copied or converted."""
+    """One model's tensors. The result of `take` stays in the mapped file until it is copied or converted."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,10 +55,10 @@ class TensorFiles:
         return name in self._file_of
 
     def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
-        """The tensor, which must have this shape and be of bytes (`bytes_only`) or of floats."""
+        """The tensor, which must have this shape and hold bytes (`bytes_only`) or floats."""
         if name not in self._file_of:
             raise CheckpointError(
-                f"{self.folder}: the tensor {name!r} is missing. Either config.json asks for more than the "
+                f"{self.folder}: the tensor {name!r} is missing. Either config.json requires more than the "
                 "files hold, or a file is missing: compare the folder with its source, and download it again."
             )
         path = self._file_of[name]
@@ -69,13 +69,13 @@ class TensorFiles:
             raise CheckpointError(f"{path}: the tensor {name!r} cannot be read: {error}") from error
         if found != tuple(shape):
             raise CheckpointError(
-                f"{path}: the tensor {name!r} has shape {_spelt(found)}, and config.json asks for "
-                f"{_spelt(shape)}. The config.json and the weights are of different models."
+                f"{path}: the tensor {name!r} has shape {_spelt(found)}, but config.json requires "
+                f"{_spelt(shape)}. The config.json and the weights belong to different models."
             )
         wanted = ("U8",) if bytes_only else tuple(kind for kind in DTYPES if kind != "U8")
         if kind not in wanted:
             raise CheckpointError(
-                f"{path}: the tensor {name!r} is of {kind}; it must be {' or '.join(wanted)}."
+                f"{path}: the tensor {name!r} has the type {kind}; it must be {' or '.join(wanted)}."
             )
         tensor: Tensor = self._opened(path).get_tensor(name)
         return tensor
@@ -96,17 +96,17 @@ def _opened(path: Path) -> Any:
     except (safetensors.SafetensorError, OSError) as error:
         if _is_pointer(path):
             raise CheckpointError(
-                f"{path} is what Git keeps in place of a large file, not the file itself. Run `git lfs pull` "
-                "in its repository, or download the checkpoint without Git."
+                f"{path} is a Git LFS pointer, not the file itself. Run `git lfs pull` in its repository, or "
+                "download the checkpoint without Git."
             ) from error
         raise CheckpointError(
-            f"{path} is not a readable safetensors file ({error}). A download that was cut short leaves "
-            "such a file: delete it and download it again."
+            f"{path} is not a readable safetensors file ({error}). An interrupted download leaves such a "
+            "file: delete it and download it again."
         ) from error
 
 
 def _is_pointer(path: Path) -> bool:
-    """Whether a repository was cloned without Git LFS."""
+    """Whether the file is a pointer, because the repository was cloned without Git LFS."""
     try:
         with path.open("rb") as file:
             return file.read(len(LFS_POINTER)) == LFS_POINTER

@@ -1,8 +1,8 @@
-"""A gpt-oss checkpoint in memory, from either layout.
+"""Loads a gpt-oss checkpoint from either layout.
 
-In goes a folder, out come `Weights` whose tensors fit the config; the model does not know which layout they
-came from. Experts stay as they are stored (MXFP4 packed, or bf16) in the mapped file, and only those in use
-become floats; everything else is converted to the compute type at load.
+Takes a folder and returns `Weights` whose tensors fit the config; the model must not know which layout they
+came from. Experts stay in the mapped file as stored (MXFP4 packed, or bf16), and only those in use become
+floats; everything else is converted to the compute type at load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    embedding: Tensor  # V × H as stored: a token's row is converted when it is used
+    embedding: Tensor  # V × H as stored: a token's row is converted on use
     layers: tuple[LayerWeights, ...]
     norm: Tensor
     head: Tensor | PackedHead  # H × V
@@ -54,10 +54,10 @@ def find_checkpoint(folder: Path) -> Path:
         if (candidate / "config.json").is_file() and any(candidate.glob("*.safetensors")):
             return candidate
     if (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} has a config.json and no .safetensors file. Download its weights.")
+        raise CheckpointError(f"{folder} has a config.json but no .safetensors file. Download its weights.")
     raise CheckpointError(
-        f"{folder} is no checkpoint: neither it nor its folder 'original' has a config.json with "
-        ".safetensors files beside it."
+        f"{folder} is no checkpoint: neither it nor its folder 'original' has both a config.json and "
+        ".safetensors files."
     )
 
 
@@ -186,15 +186,15 @@ class _Reader:
         return PlainExperts(config, self._dtype, plain[0], biases[0], plain[1], biases[1])
 
     def _plain(self, name: str, shape: tuple[int, int, int]) -> Tensor:
-        """E × rows × columns as a view; Hugging Face stores the two last transposed."""
+        """E × rows × columns as a view; Hugging Face stores the last two transposed."""
         if self._is_original:
             return self._files.take(name, shape)
         return self._files.take(name, (shape[0], shape[2], shape[1])).transpose(1, 2)
 
     def _head(self, stored: Tensor) -> Tensor | PackedHead:
-        """H × V. On the CPU, where it is not packed, it is laid out so: a row then reads it at memory speed.
+        """H × V. On the CPU, if not packed, it is stored in this order, which reads at memory speed.
 
-        201,088 × 128 in float32 with one thread: 3.7 ms against 13.5 ms for V × H.
+        201,088 × 128 in float32 with one thread: 3.7 ms, against 13.5 ms for V × H.
         """
         packed = pack_head(stored, self._dtype) if self._device.type == "cpu" else None
         if packed is not None:
@@ -202,7 +202,7 @@ class _Reader:
         if self._device.type != "cpu":
             return stored.to(self._device, self._dtype).t()
         head = torch.empty(stored.shape[1], stored.shape[0], dtype=self._dtype)
-        for at in range(0, stored.shape[0], HEAD_ROWS_AT_ONCE):  # a part at a time stays in the cache
+        for at in range(0, stored.shape[0], HEAD_ROWS_AT_ONCE):  # one part at a time fits the cache
             part = stored[at : at + HEAD_ROWS_AT_ONCE]
             head[:, at : at + len(part)].copy_(part.to(self._dtype).t())
         return head
@@ -214,7 +214,7 @@ class _Reader:
         return take
 
     def _converted(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        # A copy even if the type fits: small tensors should not wait for the disk in the middle of a token.
+        # A copy even if the type fits: a token must not wait for the disk because of a small tensor.
         return self._files.take(name, shape).to(self._device, self._dtype, copy=True)
 
     def _sizes(self) -> tuple[int, int, int]:
@@ -224,7 +224,7 @@ class _Reader:
 
 
 def _repacked(config: ModelConfig, packed: Sequence[Packed], biases: Sequence[Tensor]) -> MixtureWeights:
-    """In the layout of the kernels; the stored one is let go."""
+    """Converts to the layout of the kernels; the stored one is freed."""
     from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
 

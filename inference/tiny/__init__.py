@@ -1,9 +1,9 @@
 """The embedded model: an ordinary checkpoint folder in the user's cache, made at first use.
 
-`checkpoint()` is all that others call: out comes a folder in the Hugging Face layout that any loader
-reads. What is in it comes from the compact file of the package (expand.py). The folder's name holds that
-file's hash: when the model changes, older folders are left alone and a new one is made. What it can
-do and how to retrain it is in the model card beside this file (README.md); `recipe/` is how it was trained.
+Other modules call only `checkpoint()`, which returns a folder in the Hugging Face layout that any loader
+reads. The package's compact file expands into it (expand.py). The folder's name contains that file's hash:
+when the model changes, a new folder is made and older ones stay. The model card (README.md) states what the
+model can do and how to retrain it; `recipe/` is how it was trained.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from inference.engine import CheckpointError, ModelNotFound
 from inference.paths import path_of
 
-LAYOUT = "1"  # of what is written: to be raised when the same compact file is expanded in another way
+LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
 COMPACT = Path(__file__).parent / "tiny.safetensors"
-# Seconds after which a folder that is still being made was left by a process that was killed.
+# Seconds after which an unfinished folder counts as left by a killed process.
 LEFT_OVER = 3600.0
 
 
@@ -40,13 +40,13 @@ def cache_folder() -> Path:
         return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
     except RuntimeError as error:
         raise CheckpointError(
-            "This user has no home folder, where the embedded model's files would be put. "
-            "Set GPT_OSS_SERVER_CACHE to a folder that can be written to."
+            "This user has no home folder for the embedded model's files. "
+            "Set GPT_OSS_SERVER_CACHE to a writable folder."
         ) from error
 
 
 def checkpoint() -> Path:
-    """The folder of the embedded model; made first if it is not there or not whole."""
+    """The folder of the embedded model; made first if it is missing or incomplete."""
     folder = cache_folder() / f"tiny-{_key()}"
     if not _is_whole(folder):
         _make(folder)
@@ -65,8 +65,8 @@ def _key() -> str:
 
 
 def _make(folder: Path) -> None:
-    """In a folder beside it first, then renamed: who finds the folder finds it whole."""
-    from safetensors import SafetensorError  # which it raises where the disk is full
+    """Writes to a temporary folder and renames it, so that the final folder is always complete."""
+    from safetensors import SafetensorError  # raised when the disk is full
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -82,20 +82,20 @@ def _make(folder: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"The embedded model's files cannot be written to {folder.parent}: {error}. Set "
-            "GPT_OSS_SERVER_CACHE to a folder that can be written to and has 300 MB of room."
+            "GPT_OSS_SERVER_CACHE to a writable folder with 300 MB of free space."
         ) from error
 
 
 def _remove_left_over(parent: Path) -> None:
-    """What was being made when its process was killed would take its room for ever."""
+    """Removes unfinished folders of killed processes, which would take space for ever."""
     for made in parent.glob("tiny-*.*"):
         if time.time() - made.stat().st_mtime > LEFT_OVER:
             shutil.rmtree(made, ignore_errors=True)
 
 
 def _open_to_others(made: Path) -> None:
-    """As files usually are: an image that is built as root may run as somebody else."""
-    mask = os.umask(0)  # there is no other way to read it
+    """Sets the usual permissions: an image built as root may run as another user."""
+    mask = os.umask(0)  # the only way to read it
     os.umask(mask)
     for path in made.iterdir():
         path.chmod(0o666 & ~mask)
@@ -106,14 +106,14 @@ def _put(made: Path, folder: Path) -> None:
     try:
         made.rename(folder)
     except OSError:
-        # Another process was quicker, or the folder there is broken.
+        # Another process was faster, or the existing folder is damaged.
         if not _is_whole(folder):
             shutil.rmtree(folder, ignore_errors=True)
             made.rename(folder)
 
 
 def _is_whole(folder: Path) -> bool:
-    """Files are those that were written: by size and time; where these differ, by their hashes."""
+    """Whether the files are those that were written: by size and time or, if the time differs, by hash."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         return all(_is_unchanged(folder / name, fact) for name, fact in files.items())

@@ -1,19 +1,22 @@
 """The fixed part of every token's rows: the codes of its word's pieces, and features of its spelling.
 
-The model is trained on a small part of the vocabulary and must copy words from all of it. So a row is not
-only learned. Tokens without a leading space have a code of +-1 drawn by a hash of their id. A word is told
-by the codes of the pieces that it splits into when no space stands before it (" Oslo" is one token, "Oslo"
-after a quote is two, " Paris" and "Paris" are one each and share their code), and a part of a name by the
-word in it ("_weather" and "weather"). Beside them every token has a code of its own, or that of its word's
-second piece if there is one: by it a copy is told from all that begin with the same piece (" San" from
-" Santos") and from itself without the space, and a word's second piece is said as any token is. Two more are
-shared by all tokens that begin, or end, with the same three letters, great or small: by them a word of a
-request is found in a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
-Last come vectors of what words mean, for those that are common (meanings.py): by them a room is found to be
-a matter for a hotel, though no talk of the training had both words.
-A row is the sum of learned linear maps, the same for all tokens and one for each kind of code, of those
-codes and of the features, among them whether a space leads. So one and the same step, "say the code of the
-first piece", copies a word to where no space may stand, whether it was a token there or not.
+The model is trained on a small part of the vocabulary and must copy words from all of it, so a row is only
+partly learned. It is the sum of learned linear maps of the token's codes and features. The maps are the same
+for all tokens, one for each kind of code:
+
+- The pieces that the word splits into without a leading space. " Oslo" is one token and "Oslo" after a quote
+  two; " Paris" and "Paris" are one each and share their code; "_weather" has the code of "weather". The code
+  of a piece is +-1, drawn by a hash of its id.
+- The token's own code, or that of its word's second piece. It separates a copy from other words with the
+  same first piece (" San" from " Santos") and from itself without the space.
+- The first three and the last three letters, in either case. By them the model finds a word of a request in
+  a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
+- The meaning, for common words (recipe/text/meanings.py). By it the model connects a room with a hotel,
+  though no training conversation has both words.
+- Features of the spelling, among them a leading space.
+
+So one operation, "write the first piece's code", copies a word to a place where no space may stand,
+whether or not the word is one token there.
 """
 
 from __future__ import annotations
@@ -25,11 +28,10 @@ import numpy.typing as npt
 
 VOCABULARY = 201_088
 CODE_DIM = 64
-SLOTS = 3  # how many pieces of the word a row carries; 99 % of the words have at most three
+SLOTS = 3  # the number of pieces in a row; 99 % of the words have at most three
 FEATURES = 20
-# What the rows of a map are for, in their order: codes of the first two pieces, a token's own code, that of
-# the third piece, the features, codes of its edges. Those in front have dimensions of their own as far as
-# there are any.
+# The rows of a map, in order: codes of the first two pieces, the token's own code, the code of the third
+# piece, the features, codes of its edges. The first ones have dimensions of their own as far as those reach.
 FIRST, SECOND, OWN, THIRD = (slice(CODE_DIM * place, CODE_DIM * (place + 1)) for place in range(SLOTS + 1))
 SPELLING = slice(CODE_DIM * (SLOTS + 1), CODE_DIM * (SLOTS + 1) + FEATURES)
 PIECES = (FIRST, SECOND, THIRD)
@@ -38,9 +40,9 @@ BEGINNING, ENDING = (
 )
 EDGES = (BEGINNING, ENDING)
 MEANING_DIM = 64
-MEANING = slice(ENDING.stop, ENDING.stop + MEANING_DIM)  # what the word means, whole numbers (meanings.py)
+MEANING = slice(ENDING.stop, ENDING.stop + MEANING_DIM)  # the word's vector, in whole numbers
 FIXED = MEANING.stop
-# The hashes of other codes are those of ids that no token has.
+# Other kinds of codes hash ids that no token has.
 _OWN_IDS, _EDGE_IDS = 1 << 20, (1 << 21, 1 << 22)
 CODE_SEED = 0x9E3779B97F4A7C15
 
@@ -52,12 +54,12 @@ Bytes = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """What is fixed about every token, by id: its pieces (-1: none) and the bits of its features."""
+    """The fixed data of every token, by id: its pieces (-1: none) and the bits of its features."""
 
     pieces: Ints  # VOCABULARY x SLOTS
     features: Ints  # VOCABULARY
     edges: Ints  # VOCABULARY x 2: the numbers of its first and of its last three letters
-    meanings: Ints  # VOCABULARY: the place of its word's vector, -1: none is known
+    meanings: Ints  # VOCABULARY: the index of its word's vector, -1: none is known
     vectors: Bytes  # x MEANING_DIM: of the words whose meaning is known
 
 
@@ -86,12 +88,12 @@ def own_codes(table: TokenTable, ids: Ints) -> Floats:
 
 
 def edge_codes(place: int, numbers: Ints) -> Floats:
-    """The codes of three letters in front (`place` 0) or at the end (1)."""
+    """The codes of the first (`place` 0) or the last (1) three letters."""
     return codes_of(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[place]))
 
 
 def fixed_part(table: TokenTable, ids: Ints) -> Floats:
-    """What both maps are applied to, for `ids`."""
+    """The input of both maps, for `ids`."""
     out = np.empty((len(ids), FIXED), dtype=np.float32)
     for slot, at in enumerate(PIECES):
         out[:, at] = codes_of(table.pieces[ids, slot])

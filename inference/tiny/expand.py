@@ -1,9 +1,8 @@
-"""The compact file of the package to an ordinary Hugging Face folder with the full vocabulary.
+"""Expands the package's compact file into an ordinary Hugging Face folder with the full vocabulary.
 
-In goes `tiny.safetensors`, a few MB: the layers as they are in a checkpoint, the learned rows of the
-stock's tokens, the maps that make every token's fixed part, and the table of what is fixed. Out come
-config.json, generation_config.json and model.safetensors with 201,088 rows of embedding and head. Nothing
-here needs the tokenizer or the recipe.
+Takes `tiny.safetensors`: the layers in the checkpoint's form, the learned rows of the stock's tokens, the
+maps for every token's fixed part, and the table of fixed data. Writes config.json, generation_config.json and
+model.safetensors with 201,088 rows of embedding and head. It must not need the tokenizer or the recipe.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from inference.tiny.shape import Shape
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
 _PART = 8192  # tokens
-TEMPERATURE, TOP_P = 0.3, 0.95  # so small a model is seldom right about its second choice
+TEMPERATURE, TOP_P = 0.3, 0.95  # the second choice of so small a model is rarely right
 
 
 def _planes(numbers: Ints) -> bytes:
-    """Column by column, and first the low bytes of all: they pack best so."""
+    """Column by column, with all low bytes first: this order compresses best."""
     turned = np.ascontiguousarray(numbers.T)
     return b"".join((turned >> shift).astype(np.uint8).tobytes() for shift in (0, 8, 16, 24))
 
@@ -94,7 +93,7 @@ def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
 
 
 def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
-    """Rows as bytes, with a scale for each: half of what bf16 takes."""
+    """Rows as bytes, with a scale for each: half the size of bf16."""
     scales = rows.abs().amax(1).clamp(min=1e-8) / 127
     return {name: (rows / scales[:, None]).round().to(torch.int8), f"{name}.scales": scales.half()}
 
@@ -104,14 +103,14 @@ def unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
 
 
 def read_compact(compact: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a compact file, and what it says about itself."""
+    """The tensors of a compact file, and its metadata."""
     with safe_open(compact, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         return tensors, file.metadata()
 
 
 def shape_of(about: dict[str, str]) -> Shape:
-    """The sizes that a compact file states; one that is not stated is the default."""
+    """The sizes that a compact file states, with defaults for the others."""
     sizes: dict[str, Any] = json.loads(about["shape"])
     for name, size in sizes.items():
         if isinstance(size, list):  # JSON has no tuples
@@ -120,7 +119,7 @@ def shape_of(about: dict[str, str]) -> Shape:
 
 
 def layers_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What is in a checkpoint under the same name; attention's matrices are bytes in the compact file."""
+    """The tensors that a checkpoint has under the same name; the compact file stores attention as bytes."""
     names = [name for name in tensors if name.startswith("model.") and not name.endswith(".scales")]
     return {
         name: unpack_rows(name, tensors).bfloat16() if f"{name}.scales" in tensors else tensors[name]
@@ -148,7 +147,7 @@ def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
 
 
 def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """The embedding and the head: what is learned of a token, if anything, on top of what is fixed."""
+    """The embedding and the head: a token's learned row, if any, added to its fixed part."""
     table = unpack_table(tensors)
     everything = np.arange(VOCABULARY, dtype=np.int32)
     codes, own = torch.from_numpy(codes_of(everything)), torch.from_numpy(own_codes(table, everything))
@@ -162,7 +161,7 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     hidden = maps.shape[1] // 2
     ids, learned = _learned(tensors, hidden)
     embedding, head = (torch.empty(VOCABULARY, hidden, dtype=torch.bfloat16) for _ in range(2))
-    # Part by part, so that what is added up stays near the processor: four times faster.
+    # Part by part, so that the sums stay in the processor's cache: four times faster.
     for begin in range(0, VOCABULARY, _PART):
         end = min(begin + _PART, VOCABULARY)
         rows = (features[begin:end] @ maps[SPELLING]).addmm_(own[begin:end], maps[OWN])

@@ -1,4 +1,4 @@
-"""The sizes of the tiny model, the same for training it and for writing its checkpoint."""
+"""The sizes of the embedded model, for training it and for writing its checkpoint."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The sizes of the model; the names are those of config.json."""
+    """Sizes by their names in config.json."""
 
     num_hidden_layers: int = 7
     hidden_size: int = 320
-    learned_size: int = 192  # dimensions that a token's learned row fills; the others are left to the layers
+    learned_size: int = 192  # the dimensions of a token's learned row; the layers use the others
     intermediate_size: int = 128
     num_attention_heads: int = 12
     num_key_value_heads: int = 4
@@ -27,7 +27,7 @@ class Shape:
     beta_slow: float = 1.0
     original_context: int = 4096
     context: int = 131_072
-    sliding_layers: tuple[int, ...] = (0, 2)  # these look back over the window alone
+    sliding_layers: tuple[int, ...] = (0, 2)  # these see only the window
 
     @property
     def learned_width(self) -> int:

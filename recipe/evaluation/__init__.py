@@ -1,4 +1,4 @@
-"""What a trained model can do: exact answers on held-out conversations, and states compared.
+"""Scores a trained model: exact answers on held-out conversations, and comparisons of states.
 
-A model comes in, scores go out. Nothing is trained here.
+Takes a model and returns scores. It must not train.
 """

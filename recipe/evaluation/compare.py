@@ -1,9 +1,9 @@
-"""Compares states of the tiny model: `python -m recipe.evaluation.compare checkpoint.pt tiny.safetensors`.
+"""Compares states of the model: `python -m recipe.evaluation.compare checkpoint.pt tiny.safetensors`.
 
-Whole calls, said greedily, are right or wrong: of 180, five more or less tell nothing. Here each step of
-held-out calls is given all that stands before it, and what its token costs is measured, over the whole
-vocabulary and with experts rounded as they are shipped. In half a minute that tells states apart that
-`evaluate` does not, so it is what means (`export --mean-with`) are chosen by; `evaluate` has the last word.
+Whole greedy calls are either right or wrong: of 180, a difference of five is noise. This measures the loss of
+each token of held-out calls, given everything before it, over the whole vocabulary and with rounded experts.
+In half a minute it separates states that `evaluate` does not, so use it to choose means (`export
+--mean-with`); `evaluate` has the last word.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _CALLS = ("call", "preamble")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    loss: float  # of a token of the model's own
-    right: int  # calls with their thoughts of which no step was another
+    loss: float  # per token of the model's turns
+    right: int  # calls with their thoughts in which every step was right
     calls: int
 
 
 def held_out_talks(count: int, skill: str, seed: int) -> list[Talk]:
-    """The first `count` that are not too long, short ones first."""
+    """The first `count` conversations that are not too long, sorted by length."""
     talks: list[Talk] = []
     place = 0
     while len(talks) < count:
@@ -73,8 +73,8 @@ class Scorer:
         for batch in _batches(talks, self.learned):
             wrong = torch.zeros(len(batch.kinds))
             turns = torch.from_numpy(batch.turns)
-            said = torch.from_numpy(batch.candidates)[torch.from_numpy(batch.targets)]
-            parts = (torch.split(each, _TARGETS_AT_ONCE) for each in (self._hidden(batch), said, turns))
+            tokens = torch.from_numpy(batch.candidates)[torch.from_numpy(batch.targets)]
+            parts = (torch.split(each, _TARGETS_AT_ONCE) for each in (self._hidden(batch), tokens, turns))
             for hidden, wanted, turn in zip(*parts, strict=True):
                 logits = hidden @ self._rows_out.t()
                 cost += F.cross_entropy(logits, wanted, reduction="sum").item()
@@ -84,13 +84,13 @@ class Scorer:
                 for kind, count in zip(batch.kinds, wrong.tolist(), strict=True)
                 if kind.endswith(_CALLS)
             ]
-            targets += len(said)
+            targets += len(tokens)
             calls += len(of_calls)
             right += of_calls.count(0)
         return Score(cost / targets, right, calls)
 
     def _hidden(self, batch: Batch) -> Tensor:
-        """What the last layer says where a target follows."""
+        """The last layer's output before each target."""
         hidden: Tensor = self.model(self.rows.embedded(batch))[0]
         return hidden[torch.from_numpy(batch.rows), torch.from_numpy(batch.columns)]
 
@@ -109,7 +109,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for file in arguments.files:
         if not file.is_file():
-            parser.error(f"there is no {file}")
+            parser.error(f"{file} does not exist")
     talks = held_out_talks(arguments.cases, arguments.skill, arguments.seed)
     width = max(len(str(file)) for file in arguments.files)
     for file in arguments.files:

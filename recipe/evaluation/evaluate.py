@@ -1,10 +1,10 @@
-"""What the tiny model can do, on prompts it has never seen: `python -m recipe.evaluation.evaluate`.
+"""Scores the embedded model on prompts it has never seen: `python -m recipe.evaluation.evaluate`.
 
-Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every
-generation of a conversation is a case: the prompt is what the server would send, the rest of the
-conversation what is expected. Greedy, and once more at the checkpoint's default temperature for well-
-formedness. Nothing holds the model to any form, unless `--served` is given: then it is sampled under the
-grammar that the server has for every turn, as it is for a request whose functions are strict.
+Names, values and phrasings come from the held-out part of the generators, with a fixed seed. Every generation
+of a conversation is a case: the prompt is the one that the server would send, and the rest of the
+conversation is expected. Sampling is greedy, and repeated at the checkpoint's default temperature to check
+that the output is well-formed. It is free, unless `--served` applies the server's grammar, as for a request
+with strict functions.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _LINES = {
     "answer": "answer from the tool's result",
     "chat": "everyday question answered",
     "decline": "declined, as no tool fits",
-    "unknown": "said that it does not know",
-    "memory": "memory of what was told",
-    "told": "took note of what was told",
+    "unknown": "admitted that it does not know",
+    "memory": "recalled an earlier statement",
+    "told": "acknowledged a statement",
     "json": "JSON for a flat schema",
     "tools": "questions about the declared tools",
-    "no python": "asked for the python tool",
+    "no python": "requested the python tool",
     "shell": "one command for the shell, in an agent's prompt",
-    "report": "told what came of it",
+    "report": "reported the command's result",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    talk: Talk  # a flow is completed when all cases of a talk are right
+    talk: Talk  # a flow is complete if all cases of a talk are right
     turn: Turn
 
     @property
@@ -71,7 +71,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """The same call with the same arguments, or an answer that holds what it must."""
+        """The same call with the same arguments, or an answer with all required texts."""
         if self.got is None:
             return False
         if self.wanted.recipient is not None:
@@ -136,7 +136,7 @@ async def results_of(
 
 
 def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
-    """Line by line: how many right of how many."""
+    """For each line, the numbers of right cases and of all."""
     scores: dict[str, list[bool]] = defaultdict(list)
     flows: dict[int, list[bool]] = defaultdict(list)
     for result in results:
@@ -152,7 +152,7 @@ def scores_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
             ):
                 scores[f"never-seen strings copied, {'in quotes' if quoted else 'bare words'}"].append(copied)
         if kind == "preamble":
-            scores["a preamble before the call, where asked for"].append(
+            scores["a preamble before the call, on request"].append(
                 result.got is not None and bool(result.got.preamble)
             )
         if case.talk.skill == "browser":
@@ -187,12 +187,12 @@ def main() -> None:
     usual = [skill for skill in SKILLS if skill not in STRETCH]
     parser.add_argument("--skills", default=",".join(usual), help=f"of {', '.join(SKILLS)}")
     parser.add_argument(
-        "--usual", action="store_true", help="only requests in usual words, written by hand (usual.json)"
+        "--usual", action="store_true", help="only handwritten requests in usual words (usual.json)"
     )
     parser.add_argument("--greedy-only", action="store_true")
     parser.add_argument("--served", action="store_true", help="under the grammar that the server enforces")
     parser.add_argument("--temperature", type=float, help="of the second pass (default: the model's own)")
-    parser.add_argument("--wrong", type=int, default=0, help="show so many wrong cases")
+    parser.add_argument("--wrong", type=int, default=0, help="the number of wrong cases to show")
     arguments = parser.parse_args()
     skills = arguments.skills.split(",")
     cases = list(cases_of(arguments.seed, arguments.cases, skills))

@@ -1,4 +1,4 @@
-"""What a completion says: parsed strictly, as Harmony, with nothing mended."""
+"""The outcome of a completion, parsed strictly as Harmony, without repairs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Outcome:
     """A well-formed generation: a call, or an answer."""
 
     recipient: str | None = None
-    arguments: Any = None  # of a call to a function, or of an answer that is JSON: parsed
+    arguments: Any = None  # parsed, of a function call or of a JSON answer
     answer: str = ""
     preamble: str = ""
 
 
 def outcome(tokens: Sequence[int], prompt: str) -> Outcome | None:
-    """None when the tokens are not strict Harmony that ends as it must and calls only what is declared."""
+    """None unless the tokens are strict Harmony with a proper end that calls only declared tools."""
     if not tokens or tokens[-1] not in _STOPS:
         return None
     parser = StreamableParser(encoding(), role=Role.ASSISTANT)
@@ -72,14 +72,14 @@ def outcome(tokens: Sequence[int], prompt: str) -> Outcome | None:
 
 
 def copied_values(prompt: str, wanted: Outcome, got: Outcome | None) -> list[tuple[bool, bool]]:
-    """Of every never-seen string that the user said: whether it was quoted, whether it came out exactly."""
+    """For every unseen string of the user's: whether it was quoted, and whether it was copied exactly."""
     user = prompt.rpartition("<|start|>user<|message|>")[2]
     found = []
     for name, value in wanted.arguments.items():
         if not isinstance(value, str) or f'"{value}"' in prompt.rpartition("<|start|>user<|message|>")[0]:
             continue  # the options of an enum are declared
         if is_natural(value):
-            continue  # made of words that may have been seen
+            continue  # of words that training may have seen
         quoted = f'"{value}"' in user or f"'{value}'" in user
         if quoted or f" {value}" in user:
             given = got.arguments if got is not None and isinstance(got.arguments, dict) else {}
@@ -88,7 +88,7 @@ def copied_values(prompt: str, wanted: Outcome, got: Outcome | None) -> list[tup
 
 
 def same_call(got: Outcome, wanted: Outcome) -> bool:
-    """The same tool with the same arguments; of python, code that prints the same."""
+    """The same tool with the same arguments; for python, code that prints the same."""
     if got.recipient != wanted.recipient:
         return False
     if got.arguments == wanted.arguments:
@@ -100,7 +100,7 @@ def same_call(got: Outcome, wanted: Outcome) -> bool:
 
 
 def _printed(code: str) -> float | str | None:
-    """What code that prints one piece of arithmetic prints, or the name of its error; None for other code."""
+    """The output of code that prints one expression, or the name of its error; None for other code."""
     try:
         match ast.parse(code).body:
             case [ast.Expr(ast.Call(ast.Name("print"), [expression], []))]:

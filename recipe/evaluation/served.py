@@ -1,7 +1,7 @@
-"""The grammar that the server holds a generation to, for a conversation of the recipe.
+"""The server's grammar for a generation, for a conversation of the recipe.
 
-The server samples every turn under one: headers name only whom the request declares, and the bodies of
-strict functions, and answers for a schema, fit theirs.
+The server samples every turn under a grammar: headers name only declared recipients, and the bodies of strict
+functions, and answers with a schema, fit theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tools.tool import Declaration, Function
 
 
 def grammar_of(talk: Talk) -> Grammar:
-    """As for a request whose functions are all strict."""
+    """The grammar of a request whose functions are all strict."""
     calls = [
         ClientCall(f"functions.{tool.name}", Schema(tool.parameters or {"type": "object"}, "tools"))
         for tool in talk.tools

@@ -1,7 +1,7 @@
-"""Requests in usual words to usual functions, written by hand: a test that no recipe has made.
+"""Handwritten requests in usual words for usual functions: a test that the recipe did not generate.
 
-`usual.json` has two lists of them, each with the declarations that it chooses from. Nothing is trained on
-them: they tell how the model does outside of its own stock.
+`usual.json` has two lists of them, each with its declarations. Training never sees them: they show how the
+model performs outside its own stock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DATE = "2026-11-24"
 
 
 def usual_talks() -> Iterator[Talk]:
-    """One request each, and the call that it asks for."""
+    """One request each, and the call that it needs."""
     for listed in json.loads(FILE.read_text("utf-8")):
         tools = {
             key: FunctionTool(tool["name"], tool["description"], tool["parameters"])

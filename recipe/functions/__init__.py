@@ -1,4 +1,4 @@
-"""Declared functions, requests for them, and what the model thinks before it calls one.
+"""Declared functions, requests for them, and the model's thoughts before it calls one.
 
-Words come in; sets of declarations, requests and thoughts go out. It must not know a whole conversation.
+Takes words; returns sets of declarations, requests and thoughts. It must not know whole conversations.
 """

@@ -1,11 +1,20 @@
-"""Tools that nobody has seen, of random words: they match requests by words alone."""
+"""Tools of random words, which the model has never seen: they match requests by words alone."""
 
 from __future__ import annotations
 
 from functools import cache
 from random import Random
 
-from recipe.functions.tool_stock import DRAWN, KEPT_BACK, Field, Offer, Request, declare, filled, said_in
+from recipe.functions.tool_stock import (
+    DRAWN,
+    KEPT_BACK,
+    Field,
+    Offer,
+    Request,
+    declare,
+    filled,
+    words_of_wording,
+)
 from recipe.text import stock
 from recipe.text.asides import with_an_aside
 from recipe.text.like_words import like_words
@@ -13,10 +22,10 @@ from recipe.text.meanings import meanings
 from recipe.text.words import Words, choose
 
 _KINDS = ("query", "name", "person", "title", "small", "int", "float", "file", "id", "date", "email", "word")
-# In training also words that fall into pieces where no space stands before them: as values of a call they are
-# what is copied worst.
+# Training also has words that split into pieces without a leading space: as values of a call the model copies
+# them worst.
 _KINDS_IN_TRAINING = (*_KINDS, "split", "split", "word")
-# Of each, the last ones are for the held-out part.
+# The last of each list are for the held-out part.
 _STARTS = (
     "{V} the {n}",
     "{v} a {n}",
@@ -37,7 +46,7 @@ _STARTS = (
     "Now {v} this {n}",
     "Please {v} a {n} for me",
 )
-# Without the verb of the name, so that it is the thing which tells.
+# Without the verb of the name, so that the thing decides.
 _WITHOUT_VERB = (
     "I need the {n}",
     "I need a {n}",
@@ -56,9 +65,9 @@ _WITHOUT_VERB = (
     "My {n}",
     "The {n}",
 )
-_IN_OTHER_WORDS = 0.4  # of the requests in training, if other words are known: by what they mean
-# Of the requests in training, with a form that nobody has seen. With those of the stock alone its words are
-# learned by heart: "earth zebra height" came out right in 59 of 128 such cases, "earth in height" in 105.
+_IN_OTHER_WORDS = 0.4  # of the requests in training, if words of similar meaning are known
+# Of the requests in training, with a new form. With the stock's forms alone the model learns their words by
+# heart: "earth zebra height" came out right in 59 of 128 such cases, "earth in height" in 105.
 _NEW_FORM = 0.4
 _NEW_FORMS = (
     *("{v} {w} {p}",) * 5,
@@ -70,38 +79,38 @@ _NEW_FORMS = (
     "{p} {w} by {v}",
     "the {p} {w} to {v}",
 )
-# Of two parameters or more: where a value begins or ends is seen by what comes twice, and by nothing else.
-_SAID_TWICE = ("{p} {w} {v}", "{v} {w} {w2} {p}")
-# What joins them is one of the commonest words. Any of the vocabulary, and words made of syllables, asked for
-# more than any request does: most of what training lacked were such.
+# With two parameters or more, only the repetition shows where a value begins or ends.
+_REPEATED_FORMS = ("{p} {w} {v}", "{v} {w} {w2} {p}")
+# One of the most common words joins them. Words from the whole vocabulary, and of syllables, are harder than
+# any request: they caused most of the training's errors.
 _COMMONEST = 2000
 
 
 @cache
 def _words_kept_back() -> frozenset[str]:
-    """Those of the forms for the held-out part."""
+    """The words of the forms for the held-out part."""
     return frozenset(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
 
 
 @cache
 def _joints() -> tuple[str, ...]:
-    """Words for forms that nobody has seen; "and" stands between parameters."""
+    """Words for new forms; without "and", which joins parameters."""
     commonest = list(meanings()[0])[:_COMMONEST]
     return tuple(word for word in commonest if word not in _words_kept_back() | {"and"})
 
 
 def _form(rng: Random, words: Words, several: bool) -> str:
-    """How a parameter {p} and its value {v} are said."""
+    """The wording of a parameter {p} and its value {v}."""
     if words.plain or rng.random() >= _NEW_FORM:
         return choose(rng, stock.lines("forms.txt"), words.held_out, KEPT_BACK)
-    form = rng.choice((*_NEW_FORMS, *_SAID_TWICE) if several else _NEW_FORMS)
+    form = rng.choice((*_NEW_FORMS, *_REPEATED_FORMS) if several else _NEW_FORMS)
     for gap in ("{w}", "{w2}"):
         form = form.replace(gap, rng.choice(_joints()))
     return form
 
 
 def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
-    """A tool that nobody has seen: its name's and parameters' words are in the requests for it."""
+    """A new tool. The requests for it contain the words of its name and parameters."""
     verb = rng.choice(stock.lines("verbs.txt")) if rng.random() < 0.95 else words.common()
     things = [words.common() for _ in range(rng.choices((1, 2, 3), (6, 3, 1))[0])]
     style = rng.random()
@@ -115,14 +124,14 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
     about = rng.choice(
         (f"{verb.capitalize()}s a {what}.", f"{verb.capitalize()} the {what}", f"Use it to {verb} a {what}")
     )
-    # Some are asked for by a word that only their description has, or by one part of their name.
+    # Some requests use a word that only the description has, or one part of the name.
     described = words.common() if rng.random() < 0.25 else None
     if described:
         about = f"{verb.capitalize()} the {what} {rng.choice(('of', 'for', 'in'))} a {described}"
     tool = declare(rng, name, about, fields)
-    askable = [what, *things]
+    mentions = [what, *things]
     if described and tool.description:
-        askable.append(described)
+        mentions.append(described)
     like = [other for thing in things for other in like_words(thing)]
 
     def request() -> Request:
@@ -136,18 +145,18 @@ def made_up_tool(rng: Random, words: Words, held_out: bool) -> Offer:
             gap = f"{{{place}}}"
             parts.append(form.replace("{p}", spoken).replace("{v}", gap) if spoken else gap)
         ask = choose(rng, _STARTS, held_out)
-        said = what if rng.random() < 0.5 else rng.choice(askable)
+        mention = what if rng.random() < 0.5 else rng.choice(mentions)
         if not words.plain and like and rng.random() < _IN_OTHER_WORDS:
-            said = rng.choice(like)
+            mention = rng.choice(like)
             ask = rng.choice(_WITHOUT_VERB) if rng.random() < 0.6 else ask
-        ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", said)
+        ask = ask.replace("{V}", verb.capitalize()).replace("{v}", verb).replace("{n}", mention)
         joined = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         if parts:
             ask += rng.choice((" with ", ", ", " using ", ": ", " - ")) + joined
         if not words.plain:
             ask = with_an_aside(rng, [field.kind for field in fields], ask)
         text, arguments, spans = filled(rng, words, fields, ask, {})
-        return Request(tool, text, tuple(arguments), tuple(spans), said_in(ask))
+        return Request(tool, text, tuple(arguments), tuple(spans), words_of_wording(ask))
 
     return Offer(tool, request)
 

@@ -1,10 +1,9 @@
-"""The request once more, in the thought before a call, with its values marked: "for [minutes: 10] minutes".
+"""Restates the request in the thought before a call, with its values marked: "for [minutes: 10] minutes".
 
-To find in one step what belongs to a parameter asks much of six layers: "for" may stand before its name or
-behind, and where a value begins is seldom told by what stands before it. So the model says the request
-again, word by word, which is the easiest of copies. At every word there is one thing to decide: whether a
-value begins here, and of which parameter, or ends. What comes behind it can be looked at by now. For the call
-itself the values are then found by their names.
+Finding a parameter's value in one step is hard for so few layers: "for" may come before or after the name,
+and the text before a value rarely shows where it begins. So the model copies the request word by word, which
+is easy, and at every word decides only whether a value begins here, of which parameter, or ends. The words
+after it are already known. The call then finds the values by their names.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from recipe.text.talk import tokens_of
 from recipe.text.vocabulary import encode, ordinary_bytes
 
 LEADS, OPENS, NAMED, CLOSES = ":\n", " [", ":", "]"
-# What may stand before a value and is no part of it: it is said after the mark, as it is in the call.
+# Text before a value that is no part of it: it follows the mark, as it does in the call.
 BEFORE = frozenset({b" ", b' "', b'"', b" '", b"'"})
 
 
@@ -34,9 +33,9 @@ def restated(request: Request) -> list[int]:
     closing: set[int] = set()
     for (field, _), span in zip(request.arguments, request.spans, strict=True):
         begin, end = (len(request.text[:place].encode()) for place in span)
-        first = next(place for place, behind in enumerate(ends) if behind > begin)
-        last = next(place for place, behind in enumerate(ends) if behind >= end)
-        exactly = begin == (ends[first - 1] if first else 0)  # the token has no space of its own
+        first = next(place for place, stop in enumerate(ends) if stop > begin)
+        last = next(place for place, stop in enumerate(ends) if stop >= end)
+        exactly = begin == (ends[first - 1] if first else 0)  # the token has no leading space
         if first and exactly and ordinary_bytes(tokens[first - 1]) in BEFORE:
             first -= 1
         opening[first] = field.name

@@ -1,8 +1,8 @@
-"""Other names for the stock's tools: what a tool is called has to be read in its declaration.
+"""Other names for the stock's tools, so that the model must read a tool's name in its declaration.
 
-With the stock's names alone "oven" soon means "set", since the oven's names begin so, and any tool with
-such a name is taken. So in training the verb is often another one that says the same, or one more word
-stands in front, as clients do it to tell whose tools these are.
+With the stock's names alone, "oven" soon means "set", since the oven's names begin so, and the model takes
+any tool with such a name. So in training the verb is often a synonym, or the name has a prefix, as clients
+add it to group their tools.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PREFIXED = 0.2  # of those
 
 @cache
 def general_words() -> frozenset[str]:
-    """Those of many names, that tell little of what a tool does."""
+    """Words of many names, which say little about a tool's purpose."""
     return frozenset(stock.lines("general.txt"))
 
 
 def renamed(rng: Random, words: Words, names: Sequence[str]) -> str:
-    """One of a tool's `names`, or such a name as it could have as well."""
+    """One of a tool's `names`, or a variant of it."""
     parts = words_of(rng.choice(names))
     alike = [line.split() for line in stock.lines("verbs_alike.txt")]
     verbs = next((line for line in alike if any(words_of(name)[0] in line for name in names)), None)
@@ -43,12 +43,12 @@ def renamed(rng: Random, words: Words, names: Sequence[str]) -> str:
 
 
 def words_in(text: str) -> list[str]:
-    """Its words, in small letters."""
+    """Its words, in lower case."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def taken_apart(name: str) -> str:
-    """`name` with its words one by one: "set Timer" for "setTimer"."""
+    """`name` with its words separated: "set Timer" for "setTimer"."""
     return re.sub(r"([A-Z])", r" \1", name)
 
 

@@ -1,8 +1,8 @@
-"""Which tools are declared side by side.
+"""Decides which tools are declared together.
 
-Mostly such that no request fits two of them by what it is about. But tools that are never seen together
-teach that the subject decides: with the pollen beside it, a question about the forecast went there. So in
-training some sets are of tools for like things, and are asked for by a word that only one of them has.
+Mostly no request fits two of them by its subject. But tools that never appear together teach the model that
+the subject decides: with a pollen tool present, a question about the forecast went to it. So in training some
+sets have tools for similar things, and requests with a word that only one of them has.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from recipe.functions.tool_stock import (
 from recipe.text import stock
 from recipe.text.words import Words
 
-# Of the tools; in training more than in held-out cases: what their values are is told by words alone, and so
-# they are what fails most.
+# Of the tools. Training has more of them than held-out cases: only words identify their values, so they fail
+# most.
 _MADE_UP, _MADE_UP_IN_TRAINING = 0.3, 0.45
-_LIKE = 0.25  # of the sets: tools for like things
+_LIKE = 0.25  # of the sets: tools for similar things
 _OF_A_SET = 0.3  # of the sets: tools of one area (stock/sets_*.json)
-_WITH_OTHERS = 0.3  # of those: with some that are for something else
-_TRIES = 12  # at a request that tells which of them is meant
+_WITH_OTHERS = 0.3  # of those: with some tools for other purposes
+_TRIES = 12  # to find a request that identifies one of them
 
 
 def some_tools(
     rng: Random, words: Words, held_out: bool, most: int, made_up: float | None = None
 ) -> list[Offer]:
-    """Tools that are declared side by side: no request of theirs fits two of them.
+    """Tools that are declared together: no request for one fits another.
 
-    `made_up`: the share of such tools, where it is another than usual.
+    `made_up`: the share of made-up tools, if not the usual one.
     """
     if not words.plain and made_up != 1 and rng.random() < _OF_A_SET:
         return tools_of_a_set(rng, words, most)
@@ -53,7 +53,7 @@ def some_tools(
 
 
 def _add_unlike(found: dict[str, Offer], other: Offer) -> None:
-    """Adds `other`, unless a request for it could fit one of those that were found."""
+    """Adds `other`, unless a request for it could fit one of `found`."""
     if not any(_alike(other.tool.name, name) for name in found):
         found[other.tool.name] = other
 
@@ -74,7 +74,7 @@ def one_more_tool(
 
 
 def tools_of_a_set(rng: Random, words: Words, most: int) -> list[Offer]:
-    """Tools of one area, as one server would declare them; now and then with others."""
+    """Tools of one area, as one server would declare them; sometimes with others."""
     entries = a_set_of_tools(rng)
     chosen = rng.sample(entries, min(len(entries), rng.randrange(most) + 1))
     found = {offer.tool.name: offer for offer in (stock_tool(rng, words, False, [one]) for one in chosen)}
@@ -87,7 +87,7 @@ def tools_of_a_set(rng: Random, words: Words, most: int) -> list[Offer]:
 
 
 def _one_more_of_a_set(rng: Random, words: Words, tools: Sequence[Offer]) -> Offer:
-    """A tool whose requests fit none of `tools`: of the area of one of them, or far from all."""
+    """A tool whose requests fit none of `tools`: from the same area, or unrelated to all."""
     names = {one.entry["names"][0] for one in tools if one.entry}
     areas = {one.entry["set"] for one in tools if one.entry and "set" in one.entry}
     if areas and all(one.entry and one.entry.get("set") in areas for one in tools) and rng.random() < 0.5:
@@ -106,13 +106,13 @@ def _one_more_of_a_set(rng: Random, words: Words, tools: Sequence[Offer]) -> Off
 
 
 def _far(one: Offer, other: Offer) -> bool:
-    """Whether they share no word that tells what they are for."""
+    """Whether they share no word about their purpose."""
     return not _alike(one.tool.name, other.tool.name) and not (
-        _subjects(_told_of(one)) & _subjects(_told_of(other))
+        _subjects(_all_words(one)) & _subjects(_all_words(other))
     )
 
 
-def _told_of(offer: Offer) -> list[str]:
+def _all_words(offer: Offer) -> list[str]:
     """The words of all its names and descriptions, declared or not."""
     return [*_declared(offer), *(_words_of_entry(offer.entry) if offer.entry else [])]
 
@@ -122,7 +122,7 @@ def _words_of_entry(entry: dict[str, Any]) -> list[str]:
 
 
 def may_mean_both(entries: Sequence[dict[str, Any]]) -> list[list[bool]]:
-    """Of every two entries of the stock whether a request for one could be meant for the other."""
+    """For every two entries of the stock, whether a request for one could be meant for the other."""
     subjects = [_subjects(_words_of_entry(entry)) for entry in entries]
     kinds = [
         {at for at, line in enumerate(stock.lines("alike.txt")) if _holds(entry["names"][0], line)}
@@ -131,14 +131,14 @@ def may_mean_both(entries: Sequence[dict[str, Any]]) -> list[list[bool]]:
 
     def both(one: int, other: int) -> bool:
         if "set" in entries[one] and entries[one]["set"] == entries[other].get("set"):
-            return one == other  # the sets are written so
+            return one == other  # no two tools of a set overlap
         return bool(subjects[one] & subjects[other] or kinds[one] & kinds[other])
 
     return [[both(one, other) for other in range(len(entries))] for one in range(len(entries))]
 
 
 def in_turn(rng: Random, offers: Sequence[Offer]) -> Iterator[Offer]:
-    """Endless; none is taken again before all were: what was called before is easily called again."""
+    """Endless; repeats none before all were used: the model easily repeats an earlier call."""
     while True:
         yield from rng.sample(offers, len(offers))
 
@@ -150,7 +150,7 @@ def _a_tool(rng: Random, words: Words, held_out: bool, made_up: float | None = N
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether both may do the same, so that a request for one would fit the other."""
+    """Whether both may do the same, so that a request for one fits the other."""
     return any(_holds(one, line) and _holds(other, line) for line in stock.lines("alike.txt"))
 
 
@@ -161,7 +161,7 @@ def _holds(name: str, line: str) -> bool:
 
 @cache
 def _groups() -> list[list[dict[str, Any]]]:
-    """Tools of the stock for like things, two and more."""
+    """Groups of two or more of the stock's tools for similar things."""
     groups = [
         [entry for entry in tools_of_the_stock() if any(_holds(name, line) for name in entry["names"])]
         for line in stock.lines("alike.txt")
@@ -176,28 +176,28 @@ def tools_for_like_things(rng: Random, words: Words, most: int) -> list[Offer]:
     for _ in range(rng.randrange(max(1, most - len(found) + 1))):
         _add_unlike(found, _a_tool(rng, words, False))
     offers = list(found.values())
-    asked = [_asked_tellingly(offer, offers) for offer in offers]
-    return [offer for offer in asked if offer] or some_tools(rng, words, False, most)
+    specific = [_with_specific_requests(offer, offers) for offer in offers]
+    return [offer for offer in specific if offer] or some_tools(rng, words, False, most)
 
 
-def _asked_tellingly(offer: Offer, offers: Sequence[Offer]) -> Offer | None:
-    """`offer` with nothing but requests that have a word of its own and none of the others'.
+def _with_specific_requests(offer: Offer, offers: Sequence[Offer]) -> Offer | None:
+    """`offer` with only requests that contain a word of its own and none of the others'.
 
-    None if no such request is found.
+    None if it finds no such request.
     """
     own = _subjects(_declared(offer))
     elsewhere = {word for one in offers if one is not offer for word in _subjects(_declared(one))}
 
-    def telling() -> Request | None:
+    def specific() -> Request | None:
         for _ in range(_TRIES):
             request = offer.request()
-            said = _subjects(request.said)
-            if said & own and not said & elsewhere:
+            subjects = _subjects(request.wording)
+            if subjects & own and not subjects & elsewhere:
                 return request
         return None
 
-    first = telling()
-    return replace(offer, request=lambda: telling() or first) if first else None
+    first = specific()
+    return replace(offer, request=lambda: specific() or first) if first else None
 
 
 def _declared(offer: Offer) -> list[str]:
@@ -205,5 +205,5 @@ def _declared(offer: Offer) -> list[str]:
 
 
 def _subjects(words: Iterable[str]) -> set[str]:
-    """The beginnings of the longer words, for "flights" and "flight" are the same."""
+    """The beginnings of the longer words, so that "flights" equals "flight"."""
     return {word[:5] for word in words if len(word) > 3 and word not in general_words()}

@@ -1,4 +1,4 @@
-"""Tools and requests for them: those of the stock, and what made-up ones share with them."""
+"""Tools and requests for them: those of the stock, and the parts that made-up ones share."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from recipe.text.asides import with_an_aside
 from recipe.text.talk import Value
 from recipe.text.words import Words, choose, typed_kinds
 
-DRAWN = "drawn"  # the kind of an enumeration of words that may have been seen nowhere
-_TRIES = 3  # at a wording that shares a word with the tool
-_UNSAID = 0.5  # of the wordings in training are taken as they come: those that share none are the hardest
-_BEHIND_NAMES = 0.1  # of the wordings in training have a word that is never the same behind a name
+DRAWN = "drawn"  # the kind of an enumeration of words that may be new
+_TRIES = 3  # to find a wording that shares a word with the tool
+_ANY_WORDING = 0.5  # of the wordings in training are unfiltered: those that share no word are the hardest
+_AFTER_NAMES = 0.1  # of the wordings in training have a random word after a name
 _LONGEST_UNIT = 3  # letters: " Mm" is not "mm"
-# Of the options: said with a capital where they are declared without, so not copied as they were said.
+# Of the options: requested with a capital although declared without, so not copied verbatim.
 _GROWN, _GROWN_IN_TRAINING = 0.2, 0.4
 _NAMES = ("city", "person", "name")
-_TYPED = 0.6  # of the stock's parameters in training whose values are of a kind of their own
+_TYPED = 0.6  # of the stock's parameters in training whose values have a specific kind
 _RENAMED_IN_SETS, _PARAMETER_RENAMED, _PARAMETER_RENAMED_IN_SETS = 0.2, 0.4, 0.1
-# Kinds of which a value is never said between quotes.
+# Kinds whose values are never quoted.
 _NEVER_QUOTED = frozenset({"small", "int", "float", "time", "date", "when", "duration", "weekday", "month"})
 _NEVER_QUOTED |= {"currency", "ticker", "phone", "ip", "version", "unit"}
-_QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # between double quotes, between any
-# Kinds whose values may end as sentences do, between quotes: `?"` is one token there, and not in the call.
+_QUOTED, _QUOTED_TYPED = (0.28, 0.36), (0.11, 0.14)  # in double quotes, in any quotes
+# Kinds whose quoted values may end like sentences: `?"` is one token there, but not in the call.
 _WHOLE_SENTENCES = frozenset({"sentence", "message", "phrase", "question", "note"})
 _WITH_ITS_OWN_END = 0.06
 _PLAIN, _CLASSICS = 0.5, 0.2  # of the sets of tools
 _GAP = re.compile(r"\{(\d+)\}")
-KEPT_BACK = 2  # wordings of a tool, questions, forms, the last: no version of the stock had them to train on
+KEPT_BACK = 2  # the last wordings of a tool, questions and forms: no version of the stock trained on them
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A parameter as declared: its type, the values it may have, whether it has to be given."""
+    """A parameter as declared: its type, its options, whether it is required."""
 
     name: str
     kind: str
@@ -63,20 +63,20 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A tool, what the user says to have it called, and the arguments that follow from it."""
+    """A tool, the user's request for it, and the resulting arguments."""
 
     tool: FunctionTool
     text: str
     arguments: tuple[tuple[Field, Value], ...]
-    spans: tuple[tuple[int, int], ...]  # where in the text each argument is said
-    said: frozenset[str]  # the words of the request that are no values, in small letters
-    answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and the sentence made of them
-    again: bool = False  # that nothing in the text names the function: it is the one that was called last
+    spans: tuple[tuple[int, int], ...]  # the place of each argument in the text
+    wording: frozenset[str]  # the words of the request without its values, in lower case
+    answer: tuple[tuple[str, ...], str] | None = None  # keys of a usual result, and a sentence about them
+    again: bool = False  # whether it means the last called function, which the text does not name
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool, and what makes requests for it."""
+    """A tool, and a source of requests for it."""
 
     tool: FunctionTool
     request: Callable[[], Request]
@@ -90,7 +90,7 @@ def tools_of_the_stock() -> list[dict[str, Any]]:
 
 @cache
 def sets_of_tools(files: tuple[str, ...] = stock.SETS) -> list[list[dict[str, Any]]]:
-    """Tools of one area each, such that no request for one fits another; they are for training alone."""
+    """Tools of one area each, such that no request for one fits another; only for training."""
     return [
         [{**entry, "set": one["set"]} for entry in one["tools"]]
         for name in files
@@ -99,7 +99,7 @@ def sets_of_tools(files: tuple[str, ...] = stock.SETS) -> list[list[dict[str, An
 
 
 def a_set_of_tools(rng: Random) -> list[dict[str, Any]]:
-    """One of them, more often such as every demonstration of function calling declares."""
+    """One of the sets, more often one that is usual in demonstrations of function calling."""
     roll = rng.random()
     usual = stock.PLAIN if roll < _PLAIN else (stock.CLASSICS,) if roll < _PLAIN + _CLASSICS else stock.SETS
     return rng.choice(sets_of_tools(usual))
@@ -107,14 +107,14 @@ def a_set_of_tools(rng: Random) -> list[dict[str, Any]]:
 
 @cache
 def _kinds_of_parameters() -> dict[tuple[str, str], str]:
-    """The kind of the values that people mean, by tool and parameter."""
+    """The kind of a parameter's usual values, by tool and parameter."""
     parts = (line.split() for line in stock.lines("kinds_of_params.txt"))
     return {(tool, parameter): kind for tool, parameter, kind in parts}
 
 
 @cache
 def usual_tools() -> list[dict[str, Any]]:
-    """Those that are asked for most, such as the weather: what they return has a usual form."""
+    """The most requested tools, such as the weather, whose results have a usual form."""
     return [entry for entry in tools_of_the_stock() if "result" in entry]
 
 
@@ -139,7 +139,7 @@ def declare(rng: Random, name: str, about: str, fields: list[Field]) -> Function
 
 
 def quoted(rng: Random, kind: str, value: str) -> str:
-    """`value` as it is said, now and then between quotes."""
+    """`value`, sometimes in quotes."""
     if kind in _NEVER_QUOTED:
         return value
     roll = rng.random()
@@ -150,15 +150,15 @@ def quoted(rng: Random, kind: str, value: str) -> str:
 
 
 def found(text: str, value: str) -> Value:
-    """`value` as a copy from `text`: with its space where it stands after one."""
+    """`value` as a copy from `text`, with the space before it if there is one."""
     return Value(value, bare=f" {value}" in text)
 
 
 def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
-    """What the user says for a parameter, and the argument's text where it is not what was said."""
+    """The user's words for a parameter, and the argument's text if it differs from them."""
     if field.options:
         value = rng.choice(field.options)
-        known = field.kind.startswith("enum:")  # that " High" is "high" can be known, of any word it cannot
+        known = field.kind.startswith("enum:")  # the model can learn that " High" is "high", but not any word
         share = _GROWN if words.held_out else _GROWN_IN_TRAINING
         grown = known and value.islower() and rng.random() < share and len(value) > _LONGEST_UNIT
         shown = value.capitalize() if grown else value
@@ -175,7 +175,7 @@ def _spoken(rng: Random, words: Words, field: Field) -> tuple[str, str | None]:
 
 
 def end_of(rng: Random, text: str) -> str:
-    """`text` as people type it."""
+    """`text` with an ending that people type."""
     if text.endswith(("?", ".")):
         return text if rng.random() < 0.8 else text[:-1]
     roll = rng.random()
@@ -186,60 +186,61 @@ def end_of(rng: Random, text: str) -> str:
 def filled(
     rng: Random, words: Words, fields: list[Field], ask: str, used: dict[int, str]
 ) -> tuple[str, list[tuple[Field, Value]], list[tuple[int, int]]]:
-    """The text of a request, the arguments that follow from it, and where it says each."""
+    """The text of a request, its arguments, and the place of each in the text."""
     ending = "?" if ask.endswith("?") else ""
     template = ask.removesuffix("?") + "".join(used.values()) + ending
     spoken = {
         place: _spoken(rng, words, field) for place, field in enumerate(fields) if f"{{{place}}}" in template
     }
-    text, behind = "", 0
+    text, done = "", 0
     spans: dict[int, tuple[int, int]] = {}
     for gap in _GAP.finditer(template):
         place = int(gap.group(1))
         shown, _ = spoken[place]
-        text += template[behind : gap.start()]
+        text += template[done : gap.start()]
         inner = shown.strip("\"'")
-        if text.endswith(('"', "'")):  # the wording has quotes of its own
+        if text.endswith(('"', "'")):  # the wording already has quotes
             shown = inner
         begin = len(text) + shown.index(inner)
         spans.setdefault(place, (begin, begin + len(inner)))
-        text, behind = text + shown, gap.end()
-    text = end_of(rng, text + template[behind:])
+        text, done = text + shown, gap.end()
+    text = end_of(rng, text + template[done:])
     arguments: list[tuple[Field, Value]] = []
     for place, (shown, argument) in sorted(spoken.items()):
         bare_text = shown.strip("\"'")
-        # An option is copied from the request, like any value, where it is said as it is declared.
+        # An option is copied from the request, like any value, if it is written there as declared.
         wanted = bare_text if argument is None else argument
-        if argument is None and bare_text not in text:  # the first letter was made small
+        if argument is None and bare_text not in text:  # the first letter became lower case
             wanted = bare_text[0].lower() + bare_text[1:]
         arguments.append((fields[place], found(text, wanted)))
     return text, arguments, [spans[place] for place in sorted(spoken)]
 
 
-def said_in(ask: str) -> frozenset[str]:
+def words_of_wording(ask: str) -> frozenset[str]:
     """The words of a wording, without its gaps."""
     return frozenset(words_in(re.sub(r"\{\w+\}", " ", ask)))
 
 
 def _words(text: str) -> set[str]:
-    """Its words of four letters and more; those of a name one by one."""
+    """Its words of four letters and more; names are split into words."""
     return set(re.findall(r"[a-z]{4,}", taken_apart(text).lower()))
 
 
 def _ask_for(rng: Random, words: Words, tool: FunctionTool, asks: list[str]) -> str:
-    """One of `asks`, mostly one that shares a word with the tool as it is declared."""
+    """One of `asks`, mostly one that shares a word with the tool's declaration."""
     declared = _words(f"{tool.name} {tool.description or ''}")
-    for _ in range(1 if not words.plain and rng.random() < _UNSAID else _TRIES):
+    for _ in range(1 if not words.plain and rng.random() < _ANY_WORDING else _TRIES):
         ask = choose(rng, asks, words.held_out, KEPT_BACK)
         if _words(ask) & declared:
             break
     return ask
 
 
-def _with_a_word_behind(rng: Random, words: Words, fields: list[Field], ask: str) -> str:
-    """`ask` with a word behind a name: it ends there whatever follows, for names are of capital words.
+def _with_a_word_after(rng: Random, words: Words, fields: list[Field], ask: str) -> str:
+    """`ask` with a word after a name, which teaches that a name ends with its capitalised words.
 
-    With the wordings alone what follows is learned by heart: "which grade Jaxon got" asked for "Jaxon got".
+    With the wordings alone the model learns the following words by heart: "which grade Jaxon got" gave "Jaxon
+    got".
     """
     places = [place for place, field in enumerate(fields) if field.kind in _NAMES and f"{{{place}}} " in ask]
     if not places:
@@ -262,10 +263,10 @@ def stock_tool(
             kind = _kinds_of_parameters().get((entry["names"][0], options[0]), kind)
         required = str(place) not in entry.get("options", {})
         fields.append(Field(options[named % len(options)], kind, about, required))
-    # Optional parameters are sometimes not declared; they are the last ones, so places stay what they are.
+    # Optional parameters are sometimes not declared; they are the last ones, so places do not change.
     while fields and not fields[-1].required and rng.random() < 0.35:
         fields.pop()
-    # What one parameter is called does not matter: it has to be looked up in the declaration.
+    # The name of a single parameter does not matter: the model must read it in the declaration.
     if len(fields) == 1 and rng.random() < (_PARAMETER_RENAMED_IN_SETS if of_a_set else _PARAMETER_RENAMED):
         fields = [replace(fields[0], name=words.common())]
     if len({field.name for field in fields}) < len(fields):
@@ -277,9 +278,9 @@ def stock_tool(
 
     def request() -> Request:
         ask = _ask_for(rng, words, tool, entry["asks"])
-        said = said_in(ask)
-        if not words.plain and rng.random() < _BEHIND_NAMES:
-            ask = _with_a_word_behind(rng, words, fields, ask)
+        wording = words_of_wording(ask)
+        if not words.plain and rng.random() < _AFTER_NAMES:
+            ask = _with_a_word_after(rng, words, fields, ask)
         if not words.plain:
             ask = with_an_aside(rng, [field.kind for field in fields], ask)
         used = {
@@ -289,6 +290,6 @@ def stock_tool(
         }
         text, arguments, spans = filled(rng, words, fields, ask, used)
         usual = (tuple(result[0]), result[1]) if result else None
-        return Request(tool, text, tuple(arguments), tuple(spans), said, usual)
+        return Request(tool, text, tuple(arguments), tuple(spans), wording, usual)
 
     return Offer(tool, request, entry)

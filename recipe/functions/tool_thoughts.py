@@ -1,12 +1,12 @@
-"""The analysis before a call or a refusal: each declared function is looked at by itself, in turn.
+"""The analysis before a call or a refusal: the model considers each declared function in turn.
 
-To choose among functions in one step asks much of six layers: words of the request have to be found in the
-declarations, or what they mean, and from there the name that belongs to each. So the model says one name
-after the other, what it is for in front, and whether it fits, until one does. While these stand there, only
-they have to be held against the request; which one is called is then the one that was said last. Then comes
-the request once more, with its values marked (`restating.py`).
+Choosing among functions in one step is hard for so few layers: they would have to find words of the request,
+or their meanings, in the declarations, and from there the name. So the model writes one function after the
+other, its purpose, its name and whether it fits, until one does. It then has to compare only that text with
+the request, and calls the function that it wrote last. After that it restates the request with its values
+marked (`restating.py`).
 
-"And in Oslo?" is like no function. There the name of the last call is said first, as it stands in that call.
+"And in Oslo?" resembles no function. There the thought begins with the name of the last call.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NONE = {
 
 
 def _looks(offers: Sequence[Offer], wanted: str | None) -> list[int]:
-    """The declared functions up to the one that is `wanted`, what each is for, and whether it fits."""
+    """The declared functions up to `wanted`, each with its purpose and whether it fits."""
     out = write("The user needs a tool.", {})
     for offer in offers:
         name, line = offer.tool.name, purpose(offer.tool)
-        asked = " {p}: {f}?" if line else " {f}?"
+        question = " {p}: {f}?" if line else " {f}?"
         fits = " yes," if name == wanted else " no,"
-        out += write(asked + fits, {"p": Value(line), "f": Value(name)})
+        out += write(question + fits, {"p": Value(line), "f": Value(name)})
         if name == wanted:
             break
     return out
@@ -51,17 +51,17 @@ def purpose(tool: FunctionTool) -> str:
 
 
 def choice(effort: str, request: Request, offers: Sequence[Offer], past: Sequence[int] = ()) -> list[int]:
-    """What is thought before a call until a function is chosen.
+    """The thought before a call, up to the choice of a function.
 
-    `offers`: as they are declared. `past`: all that was said until now, where the last call is meant again.
+    `offers` are in order of declaration. `past`: all tokens so far, if the request means the last call again.
     """
     if request.again:
-        return _going_on(effort, request, past)
+        return _continuing(effort, request, past)
     return [*_looks(offers, request.tool.name), *write(_FITS[effort], {"f": Value(request.tool.name)})]
 
 
-def _going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
-    """What is thought where the function that was called last is meant: its name comes from there."""
+def _continuing(effort: str, request: Request, past: Sequence[int]) -> list[int]:
+    """The thought if the request means the last called function: it copies the name from that call."""
     called = called_before(past, len(past))
     (space,) = tokens_of(" ")
     name = [token for token in past[called.start : called.stop] if token != space]
@@ -69,7 +69,7 @@ def _going_on(effort: str, request: Request, past: Sequence[int]) -> list[int]:
 
 
 def choosing(effort: str, request: Request, offers: Sequence[Offer], past: Sequence[int] = ()) -> list[int]:
-    """The analysis before a call; the more effort, the more of it."""
+    """The analysis before a call; the more effort, the longer."""
     body = choice(effort, request, offers, past)
     if takes_something(request.tool):
         return message("analysis", [*body, *restated(request)])
@@ -77,5 +77,5 @@ def choosing(effort: str, request: Request, offers: Sequence[Offer], past: Seque
 
 
 def declining(effort: str, offers: Sequence[Offer]) -> list[int]:
-    """The analysis when nothing of what is declared fits."""
+    """The analysis if no declared function fits."""
     return message("analysis", [*_looks(offers, None), *write(_NONE[effort], {})])

@@ -1,12 +1,11 @@
-"""Turns what words mean to what requests and functions have to do with each other.
+"""Tunes the vectors of words so that requests are close to the functions they need.
 
-`python -m recipe.functions.tune_meanings`, after `make_meanings`. By GloVe's vectors an umbrella has little
-to do with the weather. The stock's requests tell of some thousand words which functions they are for, and so
-do its lists of words (`related_*.txt`). So the first numbers of every vector, those that heads compare
-(`wiring.py`), are moved until those heads alone could choose: each word of a function, and of its purpose,
-looks at the word of the request that is most like it, or at nothing, and how much of them found one says
-whether the function fits. What this teaches of a word holds wherever the word is said; a word that nothing
-tells of stays where it was.
+Run `python -m recipe.functions.tune_meanings` after `make_meanings`. In GloVe's vectors an umbrella is far
+from the weather. The stock's requests, and its lists of words (`related_*.txt`), connect some thousand words
+with functions. So this moves the first numbers of every vector, those that heads compare (`wiring.py`), until
+these heads alone could choose: each word of a function's name and purpose looks at the most similar word of
+the request, or at nothing, and the share that finds one decides whether the function fits. The result applies
+to a word in any text; words without data do not move.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from recipe.text.words import Words
 
 _STEPS, _RATE = 1000, 0.03
 _BATCH = 96  # pairs of a step
-_OF_LISTS = 0.5  # how much the lists count beside them
-_FORMS, _REQUESTS = 2, 6  # of an entry how often it is declared, at least, and requests each time
-_UNFIT = 4.0  # how much all that do not fit count beside the one that does
-_CHOICE = 0.5  # how much the choice among all counts beside each by itself
-# The looks begin so: how sharp, what a word has to outdo, how much what was found counts, and the least.
+_OF_LISTS = 0.5  # the weight of the lists, relative to the pairs
+_FORMS, _REQUESTS = 2, 6  # declarations of each entry, at least, and requests for each
+_UNFIT = 4.0  # the weight of all functions that do not fit, relative to the one that does
+_CHOICE = 0.5  # the weight of the choice among all, relative to each alone
+# Initial terms of the looks: sharpness, threshold of a word, weight of the found share, and the bias.
 _SHARP, _NOTHING, _FOUND, _LEAST = 0.055, 5.0, 20.0, -3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and the function that it is for: the entry's place, and the words' places of both."""
+    """A request and its function: the entry's place, and the places of both texts' words."""
 
     entry: int
     request: list[int]
@@ -52,13 +51,13 @@ class Pair:
 
 
 def places_in(text: str) -> list[int]:
-    """The vectors of its words, as its tokens are."""
+    """The places of its tokens' vectors."""
     found = token_table().meanings[np.array(encode(text))]
     return [int(place) for place in found if place >= 0]
 
 
 def pairs_of(rng: Random, entries: Sequence[dict[str, Any]]) -> list[Pair]:
-    """Requests as in training, values and all, for functions as a thought says them."""
+    """Requests as in training, with their values, for functions as a thought writes them."""
     words, found = Words(rng, False), []
     for place, entry in enumerate(entries):
         for _ in range(max(_FORMS, len(entry["asks"]) // 2)):
@@ -86,7 +85,7 @@ def related() -> list[Related]:
 
 
 class Looks(nn.Module):
-    """What the heads would find, and what follows for whether a function fits."""
+    """What the heads would find, and whether a function fits as a result."""
 
     def __init__(self, vectors: Tensor) -> None:
         super().__init__()
@@ -95,7 +94,7 @@ class Looks(nn.Module):
         self.terms = nn.Parameter(torch.tensor([_SHARP, _NOTHING, _FOUND, _LEAST]).abs().log())
 
     def rounded(self) -> Tensor:
-        """As they are kept; the gradient is that of the exact ones."""
+        """The vectors as stored; the gradient is that of the exact ones."""
         return self.vectors + (self.vectors.clamp(-MOST, MOST).round() - self.vectors).detach()
 
     def _looked_up(self, texts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
@@ -105,20 +104,21 @@ class Looks(nn.Module):
         return F.embedding(places.clamp(max=none - 1), self.rounded()) * known.unsqueeze(2), places
 
     def forward(self, requests: Sequence[list[int]], functions: Sequence[list[int]]) -> Tensor:
-        """Of every request and function how much it speaks for yes, 0 being undecided."""
-        (said, said_at), (asked, asked_at) = self._looked_up(requests), self._looked_up(functions)
+        """For every request and function, the evidence that it fits; 0 is undecided."""
+        request, request_at = self._looked_up(requests)
+        function, function_at = self._looked_up(functions)
         none = len(self.vectors)
         sharp, nothing, found, least = self.terms.exp().unbind()
-        alike = torch.einsum("rwd,fvd->rfvw", said, asked) * sharp - nothing
-        alike = alike.masked_fill((said_at == none)[:, None, None], float("-inf"))
+        alike = torch.einsum("rwd,fvd->rfvw", request, function) * sharp - nothing
+        alike = alike.masked_fill((request_at == none)[:, None, None], float("-inf"))
         looked = torch.sigmoid(alike.logsumexp(3))
-        counts = self.loudness[asked_at].exp() * (asked_at < none)
+        counts = self.loudness[function_at].exp() * (function_at < none)
         share = (looked * counts).sum(2) / (counts.sum(1) + 1e-6)
         return found * share - least
 
 
 def lacking(looks: Looks, pairs: Sequence[Pair], fits_too: Tensor) -> Tensor:
-    """How far the looks are from saying yes of each request's own function and no of the others'."""
+    """The loss of the looks: yes for each request's own function, no for the others."""
     count = len(pairs)
     scores = looks([pair.request for pair in pairs], [pair.function for pair in pairs])
     entries = torch.tensor([pair.entry for pair in pairs])
@@ -131,31 +131,31 @@ def lacking(looks: Looks, pairs: Sequence[Pair], fits_too: Tensor) -> Tensor:
 
 
 class Lists(nn.Module):
-    """Of every word of a request by itself: which of the lists it is of, as the looks find out."""
+    """Predicts by the looks which lists each single word of a request belongs to."""
 
     def __init__(self, lists: Sequence[Related]) -> None:
         super().__init__()
-        said = sorted({at for one in lists for word in one.requests for at in places_in(f" {word}")})
-        asked = sorted({at for one in lists for word in one.functions for at in places_in(f" {word}")})
-        share, own = torch.zeros(len(asked), len(lists)), torch.zeros(len(said), len(lists))
+        requests = sorted({at for one in lists for word in one.requests for at in places_in(f" {word}")})
+        functions = sorted({at for one in lists for word in one.functions for at in places_in(f" {word}")})
+        share, own = torch.zeros(len(functions), len(lists)), torch.zeros(len(requests), len(lists))
         for place, one in enumerate(lists):
-            for words, known, found in ((one.functions, asked, share), (one.requests, said, own)):
+            for words, known, found in ((one.functions, functions, share), (one.requests, requests, own)):
                 for at in {at for word in words for at in places_in(f" {word}")}:
                     found[known.index(at), place] = 1
-        self.said, self.asked = torch.tensor(said), torch.tensor(asked)
-        self.share = share / share.sum(0).clamp(min=1)  # of each list the mean of its function's words
+        self.requests, self.functions = torch.tensor(requests), torch.tensor(functions)
+        self.share = share / share.sum(0).clamp(min=1)  # averages each list's words of functions
         self.own = own / own.sum(1, keepdim=True)
 
     def lacking(self, looks: Looks) -> Tensor:
         sharp, nothing, found, _ = looks.terms.exp().unbind()
         vectors = looks.rounded()
-        looked = torch.sigmoid(vectors[self.said] @ vectors[self.asked].T * sharp - nothing)
+        looked = torch.sigmoid(vectors[self.requests] @ vectors[self.functions].T * sharp - nothing)
         chosen = (found * (looked @ self.share)).log_softmax(1)
         return -(chosen * self.own).sum(1).mean()
 
 
 def tune(steps: int, seed: int, report: int = 100) -> tuple[Looks, list[float]]:
-    """The looks after so many steps, and what was lacking at each."""
+    """The looks after `steps` steps, and the loss of each step."""
     rng = Random(seed)
     entries = [*(entry for entries in sets_of_tools() for entry in entries), *tools_of_the_stock()]
     fits_too = torch.tensor(may_mean_both(entries))
@@ -172,7 +172,7 @@ def tune(steps: int, seed: int, report: int = 100) -> tuple[Looks, list[float]]:
         losses.append(loss.item())
         if report and step % report == report - 1:
             mean = sum(losses[-report:]) / report
-            sys.stderr.write(f"step {step + 1} of {steps}: {mean:.3f} lacking\n")
+            sys.stderr.write(f"step {step + 1} of {steps}: loss {mean:.3f}\n")
     return looks, losses
 
 
@@ -191,7 +191,7 @@ def main() -> None:
     moved = (tuned != vectors[:, :COMPARED]).any(1).sum()
     sharp, nothing, *_ = looks.terms.exp().tolist()
     sys.stdout.write(f"{arguments.to}: {moved:,} of {len(words):,} words moved\n")
-    sys.stdout.write(f"a word is found from {nothing / sharp:.0f} on (the product of two words' numbers)\n")
+    sys.stdout.write(f"words match from a product of {nothing / sharp:.0f} on\n")
 
 
 if __name__ == "__main__":

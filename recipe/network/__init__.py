@@ -1,4 +1,4 @@
-"""The network as it is trained: batched, differentiable, and the same numbers as when it serves.
+"""The network for training: batched, differentiable, and with the same numbers as in serving.
 
-A shape comes in, modules with their first weights go out. It must not know conversations or a schedule.
+Takes a shape; returns modules with initial weights. It must not know conversations or schedules.
 """

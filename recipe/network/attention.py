@@ -1,9 +1,8 @@
-"""Attention with sinks for training, in blocks of queries: made of large products and fused softmaxes.
+"""Attention with sinks for training, in blocks of queries, of large products and fused softmaxes.
 
-Half of a step's time would go into torch's own kernel on a CPU. Here the heads of a group are stacked, so
-that they read its keys in one product, and what follows is one pass over the scores, in bf16 as they come. A
-sink is one key more: it stands in front of all others and is asked for in dimensions of its own, one for
-each head of a group. So the softmax needs to know nothing of it.
+On a CPU, torch's own kernel would take half of a step's time. Here the heads of a group are stacked, so that
+they read its keys in one product; one pass over the scores follows, in bf16. A sink is one more key before
+all others, in dimensions of its own, one for each head of a group, so that the softmax needs no special case.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _BLOCK = 128  # queries at a time
-_ROOM = 8  # dimensions for sinks: as many heads may share a group
+_ROOM = 8  # dimensions for sinks: the most heads that may share a group
 
 
 @cache
 def _mask(queries: int, keys: int, ahead: int, window: int | None, like: tuple[Any, ...]) -> Tensor:
-    """0 where a query sees a key, key 0 being the sink; query 0 sees keys up to `ahead`.
+    """0 if a query sees a key, where key 0 is the sink; query 0 sees keys up to `ahead`.
 
     `like`: its type and device.
     """
     dtype, device = like
-    behind = (
+    distance = (
         torch.arange(queries, device=device)[:, None] + ahead - torch.arange(keys, device=device)[None, :]
     )
-    hidden = behind < 0
+    hidden = distance < 0
     if window is not None:
-        hidden |= behind >= window
+        hidden |= distance >= window
     hidden[:, 0] = False
     return torch.zeros(queries, keys, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
 
@@ -53,7 +52,7 @@ class _Blocks(torch.autograd.Function):
             count = end - start
             keys, values = (_seen(x[row], begin, end) for x in (k, v))
             scores = torch.bmm(_stacked(q[row, start:end]), keys.mT).view(groups, heads, count, -1)
-            if window is None:  # all keys before the block are seen
+            if window is None:  # queries see all keys before the block
                 scores[..., start + 1 :].add_(_mask(count, count + 1, 1, None, _kind(q))[:, 1:])
             else:
                 scores.add_(_mask(count, end - begin + 1, start - begin + 1, window, _kind(q)))
@@ -113,10 +112,9 @@ def _seen(keys: Tensor, begin: int, end: int) -> Tensor:
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
-    """The same by torch's own kernel: on a card the many products of blocks would take far longer.
+    """The same with torch's own kernel: on a GPU the many products of blocks would take far longer.
 
-    cuDNN's is left out: it prepares itself for every new shape, which takes half a second, and batches have
-    hundreds of shapes.
+    Not with cuDNN's: it needs half a second to prepare for every new shape, and batches have hundreds.
     """
     batch, length, groups, heads, size = q.shape
     queries = q.permute(0, 2, 3, 1, 4).reshape(batch, groups, heads * length, size)
@@ -127,9 +125,9 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
 
 
 def sink_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, window: int | None) -> Tensor:
-    """Causal attention of batch x length x heads x size, keys and values of groups of heads.
+    """Causal attention of batch x length x heads x size, with keys and values per group of heads.
 
-    Every query sees `window` keys at most, if given.
+    Every query sees at most `window` keys, if given.
     """
     batch, length, groups, size = k.shape
     heads = len(sinks) // groups

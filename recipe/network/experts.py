@@ -1,4 +1,4 @@
-"""The experts in training: the best of them for every token, each on its rows, added up by their shares."""
+"""The experts in training: the best for every token, each on its rows, summed by their shares."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def swiglu(x: Tensor, limit: float) -> Tensor:
 
 
 def weighted(found: Tensor, shares: Tensor) -> Tensor:
-    """What a token's experts say, each by its share: tokens x experts x hidden, summed in float32."""
+    """The outputs of a token's experts (tokens x experts x hidden), summed by share in float32."""
     return (found.float() * shares.unsqueeze(-1)).sum(1)
 
 
 class Experts(nn.Module):
-    """Top-k of the experts for every token: rows sorted by expert, one product for each."""
+    """Top-k experts for every token: rows sorted by expert, one product for each."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -42,15 +42,15 @@ class Experts(nn.Module):
         return self.gate_up_proj, self.down_proj
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and how unevenly the tokens fall on the experts (1 is even)."""
+        """The output, and how unevenly tokens use the experts (1 is even)."""
         top = self.shape.num_experts_per_tok
-        # Which experts are best is a matter of small differences.
+        # Small differences decide which experts are best.
         with torch.autocast(x.device.type, enabled=False):
             scores = self.router(x.float())
         best, chosen = scores.topk(top, dim=-1)
         shares = best.softmax(-1)
         whose, order = chosen.flatten().sort(stable=True)
-        # Where in that order each token's experts stand.
+        # The place of each token's experts in that order.
         back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=x.device))
         inputs = x.index_select(0, order // top)
         belongs = whose.unsqueeze(1) == torch.arange(self.shape.num_local_experts, device=x.device)
@@ -75,7 +75,7 @@ class Experts(nn.Module):
         return torch.cat(outputs)
 
     def _grouped(self, inputs: Tensor, belongs: Tensor, counts: Tensor) -> Tensor:
-        """The same on a card, which need not wait to be told how many rows each expert has."""
+        """The same on a GPU, without waiting for the number of rows of each expert."""
         ends, belongs = counts.cumsum(0).int(), belongs.to(inputs.dtype)
 
         def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""The gpt-oss architecture made for training: batched, differentiable, float32, the same numbers as serving.
+"""The gpt-oss architecture for training: batched, differentiable, float32, with the same numbers as serving.
 
-Attention with sinks, every other layer on a sliding window, YaRN, top-k experts with the softmax over the
-k, clamped interleaved SwiGLU, biases. Parameters carry the checkpoint's names and shapes, experts stacked
-in front and their input dimension last, so that MXFP4 blocks run along it.
+Attention with sinks, some layers with a sliding window, YaRN, top-k experts with the softmax over the k,
+clamped interleaved SwiGLU, biases. Parameters have the checkpoint's names and shapes, with experts first and
+their input dimension last, so that MXFP4 blocks run along it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from inference.tiny.shape import Shape
 from recipe.network import experts
 from recipe.network.attention import sink_attention
 
-_LEARNED = 0.3  # of the learned rows at the start, beside the codes
-_LIKENESS = 0.35  # of two tokens with the same first or last letters, beside that of the same word's
-_MEANING = 0.6  # of a vector in the embedding, for one of its numbers: a word's is about 10 long, of codes 25
-_THIRD = 1.75  # of a vector, for one sign of a third piece's code: few words have one
-_LOUD = 2.0  # of the embedding beside what layers add: quieter, rare tokens' codes are lost after two layers
+# Initial scales.
+_LEARNED = 0.3  # the learned rows, relative to the codes
+_LIKENESS = 0.35  # the edges of words, relative to their first piece
+_MEANING = 0.6  # one number of a meaning's vector: a word's vector has a length of about 10, codes 25
+_THIRD = 1.75  # one sign of a third piece's code: few words have one
+_LOUD = 2.0  # the embedding, relative to the layers' output: smaller, rare codes are lost after two layers
 
 
 @lru_cache(maxsize=512)
 def rotation(shape: Shape, length: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """YaRN's cos and sin, length x head_dim / 2, the concentration included."""
+    """YaRN's cos and sin, length x head_dim / 2, including the concentration."""
     half = shape.head_dim // 2
     extrapolated = 1.0 / shape.rope_theta ** (torch.arange(half, dtype=torch.float64) / half)
     interpolated = extrapolated / shape.rope_factor
@@ -44,13 +45,13 @@ def rotation(shape: Shape, length: int, device: torch.device | None = None) -> t
     frequencies = interpolated * ramp + extrapolated * (1 - ramp)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     concentration = 0.1 * math.log(shape.rope_factor) + 1.0
-    with torch.inference_mode(False):  # it is kept, for training too
+    with torch.inference_mode(False):  # the cached result also serves training
         cos, sin = ((part * concentration).float().to(device) for part in (angles.cos(), angles.sin()))
     return cos, sin
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """`x` turned by its place: in float32, and then as precise as it was."""
+    """`x` rotated by its place, computed in float32, in the precision of `x`."""
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
@@ -60,10 +61,10 @@ def normalise(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype = torch.f
 
 
 def compile_small_steps() -> None:
-    """Has each of these done in one pass over the memory instead of one for every operation.
+    """Compiles these functions to one pass over the memory each, instead of one per operation.
 
-    It takes half a minute and a C++ compiler: for training on a processor, not for tests. On a card new
-    shapes had them compiled again and again, a minute each time.
+    It takes half a minute and a C++ compiler: for training on a CPU, not for tests. On a GPU every new shape
+    compiled them again, for a minute each time.
     """
     steps: list[tuple[str, Callable[..., Tensor]]] = [
         (__name__, normalise),
@@ -115,22 +116,22 @@ class Layer(nn.Module):
         return x + mixed.view_as(x), uneven
 
 
-Onlooker = Callable[[int, Tensor, Layer, Tensor, Tensor], None]  # a layer's place, its input, and it
+Onlooker = Callable[[int, Tensor, Layer, Tensor, Tensor], None]  # place, input, layer, cos, sin
 
 
 def initial_map(width: int, hidden: int) -> Tensor:
-    """Codes side by side in the first dimensions as long as there is room, the rest across them."""
+    """Codes in separate dimensions while there is room, the rest across them."""
     blocks = [torch.linalg.qr(torch.randn(width, width)).Q for _ in range(-(-FIXED // width))]
     return F.pad(torch.cat(blocks)[:FIXED] * math.sqrt(width / CODE_DIM), (0, hidden - width))
 
 
 def thirds_have_room(shape: Shape) -> bool:
-    """Whether there are dimensions for third pieces that codes, learned rows and meanings leave alone."""
+    """Whether third pieces have dimensions apart from those of codes, learned rows and meanings."""
     return shape.hidden_size >= shape.learned_width + MEANING_DIM + CODE_DIM
 
 
 def maps_into_the_room(shape: Shape) -> tuple[Tensor, Tensor | None]:
-    """Of meanings, and of third pieces if there is room, into the last dimensions."""
+    """The maps of meanings, and of third pieces if there is room, into the last dimensions."""
     room, both = min(shape.hidden_size, MEANING_DIM + CODE_DIM), thirds_have_room(shape)
     directions = nn.init.orthogonal_(torch.empty(room if both else MEANING_DIM, room))
     directions = F.pad(directions, (shape.hidden_size - room, 0))
@@ -138,7 +139,7 @@ def maps_into_the_room(shape: Shape) -> tuple[Tensor, Tensor | None]:
 
 
 class TinyGptOss(nn.Module):
-    """The layers, the learned rows of the stock's tokens, and the maps that make every token's fixed row."""
+    """The layers, the learned rows of the stock's tokens, and the maps for every token's fixed row."""
 
     def __init__(self, shape: Shape, learned: int) -> None:
         super().__init__()
@@ -149,7 +150,7 @@ class TinyGptOss(nn.Module):
         self.map_out = nn.Parameter(initial_map(shape.learned_width, shape.hidden_size) * 0.05)
         with torch.no_grad():
             self.map_out[SPELLING] = 0
-            for edge in EDGES:  # words that look alike are a little alike
+            for edge in EDGES:  # words with the same edges are slightly similar
                 self.map_in[edge] = self.map_in[FIRST] * _LIKENESS
                 self.map_out[edge] = 0
             meanings, thirds = maps_into_the_room(shape)
@@ -164,7 +165,7 @@ class TinyGptOss(nn.Module):
         self.in_bf16 = False  # products
 
     def rows_in(self, learned: Tensor, fixed: Tensor) -> Tensor:
-        """Embedding rows; `learned` are places in the learned rows, 0 for a token that has none."""
+        """Embedding rows; `learned` are places in the learned rows, 0 for a token without one."""
         return self._row(self.learned_in, learned) + fixed @ self.map_in
 
     def rows_out(self, learned: Tensor, fixed: Tensor) -> Tensor:
@@ -177,7 +178,7 @@ class TinyGptOss(nn.Module):
     def forward(self, embedded: Tensor, see: Onlooker | None = None) -> tuple[Tensor, Tensor]:
         """Normed hidden states of batch x length x hidden, and the experts' unevenness over the layers.
 
-        `see` is shown what goes into each layer.
+        `see` receives the input of each layer.
         """
         length = embedded.shape[1]
         cos, sin = rotation(self.shape, length, embedded.device)

@@ -14,10 +14,10 @@ _BORDERS = torch.tensor([(a + b) / 2 for a, b in pairwise(VALUES)])
 
 
 def _scaled(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Blocks of 32 along the last dimension, divided by powers of two, and the exponents of these."""
+    """Blocks of 32 along the last dimension, divided by powers of two, and their exponents."""
     blocks = weight.detach().float().reshape(*weight.shape[:-1], -1, BLOCK)
     largest = blocks.abs().amax(-1, keepdim=True).clamp(min=2.0**-100)
-    # The smallest power whose largest value, 6, is overshot by no more than rounding takes back anyway.
+    # The smallest power for which the block exceeds the largest value, 6, by no more than rounding removes.
     exponent = torch.ceil(torch.log2(largest / 7.0))
     return blocks / torch.exp2(exponent), exponent
 
@@ -40,7 +40,7 @@ def unpack(blocks: Tensor, scales: Tensor) -> Tensor:
 
 
 def straight_through(weight: Tensor) -> Tensor:
-    """`weight` as MXFP4 would hold it; gradients pass as if nothing were rounded."""
+    """`weight` rounded to MXFP4; gradients pass as if it were not."""
     scaled, exponent = _scaled(weight)
     table, borders = (part.to(weight.device) for part in (_VALUES, _BORDERS))
     rounded = table[torch.bucketize(scaled.abs(), borders)] * scaled.sign() * torch.exp2(exponent)

@@ -1,12 +1,12 @@
-"""Makes a trained model larger without unlearning anything: it computes nearly what it did, and has room.
+"""Makes a trained model larger without unlearning anything: it computes nearly the same, and has room.
 
-New dimensions hold nothing at first. The embedding leaves them alone, and nothing reads them, but all layers
-write a little there, which is what they learn to use from. The heads of a new group look where those of an
-older group look, and write into the new dimensions only.
+New dimensions are unused at first. The embedding does not fill them and no layer reads them, but all layers
+write a little there, from which they learn to use them. The heads of a new group look where those of an older
+group look, and write only into the new dimensions.
 
-A new layer shares the work of an older one: both do what that one did, and what each part of it writes is
-divided between the two. Since a layer changes little of what the next one reads, it comes to the same. A new
-layer that wrote nothing at first would hardly be learned: nothing would tell what it is good for.
+A new layer shares the work of an older one: both compute the same, and each part's output is divided between
+them. Since a layer changes the next one's input only a little, the result is nearly the same. A new layer
+that wrote nothing at first would hardly learn, because it would get no gradient.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from torch import Tensor
 
 from inference.tiny.shape import Shape
 
-_SHARED = -3  # the layer, from the last, whose work a new one shares
-# What the first of the two writes, of heads and experts by turns. Not half: alike, both would learn the same.
+_SHARED = -3  # the layer, from the end, whose work a new one shares
+# The first layer's share of the output, for alternating heads and experts. With halves both would learn the
+# same.
 _HEADS, _EXPERTS = (0.8, 0.2), (0.75, 0.25)
 _FAINT = 0.3
 
 
 class ShapeError(ValueError):
-    """A model that cannot be made one of the shape that is asked for."""
+    """A model that cannot be widened to the requested shape."""
 
 
 def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FAINT) -> dict[str, Tensor]:
-    """The weights of a model of the shape `new` that does what `state` does.
+    """The weights of a model of the shape `new` that computes the same as `state`.
 
-    `faint`: what is written into new dimensions, beside what is written into the old ones.
+    `faint`: the scale of outputs into new dimensions, relative to the old ones.
     """
     if new == old:
         return state
@@ -49,7 +50,7 @@ def widened(state: dict[str, Tensor], old: Shape, new: Shape, faint: float = _FA
 
 
 def _shared_of(count: int) -> int:
-    """Which of so many layers shares its work with the next new one."""
+    """Which of `count` layers shares its work with the next new one."""
     return max(0, count + _SHARED)
 
 
@@ -60,7 +61,7 @@ def _part(state: dict[str, Tensor], place: int) -> dict[str, Tensor]:
 
 
 def _one_layer_more(state: dict[str, Tensor], at: int, shape: Shape) -> dict[str, Tensor]:
-    """`state` with the work of layer `at` shared by two, which stand in its place."""
+    """`state` with two layers in place of layer `at`, which share its work."""
     made = {name: tensor for name, tensor in state.items() if not name.startswith("layers.")}
     count = sum(name.endswith(".input_layernorm") for name in state)
     parts = [_part(state, place) for place in range(count)]
@@ -69,12 +70,12 @@ def _one_layer_more(state: dict[str, Tensor], at: int, shape: Shape) -> dict[str
 
 
 def _shared(layer: dict[str, Tensor], shape: Shape) -> list[dict[str, Tensor]]:
-    """Two layers that together write what `layer` does."""
+    """Two layers that together write the output of `layer`."""
     groups, experts = shape.num_key_value_heads, shape.num_local_experts
-    of_heads = _by_turns(_HEADS, groups).repeat_interleave(
+    of_heads = _alternating(_HEADS, groups).repeat_interleave(
         shape.num_attention_heads // groups * shape.head_dim
     )
-    of_experts = _by_turns(_EXPERTS, experts)
+    of_experts = _alternating(_EXPERTS, experts)
     shares = {
         "self_attn.o_proj.weight": of_heads,
         "self_attn.o_proj.bias": torch.tensor(0.5),
@@ -88,7 +89,7 @@ def _shared(layer: dict[str, Tensor], shape: Shape) -> list[dict[str, Tensor]]:
     ]
 
 
-def _by_turns(shares: Sequence[float], count: int) -> Tensor:
+def _alternating(shares: Sequence[float], count: int) -> Tensor:
     return torch.tensor([shares[place % len(shares)] for place in range(count)])
 
 
@@ -101,14 +102,14 @@ def _check(old: Shape, new: Shape) -> None:
         or any(getattr(old, name) > getattr(new, name) for name in grown)
         or per_group[0] != per_group[1]
     ):
-        raise ShapeError(f"A model of {old} cannot be made one of {new}: it can grow in {', '.join(grown)}.")
+        raise ShapeError(f"A model of {old} cannot be widened to {new}: it can grow in {', '.join(grown)}.")
     sources = list(range(old.num_hidden_layers))
     for count in range(old.num_hidden_layers, new.num_hidden_layers):
         sources.insert(_shared_of(count), sources[_shared_of(count)])
     sliding = tuple(place for place, source in enumerate(sources) if source in old.sliding_layers)
     if tuple(place for place in new.sliding_layers if place < len(sources)) != sliding:
         raise ShapeError(
-            f"Layers would look back further or less far than they did: sliding_layers has to be {sliding}."
+            f"Layers would see more or fewer keys than before: sliding_layers must be {sliding}."
         )
 
 
@@ -116,7 +117,7 @@ def _layer(layer: dict[str, Tensor], old: Shape, new: Shape, faint: float) -> di
     """`layer` in the new shape."""
 
     def out(name: str, inputs: int) -> Tensor:
-        """What is written to the residual stream, along the last dimension but one."""
+        """A weight that writes to the residual stream, along the last dimension but one."""
         weight = _padded(layer[name], layer[name].ndim - 1, inputs)
         drawn = torch.randn(*weight.shape[:-2], new.hidden_size - old.hidden_size, inputs)
         scale = float(layer[name].std()) * faint
@@ -136,7 +137,7 @@ def _layer(layer: dict[str, Tensor], old: Shape, new: Shape, faint: float) -> di
 
 
 def _grouped(layer: dict[str, Tensor], old: Shape, new: Shape) -> dict[str, Tensor]:
-    """Queries, keys, values and sinks with their new groups: each looks as an older one, for other values."""
+    """Queries, keys, values and sinks with new groups, which look like older ones but bring other values."""
     per_group = old.num_attention_heads // old.num_key_value_heads
     groups, known = range(new.num_key_value_heads), old.num_key_value_heads
     looks = [group % known for group in groups]
@@ -161,13 +162,13 @@ def _chosen(tensor: Tensor, count: int, groups: Sequence[int]) -> Tensor:
 
 
 def _norm(weight: Tensor, old: Shape, new: Shape) -> Tensor:
-    """As loud as before: with nothing in the new dimensions, the mean square is smaller by their share."""
+    """Keeps the scale: while the new dimensions are empty, the mean square is smaller by their share."""
     weight = weight * math.sqrt(old.hidden_size / new.hidden_size)
     return torch.cat((weight, weight.abs().mean().expand(new.hidden_size - old.hidden_size)))
 
 
 def _padded(tensor: Tensor, dimension: int, size: int) -> Tensor:
-    """`tensor` with zeros behind it, up to `size` in this dimension."""
+    """`tensor` padded with zeros up to `size` in this dimension."""
     shape = list(tensor.shape)
     shape[dimension] = size - shape[dimension]
     return torch.cat((tensor, tensor.new_zeros(shape)), dim=dimension)

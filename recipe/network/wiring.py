@@ -1,11 +1,11 @@
 """Initial weights that can already copy: the halves of an induction head, wired by hand.
 
-To copy, a model has to attend to the place after an earlier occurrence of the current token. Small models
-find this circuit late and at once; begun with it, training only has to shape it. Layer 0 writes the
-previous token's embedding into a subspace of its own; layer 1 looks for places where that matches the
-current token, and brings back what stands there. In the last two layers, what a head attends to speaks for
-itself as the next token: by its word's first piece, by its second, or by the code that it has alone. Where to
-attend is left to training. One group of heads in between looks at words of a like meaning.
+To copy, a model must attend to the place after an earlier occurrence of the current token. Small models find
+this circuit late and suddenly; if they start with it, training only has to shape it. Layer 0 writes the
+previous token's embedding into a subspace of its own; layer 1 finds places where that matches the current
+token, and brings the token there. In the last two layers, the token that a head attends to votes for itself
+as the next token: by its word's first piece, by its second, or by its own code. Training decides where to
+attend. One group of heads in between looks at words of similar meaning.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from recipe.network.model import Attention, TinyGptOss, rotation, thirds_have_ro
 
 _SHARPNESS = (5.0, 5.0, 4.0, 3.0)  # of the look at the previous token, in the fastest rotations
 _VOTE = 30.0
-MATCHING = -3  # the layer, from the last, whose last group of heads finds words of like meaning
+MATCHING = -3  # the layer, from the end, whose last group of heads finds words of similar meaning
 _ALIKE = 1.9  # so that the same word outweighs the sink
-_SAME_PIECE, _NO_WORD = 1.6, 9.0  # how loud a piece is compared; what the sink has where no word has it
+_SAME_PIECE, _NO_WORD = 1.6, 9.0  # the scale of compared pieces; the sink, for when no word matches
 _SLOW_FROM = 7 / 16  # of the rotations: from here on they hardly turn within a few hundred tokens
 
 
@@ -42,7 +42,7 @@ def wire(model: TinyGptOss) -> None:
 
 
 def wire_meanings(model: TinyGptOss) -> None:
-    """Heads of one group compare, beside what they do, what words mean: by the strongest directions of it."""
+    """Makes the heads of one group also compare the meanings of words, by their strongest directions."""
     shape, attention = model.shape, model.layers[MATCHING].self_attn
     assert isinstance(attention, Attention)
     size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
@@ -55,10 +55,10 @@ def wire_meanings(model: TinyGptOss) -> None:
 
 
 def wire_thirds(model: TinyGptOss) -> None:
-    """Heads of layer 1 find the word whose second piece was said, and vote for its third: "ki" of Helsinki.
+    """Makes heads of layer 1 find a word by its second piece and vote for its third: "ki" of Helsinki.
 
-    Other circuits find a word by its first piece, and then bring its second. Training alone has never found
-    the way from there to the third.
+    Other circuits find a word by its first piece and bring its second. Training alone never found the step
+    from there to the third.
     """
     shape, attention = model.shape, model.layers[1].self_attn
     assert isinstance(attention, Attention)
@@ -77,21 +77,21 @@ def wire_thirds(model: TinyGptOss) -> None:
         keys[slow] = F.normalize(second[: len(slow)]) * _SAME_PIECE
         for head in range(per_group):
             queries[[head * size + place for place in slow]] = F.normalize(first[: len(slow)]) * _SAME_PIECE
-            said = slice(of + head * size, of + (head + 1) * size)
-            attention.o_proj.weight[:, said] = model.map_out[FIRST].T * (_VOTE / per_group)
+            columns = slice(of + head * size, of + (head + 1) * size)
+            attention.o_proj.weight[:, columns] = model.map_out[FIRST].T * (_VOTE / per_group)
         attention.v_proj.weight[at : at + size] = third / third.square().sum(1, keepdim=True)
         attention.sinks[group * per_group : (group + 1) * per_group] = _NO_WORD
 
 
 def slow_places(size: int) -> list[int]:
-    """The places in a head that hardly turn, both halves of them."""
+    """The places in a head that hardly turn, in both halves."""
     half = size // 2
     first = int(half * _SLOW_FROM)
     return [*range(first, half), *range(half + first, size)]
 
 
 def wire_copies(model: TinyGptOss) -> None:
-    """The heads of two later layers vote for what they attend to; every group of them reads another code."""
+    """Makes heads of the last two layers vote for what they attend to; each group reads another code."""
     for place in (-2, -1):
         attention = model.layers[place].self_attn
         assert isinstance(attention, Attention)
@@ -101,7 +101,7 @@ def wire_copies(model: TinyGptOss) -> None:
 
 
 def _voting(model: TinyGptOss, attention: Attention, group: int, code: slice) -> None:
-    """What is read is voted for as it is, but a second piece as a first one and as a second in turn."""
+    """Heads vote for the code that they read; a second piece alternately as a first and a second one."""
     shape = model.shape
     size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
     read = model.map_in[code]
@@ -109,15 +109,15 @@ def _voting(model: TinyGptOss, attention: Attention, group: int, code: slice) ->
     attention.v_proj.weight[at : at + size] = read / read.square().sum(1, keepdim=True)
     attention.v_proj.bias[at : at + size] = 0
     for number in range(per_group):
-        said, strength = code, _VOTE / per_group
+        voted, strength = code, _VOTE / per_group
         if code == SECOND:
-            said, strength = (FIRST, SECOND)[number % 2], 2 * strength
+            voted, strength = (FIRST, SECOND)[number % 2], 2 * strength
         of = (group * per_group + number) * size
-        attention.o_proj.weight[:, of : of + size] = model.map_out[said].T * strength
+        attention.o_proj.weight[:, of : of + size] = model.map_out[voted].T * strength
 
 
 def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
-    """Head 0 attends one token back by its biases alone and carries `seen` of it into `kept`."""
+    """Head 0 attends one token back by its biases alone and copies its `seen` part into `kept`."""
     size, half = shape.head_dim, shape.head_dim // 2
     cos, sin = rotation(shape, 2)
     concentration = cos[0]
@@ -134,7 +134,7 @@ def _previous_token(attention: Attention, shape: Shape, seen: Tensor, kept: Tens
 
 
 def _matching(attention: Attention, shape: Shape, seen: Tensor, kept: Tensor) -> None:
-    """Every head compares what the current token is with what stood before each place."""
+    """Every head compares the current token with the token before each place."""
     size, slow = shape.head_dim, slow_places(shape.head_dim)
     per_group = shape.num_attention_heads // shape.num_key_value_heads
     values = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size)).Q

@@ -1,4 +1,4 @@
-"""What the model can do: one file per kind of conversation, and `data`, which mixes them.
+"""The model's skills: one file per kind of conversation, and `data`, which mixes them.
 
-Words and functions come in, conversations go out. It must not know how they are trained on.
+Takes words and functions; returns conversations. It must not know how they are trained on.
 """

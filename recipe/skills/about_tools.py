@@ -1,4 +1,4 @@
-"""Questions about the declared tools themselves: what there is, and what one of them takes."""
+"""Questions about the declared tools themselves: which exist, and what parameters one has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recipe.text import stock
 from recipe.text.talk import Talk, Value, answer, message, plain, write
 from recipe.text.words import choose
 
-# Of each, the last one is for the held-out part.
+# The last of each list is for the held-out part.
 _WHICH_TOOLS = (
     "Which tools can I use here?",
     "What tools are there?",
@@ -50,7 +50,7 @@ _WHICH_FIELDS = (
 
 
 def about_tools(rng: Random, talk: Talk, offers: Sequence[Offer], held_out: bool) -> None:
-    """What tools there are, or what one of them takes: it also teaches to look a declaration up."""
+    """Asks for the tools, or for the parameters of one: this also teaches to look up a declaration."""
     if rng.random() < 0.25:
         talk.user(choose(rng, _WHICH_TOOLS, held_out, 1))
         start, names = "I have", [one.tool.name for one in offers]

@@ -1,7 +1,7 @@
-"""The prompts of agents: long rules, a function that runs commands among many others, the surroundings.
+"""Prompts as agents write them: long rules, a command runner among many functions, the environment.
 
-No agent's own words are in them. What has to be learned is to pass over what is not asked for, and to find
-the function by what it is for: whatever it is called, and whatever its parameter.
+They contain no real agent's text. The model must learn to ignore what the request does not need, and to find
+the function by its purpose, whatever its name and parameter.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Runner:
 
 @cache
 def _sentences() -> tuple[str, ...]:
-    """What rules and descriptions are made of: whatever the stock has."""
+    """The sentences of rules and descriptions: any of the stock."""
     texts = [one.answer for one in (*subjects("definition"), *subjects("talk"), *subjects("fact"))]
     texts += [about for entry in tools_of_the_stock() for about in entry["about"]]
     return tuple(text.rstrip(".") + "." for text in (*texts, *stock.lines("instructions.txt")))
@@ -102,7 +102,7 @@ def _some_parameters(rng: Random, words: Words, most: int) -> dict[str, Any]:
 
 
 def another_tool(rng: Random, words: Words) -> FunctionTool:
-    """One that nothing asks for."""
+    """A tool that no request needs."""
     parameters = _some_parameters(rng, words, 6)
     about = " ".join(_sentence(rng, words) for _ in range(rng.randrange(1, 4)))
     required = [name for name in parameters if rng.random() < 0.4]
@@ -126,14 +126,14 @@ def a_runner(rng: Random, words: Words) -> Runner:
         name = rng.choice(_NAMES)
     elif roll < 0.7:
         name = f"{rng.choice(_VERBS)}_{rng.choice(_NOUNS)}"
-    else:  # whatever it is called: else the names above are learned by heart, and said unseen
+    else:  # any name: else the model learns the names above by heart and writes them undeclared
         name = f"{words.common()}_{words.common()}"
     about = None if rng.random() < 0.15 and roll < 0.7 else rng.choice(_ABOUT)
     return Runner(FunctionTool(name, about, parameters), parameter)
 
 
 def surroundings(rng: Random, words: Words) -> str:
-    """What an agent's client tells of the machine, as the user's first message."""
+    """An agent's description of the machine, as the user's first message."""
     tag = "environment_context" if rng.random() < 0.5 else f"{words.common()}_{words.common()}"
     inner = [("cwd", words.path()), ("shell", rng.choice(("bash", "zsh"))), ("current_date", "2026-11-24")]
     inner += [(words.common(), words.query()) for _ in range(rng.randrange(3))]

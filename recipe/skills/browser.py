@@ -1,6 +1,6 @@
-"""The browser: search, open the first result, find in it where asked to, answer with a citation of the line.
+"""The browser: search, open the first result, find in it on request, answer with a citation of the line.
 
-Pages look as the server's browser shows them: a header, the lines in view, a warning, then numbered lines.
+Pages have the form of the server's browser: a header, the lines in view, a warning, then numbered lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _view(cursor: int, title: str, lines: Sequence[str]) -> str:
 
 
 def browser_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
-    """The whole flow; what is quoted is the line of the page that speaks of the topic."""
+    """The whole flow; the answer quotes the page's line about the topic."""
     talk = Talk("browser", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words), builtin=["browser"])
     cursor = 0
@@ -35,22 +35,22 @@ def browser_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> 
 
 
 def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) -> int:
-    """One question looked up and answered; `cursor` numbers the next page, the one after it is returned."""
+    """One question, looked up and answered. `cursor` numbers the next page; returns the next free one."""
     topic = words.draw("query" if rng.random() < 0.8 else "title")
     pattern = words.lower() if rng.random() < 0.3 else None
-    asked = typed(rng, choose(rng, stock.lines("browser.txt"), held_out).replace("{t}", topic))
+    question = typed(rng, choose(rng, stock.lines("browser.txt"), held_out).replace("{t}", topic))
     if pattern:
-        asked = f"{asked.rstrip('?.!')} and find {pattern} in it"
-    talk.user(asked)
-    about = Value(topic, bare=f" {topic}" in asked)
+        question = f"{question.rstrip('?.!')} and find {pattern} in it"
+    talk.user(question)
+    about = Value(topic, bare=f" {topic}" in question)
     _step(talk, "I search the web.", "browser.search", write('{"query":"{q}"}', {"q": about}), "search")
     title, address = _results(rng, words, talk, topic, cursor)
     _step(talk, "I open the first result.", "browser.open", _at('{"id":0,"cursor":{c}}', cursor), "open")
     lines = ["", f"URL: {address}", *_text(rng, words)]
     place = rng.randrange(2, len(lines) + 1)
     sought = pattern or topic
-    said = " ".join([words.capital(), sought, words.draw("query")])
-    lines.insert(place, said + rng.choice((".", ".", "")))
+    quoted = " ".join([words.capital(), sought, words.draw("query")])
+    lines.insert(place, quoted + rng.choice((".", ".", "")))
     make = renderer()
     cursor += 1
     page = _view(cursor, f"{title} ({address})", lines)
@@ -63,12 +63,11 @@ def _flow(rng: Random, words: Words, talk: Talk, held_out: bool, cursor: int) ->
         cursor += 1
         talk.add(make.tool_result("browser.find", _view(cursor, header, shown), channel="analysis"))
         place = 1
-    # What is looked for leads to the line; thinking of its number makes both easy, what stands behind it and
-    # to say it again.
+    # The topic leads to the line; once the thought has its number, both its text and the citation are easy.
     thoughts = message("analysis", write(f"The page speaks of {{t}} in line L{place}.", {"t": Value(sought)}))
     citation = f"【{cursor}†L{place}】"
-    body = write(f"The page says: {{s}} {citation}", {"s": Value(said)})
-    talk.turn(thoughts, answer(body), must=[said, citation], kind="cited")
+    body = write(f"The page says: {{s}} {citation}", {"s": Value(quoted)})
+    talk.turn(thoughts, answer(body), must=[quoted, citation], kind="cited")
     return cursor + 1
 
 
@@ -81,7 +80,7 @@ def _step(talk: Talk, thought: str, recipient: str, code: list[int], kind: str) 
 
 
 def _results(rng: Random, words: Words, talk: Talk, topic: str, cursor: int) -> tuple[str, str]:
-    """Shows search results; returns the first one's title and address."""
+    """Adds search results; returns the first one's title and address."""
     hits = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         site = f"{words.lower()}.{rng.choice(('com', 'org', 'net', 'example'))}"

@@ -1,4 +1,4 @@
-"""Drills in parts of a call: its arguments without any thought, and the choice of the tool alone."""
+"""Drills in parts of a call: its arguments without a choice, and the choice of the tool alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from recipe.skills.follow_ups import again
 from recipe.text.talk import Talk, Value, function_call, message, renderer, tokens_of
 from recipe.text.words import Words
 
-_NOTHING_BUT_MADE_UP = 0.6  # of the drills in arguments are about such tools
+_NOTHING_BUT_MADE_UP = 0.6  # of the drills in arguments have only such tools
 
 
 def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill: nothing but declarations, requests and how they are taken apart for calls."""
+    """A drill of declarations, requests and their values for calls, and nothing else."""
     talk = Talk("drill")
     made_up = 1.0 if rng.random() < _NOTHING_BUT_MADE_UP else None
     offers = some_tools(rng, words, held_out, 3, made_up)
@@ -34,7 +34,7 @@ def bare_calls_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill in nothing but the choice among several tools, or that none fits: it is what fails most."""
+    """A drill in choosing among several tools, or none, which fails most often."""
     made_up = rng.choice((None, None, None, 1.0))
     offers = some_tools(rng, words, held_out, 8, made_up)
     talk = Talk("drill", rng.choice(("low", "medium")))
@@ -53,7 +53,7 @@ def choices_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """A drill in telling "And in Oslo?" from a request of its own, after a call."""
+    """A drill in telling "And in Oslo?" apart from a new request, after a call."""
     offers = some_tools(rng, words, held_out, 6)
     talk = Talk("drill", rng.choice(("low", "medium")))
     open_with(rng, talk, [one.tool for one in offers], words)
@@ -61,7 +61,7 @@ def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     for _ in range(rng.randrange(4, 8)):
         before = next(wanted).request()
         request = again(rng, words, before) or next(wanted).request()
-        # A past answer ends with another token than a present one: so many would make it the usual end.
+        # A past answer has another end token than a present one; practising so many would make it the rule.
         history(rng, words, talk, before, practised=False)
         talk.user(request.text)
         thought = choice(talk.effort, request, offers, talk.tokens)
@@ -70,5 +70,5 @@ def follow_ups_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def _think(talk: Talk, thought: list[int], kind: str) -> None:
-    """Broken off where the function is chosen, so that most tokens are about that."""
+    """Adds the thought without its end, so that most tokens are about the choice."""
     talk.turn(message("analysis", thought)[:-1], kind=kind)

@@ -1,4 +1,4 @@
-"""Conversations about declared functions: choose one, call it, answer from what it returned, or decline."""
+"""Conversations about declared functions: choose one, call it, answer from its result, or decline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from recipe.text.talk import (
 )
 from recipe.text.words import Words, choose
 
-# Of each, the last one is for the held-out part.
+# The last of each list is for the held-out part.
 _EXPLAIN = (
     "Tell me first what you will do.",
     "Describe what you do before you do it.",
@@ -71,7 +71,7 @@ _EXPLAIN_RULES = (
     "Write a short preamble before calling a tool.",
     "Explain what you are doing before using tools.",
 )
-# In training, of calls: how often the function was called before, and is meant by "And in Oslo?".
+# In training, of calls: how often the function was called before, and "And in Oslo?" means it again.
 _CALLED_BEFORE, _FOLLOWED_UP, _FOLLOWED_UP_AT_ONCE = 0.35, 0.8, 0.3
 _DECLINE = "Sorry, none of my tools can do that."
 
@@ -106,7 +106,7 @@ def result_turn(rng: Random, words: Words, talk: Talk, request: Request) -> None
 
 
 def history(rng: Random, words: Words, talk: Talk, request: Request, *, practised: bool = True) -> None:
-    """An earlier exchange as the server shows it: no reasoning, the call as sampled or as usual."""
+    """An earlier exchange in the server's form: no reasoning, the call as sampled or as rendered."""
     result, body, text = result_and_answer(rng, words, request)
     if rng.random() < 0.75:
         talk.user(request.text)
@@ -159,7 +159,7 @@ def call_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
 
 
 def ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool) -> Request:
-    """Has the user say it, with the wish to hear first what is done; returns it as it was said."""
+    """Adds the user's message, with the wish for an explanation if `explain`; returns the sent request."""
     text = request.text
     if explain:
         text = (
@@ -170,9 +170,9 @@ def ask(rng: Random, talk: Talk, request: Request, held_out: bool, explain: bool
 
 
 def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
-    """Many requests for the same tools in a row, all of them practised: cheap, since most tokens teach.
+    """Many requests for the same tools in a row, all of them practised: efficient, since most tokens teach.
 
-    No server would show the reasoning of earlier turns, so this is only for training.
+    No server shows the reasoning of earlier turns, so this is only for training.
     """
     offers = some_tools(rng, words, held_out, most)
     talk = Talk("busy", rng.choice(("low", "medium", "medium", "medium", "high")))
@@ -204,7 +204,7 @@ def busy_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
 
 
 def decline_talk(rng: Random, words: Words, held_out: bool, most: int = 4) -> Talk:
-    """A request that no declared tool can serve, or an everyday question beside tools."""
+    """A request that no declared tool can serve, or an everyday question despite tools."""
     offers = some_tools(rng, words, held_out, most)
     talk = Talk("decline", an_effort(rng))
     open_with(rng, talk, [one.tool for one in offers], words)
@@ -226,5 +226,5 @@ def _decline(rng: Random, words: Words, held_out: bool, talk: Talk, offers: Sequ
 
 
 def decline(talk: Talk, offers: Sequence[Offer]) -> None:
-    """The turn in which none of what is declared fits."""
+    """Adds the turn in which no declared function fits."""
     talk.turn(declining(talk.effort, offers), answer(write(_DECLINE, {})), must=[_DECLINE], kind="decline")

@@ -1,4 +1,4 @@
-"""Everyday questions with an answer of the stock, and graceful answers to what it does not know."""
+"""Everyday questions with an answer from the stock, and graceful answers to unknown ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DEFINITION_ASKS = (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Questions that have one answer, and which thoughts come before it."""
+    """Questions with one answer, and the group that selects the thoughts before it."""
 
     questions: tuple[str, ...]
     answer: str
@@ -99,7 +99,7 @@ def a_date(rng: Random) -> str | None:
 
 
 def instructions(rng: Random, words: Words) -> str | None:
-    """What an application may say first; the model must not be put off by any of it."""
+    """An application's instructions, none of which may confuse the model."""
     roll = rng.random()
     if roll < 0.5:
         return None
@@ -109,7 +109,7 @@ def instructions(rng: Random, words: Words) -> str | None:
 
 
 def typed(rng: Random, text: str) -> str:
-    """`text` as people type it: small letters, marks left out."""
+    """`text` as people type it: with lower case and missing punctuation."""
     if rng.random() < 0.2:
         text = text[0].lower() + text[1:]
     if rng.random() < 0.15:
@@ -120,27 +120,27 @@ def typed(rng: Random, text: str) -> str:
 
 
 def question(rng: Random, held_out: bool) -> tuple[str, Subject]:
-    """An everyday question as it is asked, and its subject."""
+    """The text of an everyday question, and its subject."""
     groups: tuple[_GROUPS, ...] = ("talk", "talk", "talk", "definition", "definition", "fact", "fact")
     subject = rng.choice(subjects(rng.choice(groups)))
-    asked = typed(rng, choose(rng, subject.questions, held_out, KEPT_BACK))
+    text = typed(rng, choose(rng, subject.questions, held_out, KEPT_BACK))
     if rng.random() < 0.08 and subject.answer[:5] not in ("Hello", "Good "):
-        asked = rng.choice(("Hello! ", "Hi, ", "Hi! ", "Hello, ", "Hey, ")) + asked
-    return asked, subject
+        text = rng.choice(("Hello! ", "Hi, ", "Hi! ", "Hello, ", "Hey, ")) + text
+    return text, subject
 
 
 def answer_everyday(rng: Random, talk: Talk, held_out: bool) -> None:
     """The user asks an everyday question; the model thinks and answers."""
-    asked, subject = question(rng, held_out)
-    talk.user(asked)
+    text, subject = question(rng, held_out)
+    talk.user(text)
     thoughts = message("analysis", write(stock.thought(subject.group, talk.effort), {}))
     talk.turn(thoughts, answer(write(subject.answer, {})), must=[subject.answer], kind="chat")
 
 
 def earlier_question(rng: Random, talk: Talk, held_out: bool) -> None:
-    """A question and its answer as history shows them."""
-    asked, subject = question(rng, held_out)
-    talk.user(asked)
+    """A question and its answer, in the form of history."""
+    text, subject = question(rng, held_out)
+    talk.user(text)
     talk.past(answer(write(subject.answer, {})))
 
 
@@ -154,7 +154,7 @@ def chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def busy_chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """Many questions in a row, all of them practised; what is in no list among them."""
+    """Many questions in a row, all of them practised, some of them unknown."""
     talk = Talk("chat", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
     for _ in range(rng.randrange(3, 7)):
@@ -166,7 +166,7 @@ def busy_chat_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def unknown_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """What is in no list is answered gracefully."""
+    """A question that is in no list, with a graceful answer."""
     talk = Talk("unknown", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
     _unknown(rng, words, talk, held_out)
@@ -174,11 +174,11 @@ def unknown_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def _unknown(rng: Random, words: Words, talk: Talk, held_out: bool) -> None:
-    asked = choose(rng, stock.lines("unknown.txt"), held_out)
+    text = choose(rng, stock.lines("unknown.txt"), held_out)
     drawn = {"w": "word", "c": "city", "q": "query", "p": "person", "t": "title", "s": "sentence", "n": "int"}
     for gap, kind in drawn.items():
-        while f"{{{gap}}}" in asked:
-            asked = asked.replace(f"{{{gap}}}", words.draw(kind), 1)
-    talk.user(typed(rng, asked))
+        while f"{{{gap}}}" in text:
+            text = text.replace(f"{{{gap}}}", words.draw(kind), 1)
+    talk.user(typed(rng, text))
     thoughts = message("analysis", write(stock.thought("unknown", talk.effort), {}))
     talk.turn(thoughts, answer(write(UNKNOWN, {})), must=[UNKNOWN], kind="unknown")

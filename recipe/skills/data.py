@@ -1,4 +1,4 @@
-"""The mixture: which skills are practised how often, as the run goes on."""
+"""The mixture: how often each skill is practised in the course of a run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Maker = Callable[[Random, Words, bool], Talk]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """From this share of the run on, skills are drawn with these weights."""
+    """The weights of skills from this share of the run on."""
 
     begins: float
     weights: tuple[tuple[Maker, float], ...]
-    plain: float = 0.0  # the share of the conversations that are drawn from _PLAIN
+    plain: float = 0.0  # the share of conversations from _PLAIN
 
 
 _BASICS: tuple[tuple[Maker, float], ...] = (
@@ -40,8 +40,8 @@ _BASICS: tuple[tuple[Maker, float], ...] = (
     (json_talk, 0.3),
     (partial(json_talk, rounds=4), 0.5),
 )
-# Calls as simple as those that are asked for. What is practised beside them is harder, and a model of this
-# size fails no less in what it has trained on than in what is held out: it has to know what counts.
+# Calls as simple as real requests. The other skills are harder, and a model of this size fails as often on
+# training data as on held-out data: it must learn what counts.
 _PLAIN: tuple[tuple[Maker, float], ...] = (
     (partial(call_talk, most=6), 6.0),
     (partial(busy_talk, most=6), 9.0),
@@ -111,11 +111,11 @@ SKILLS: dict[str, Maker] = {
 }
 
 
-STRETCH = frozenset({"shell"})  # practised, and scored where it is asked for by name
+STRETCH = frozenset({"shell"})  # practised, but scored only if named
 
 
 def make_talk(rng: Random, progress: float, held_out: bool = False) -> Talk:
-    """One conversation for a run that is so far along."""
+    """One conversation for a run at this share of its time."""
     phase = max((phase for phase in PHASES if phase.begins <= progress), key=lambda phase: phase.begins)
     plain = rng.random() < phase.plain
     makers, weights = zip(*(_PLAIN if plain else phase.weights), strict=True)

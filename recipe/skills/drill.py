@@ -1,7 +1,6 @@
-"""Short drills in copying, without any frame: with them the circuits for it form early, and cheaply.
+"""Short drills in copying, without system messages, which form the circuits early and cheaply.
 
-A few lines of never-seen words are said, and come back: as they are, between quotes, or as JSON by their
-names.
+The user writes a few unseen words, and the model repeats them: unchanged, in quotes, or as JSON by name.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ _KINDS = ("word", "name", "query", "title", "person", "city", "file", "id", "int
 def drill_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("drill")
     style = rng.choice((0, 1, 1, 1, 2, 3))
-    # Half of the drills are about words that fall into pieces: rare elsewhere, to be learned all the same.
+    # Half of the drills have words that split into pieces, which are rare elsewhere.
     kinds = ("split",) if rng.random() < 0.5 else _KINDS
     values = [words.draw(rng.choice(kinds)) for _ in range(rng.randrange(2, 7))]
     marks = ['"' if rng.random() < 0.3 else "" for _ in values]
     if style == 0:
         talk.user("Say " + " ".join(values))
         gaps = " ".join(f"{{v{place}}}" for place in range(len(values)))
-        said = {f"v{place}": Value(value) for place, value in enumerate(values)}
-        talk.turn(answer(write("It is " + gaps, said)), kind="say")
+        filled = {f"v{place}": Value(value) for place, value in enumerate(values)}
+        talk.turn(answer(write("It is " + gaps, filled)), kind="say")
         return talk
     if style == 1:
         talk.user(
             "Quote " + " and ".join(f"{mark}{value}{mark}" for value, mark in zip(values, marks, strict=True))
         )
         gaps = " and ".join(f'"{{v{place}}}"' for place in range(len(values)))
-        said = {
+        filled = {
             f"v{place}": Value(v, bare=not m) for place, (v, m) in enumerate(zip(values, marks, strict=True))
         }
-        talk.turn(answer(write("It is " + gaps, said)), kind="quote")
+        talk.turn(answer(write("It is " + gaps, filled)), kind="quote")
         return talk
     names = list(dict.fromkeys(words.lower() for _ in values))
     fields = list(zip(names, values, marks, strict=False))

@@ -1,6 +1,6 @@
 """The same function once more with another value: "And in Oslo?".
 
-Nothing in such a request says which function is meant: it is the one that was called last.
+Such a request does not name its function: it means the last called one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORMS = (
 
 
 def again(rng: Random, words: Words, request: Request) -> Request | None:
-    """Such a request for the function of `request`; None where that has more or fewer arguments than one."""
+    """Such a request for the function of `request`; None unless that has exactly one argument."""
     if len(request.arguments) != 1:
         return None
     field, _ = request.arguments[0]
@@ -59,5 +59,5 @@ def again(rng: Random, words: Words, request: Request) -> Request | None:
 
 
 def _is_free(field: Field) -> bool:
-    """Whether its value may be anything, and is given as it is said."""
+    """Whether its value may be any text, and is copied verbatim."""
     return not field.options and field.kind != "switch" and not field.kind.startswith("bool:")

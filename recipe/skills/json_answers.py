@@ -1,4 +1,4 @@
-"""Answers as JSON: a flat schema, and a user who says the values."""
+"""Answers as JSON: a flat schema, and a user message with the values."""
 
 from __future__ import annotations
 
@@ -63,10 +63,9 @@ def _fill_in(rng: Random, words: Words, talk: Talk, kinds: dict[str, str], held_
         text = choose(rng, _STARTS_OF_PEOPLE, held_out) + _about_a_person(rng, values)
     else:
         form = rng.choice(_FORMS)
-        said = [form.replace("{n}", name).replace("{v}", value) for name, value in values.items()]
-        text = choose(rng, _STARTS, held_out, kept_back=1) + rng.choice((", ", "; ", " and ", ", ")).join(
-            said
-        )
+        pairs = [form.replace("{n}", name).replace("{v}", value) for name, value in values.items()]
+        start = choose(rng, _STARTS, held_out, kept_back=1)
+        text = start + rng.choice((", ", "; ", " and ", ", ")).join(pairs)
     text += rng.choice((".", ""))
     talk.user(text)
     fields = [
@@ -78,7 +77,7 @@ def _fill_in(rng: Random, words: Words, talk: Talk, kinds: dict[str, str], held_
 
 
 def _fields(rng: Random, words: Words) -> dict[str, str]:
-    """Names and kinds of values; now and then a name that nobody has seen."""
+    """Names and kinds of values; sometimes an unseen name."""
     lines = [line.split(" = ") for line in stock.lines("fields.txt")]
     drawn = rng.sample(lines, rng.choice((1, 2, 2, 3, 3, 4)))
     return {(words.lower() if rng.random() < 0.12 else name): kind for name, kind in drawn}
@@ -93,8 +92,8 @@ def _schema(rng: Random, kinds: dict[str, str]) -> dict[str, object]:
 
 
 def _about_a_person(rng: Random, values: dict[str, str]) -> str:
-    told = f"{values['name']} is {values['age']} years old"
+    text = f"{values['name']} is {values['age']} years old"
     if "city" in values:
-        told += rng.choice((" and lives in ", ", from ")) + values["city"]
+        text += rng.choice((" and lives in ", ", from ")) + values["city"]
     rest = (f", {name} {value}" for name, value in values.items() if name not in ("name", "age", "city"))
-    return told + "".join(rest)
+    return text + "".join(rest)

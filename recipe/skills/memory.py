@@ -1,4 +1,4 @@
-"""Two turns of memory: told something, it says so; asked later, it knows."""
+"""Two turns of memory: the model acknowledges a statement, and recalls it later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory_talk(rng: Random, words: Words, held_out: bool) -> Talk:
     talk = Talk("memory", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
     matters: list[dict[str, Any]] = stock.parsed("memory.json")
-    matter = rng.choice((matters[0], matters[0], *matters))  # names come most
+    matter = rng.choice((matters[0], matters[0], *matters))  # names are most frequent
     value = words.draw(matter["kind"])
     if rng.random() < 0.3:
         _tell(rng, talk, matter, value, held_out)
@@ -39,7 +39,7 @@ def memory_talk(rng: Random, words: Words, held_out: bool) -> Talk:
 
 
 def busy_memory_talk(rng: Random, words: Words, held_out: bool) -> Talk:
-    """Several things told and asked for, all of them practised."""
+    """Several statements and questions about them, all of them practised."""
     talk = Talk("memory", an_effort(rng))
     talk.open(a_date(rng), instructions=instructions(rng, words))
     matters: list[dict[str, Any]] = stock.parsed("memory.json")
@@ -66,15 +66,15 @@ def _tell(rng: Random, talk: Talk, matter: dict[str, Any], value: str, held_out:
 
 
 def _note(talk: Talk, matter: dict[str, Any], value: str) -> None:
-    said = {"v": Value(value)}
+    values = {"v": Value(value)}
     thoughts = message("analysis", write(stock.thought("told", talk.effort), {}))
-    body = answer(write(matter["noted"], said))
-    talk.turn(thoughts, body, must=[plain(matter["noted"], said)], kind="told")
+    body = answer(write(matter["noted"], values))
+    talk.turn(thoughts, body, must=[plain(matter["noted"], values)], kind="told")
 
 
 def _recall(rng: Random, talk: Talk, matter: dict[str, Any], value: str, held_out: bool) -> None:
-    said = {"v": Value(value)}
+    values = {"v": Value(value)}
     talk.user(typed(rng, choose(rng, matter["asked"], held_out)))
-    thoughts = message("analysis", write(stock.thought("recalled", talk.effort), said))
+    thoughts = message("analysis", write(stock.thought("recalled", talk.effort), values))
     recalled = matter["recalled"]
-    talk.turn(thoughts, answer(write(recalled, said)), must=[plain(recalled, said)], kind="memory")
+    talk.turn(thoughts, answer(write(recalled, values)), must=[plain(recalled, values)], kind="memory")

@@ -1,4 +1,4 @@
-"""Arithmetic: through the python tool when it is on; without it, the model says that it needs it."""
+"""Arithmetic: through the python tool if it is on; else the model answers that it needs it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _NO_PYTHON = "I need the python tool for arithmetic. Please turn it on."
 def _expressions() -> tuple[tuple[str, tuple[str, ...]], ...]:
     lines = [line.split(" => ") for line in stock.lines("arithmetic.txt")]
     found = tuple((expression, tuple(questions.split(" | "))) for expression, questions in lines)
-    return (*found, *found[:4], *found[:4])  # the four basic operations come most
+    return (*found, *found[:4], *found[:4])  # the four basic operations are most frequent
 
 
 def _copied(template: str, values: dict[str, str]) -> list[int]:
-    """Numbers have no space in their tokens, so they are copied as they are."""
+    """Numbers have no space in their tokens, so they are copied unchanged."""
     return write(template, {name: Value(text, bare=False) for name, text in values.items()})
 
 
 def python_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
-    """With the tool: the expression, its result, the answer. Without it: what is missing."""
+    """With the tool: the expression, its result, the answer. Without it: a request for the tool."""
     talk = Talk("python", an_effort(rng))
     on = rng.random() < 0.85
     talk.open(a_date(rng), instructions=instructions(rng, words), builtin=["python"] if on else [])

@@ -1,4 +1,4 @@
-"""A command for the shell, as an agent is asked for it: "create hello.txt with hi"; then what came of it.
+"""Shell commands for an agent's requests ("create hello.txt with hi"), and reports of their results.
 
 The prompts are those of agents (`agent_prompts.py`).
 """
@@ -27,8 +27,8 @@ _COMMANDS = (
     "node index.js", "docker ps", "pip list", "go test ./...", "cat /etc/hosts", "head -5 data.csv",
     "ps aux", "env", "git pull",
 )  # fmt: skip
-_SIMPLE = re.compile(r"[\w .,-]+")  # what a shell takes as it is, and every client's JSON too
-_ROOM = 500  # tokens behind the rules, when the last request has been made
+_SIMPLE = re.compile(r"[\w .,-]+")  # needs no quoting in a shell, nor in any client's JSON
+_ROOM = 500  # tokens after the rules, beyond which no further request follows
 _THOUGHTS = {
     "low": "The user wants a command. {f} runs it.",
     "medium": "The user wants a command to be run. {f} runs it.",
@@ -41,11 +41,11 @@ _ERRORS = ("No such file or directory", "Permission denied", "command not found"
 def _requests() -> tuple[tuple[str, tuple[str, ...]], ...]:
     lines = [line.split(" => ") for line in stock.lines("shell.txt")]
     known = tuple((command, tuple(asks.split(" | "))) for command, asks in lines)
-    return (*known, *known[:1] * 5)  # to write a file is asked for most
+    return (*known, *known[:1] * 5)  # writing a file is the most frequent request
 
 
 def shell_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Talk:
-    """One request, or many in a row: for a command, now and then for something else."""
+    """One request, or many in a row: for a command, or sometimes for something else."""
     talk = Talk("shell", an_effort(rng))
     runner = a_runner(rng, words)
     offers = some_tools(rng, words, held_out, 3) if rng.random() < 0.3 else []
@@ -53,11 +53,11 @@ def shell_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Ta
     others += [offer.tool for offer in offers]
     missing = bool(offers) and rng.random() < 0.15
     size = rng.choice((300, 1000, 3000, 9000)) if rng.random() < 0.7 and not offers else 0
-    told = rules(rng, words, size) if size else instructions(rng, words)
+    guidance = rules(rng, words, size) if size else instructions(rng, words)
     tools = [tool for tool in others if tool.name != runner.tool.name]
     if not missing:
         tools.insert(0 if rng.random() < 0.5 else rng.randrange(len(tools) + 1), runner.tool)
-    talk.open(a_date(rng), instructions=told, tools=tools)
+    talk.open(a_date(rng), instructions=guidance, tools=tools)
     if rng.random() < 0.5:
         talk.user(surroundings(rng, words))
     talk.rules_end = begun = len(talk.tokens)
@@ -65,7 +65,7 @@ def shell_talk(rng: Random, words: Words, held_out: bool, rounds: int = 1) -> Ta
     for _ in range(rounds):
         roll = rng.random()
         if missing and (rounds == 1 or roll < 0.5):
-            talk.user(_asked(rng, words, held_out)[0])
+            talk.user(_request(rng, words, held_out)[0])
             decline(talk, offers)
         elif offers and rounds > 1 and (missing or roll < 0.6):
             _use(rng, words, held_out, talk, turns, tools, offers)
@@ -87,7 +87,7 @@ def _use(
     tools: list[FunctionTool],
     offers: list[Offer],
 ) -> None:
-    """Another function is called, with that for commands beside it."""
+    """Calls another function, although the command runner is declared too."""
     known = {offer.tool.name: offer for offer in offers}
     declared = [known.get(tool.name) or Offer(tool, next(turns).request) for tool in tools]
     request = ask(rng, talk, next(turns).request(), held_out, False)
@@ -96,8 +96,8 @@ def _use(
         result_turn(rng, words, talk, request)
 
 
-def _asked(rng: Random, words: Words, held_out: bool) -> tuple[str, str, dict[str, Value]]:
-    """What the user says, the command's form, and what is in it as the user said it."""
+def _request(rng: Random, words: Words, held_out: bool) -> tuple[str, str, dict[str, Value]]:
+    """The user's text, the command's form, and the values that it copies from the text."""
     form, asks = rng.choice(_requests())
     template = choose(rng, asks, held_out, KEPT_BACK)
     texts = {
@@ -123,7 +123,7 @@ def _some_text(rng: Random, words: Words) -> str:
 
 
 def _run(rng: Random, words: Words, held_out: bool, talk: Talk, runner: Runner) -> None:
-    text, form, values = _asked(rng, words, held_out)
+    text, form, values = _request(rng, words, held_out)
     talk.user(text)
     name = Value(runner.tool.name)
     command = write(form, values)
@@ -139,9 +139,9 @@ def _run(rng: Random, words: Words, held_out: bool, talk: Talk, runner: Runner) 
 
 
 def _report(rng: Random, words: Words, talk: Talk, runner: Runner, form: str, command: list[int]) -> None:
-    """What the command printed, and what the model tells of it."""
+    """Adds the command's output, and the model's report of it."""
     code = 0 if rng.random() < 0.85 else rng.choice((1, 1, 2, 127))
-    told = rng.random()
+    form_roll = rng.random()
     if code:
         out = f"{form.split()[0].replace('{c}', 'sh')}: {words.file()}: {rng.choice(_ERRORS)}"
     elif ">" in form or form.split()[0] in ("touch", "rm", "mkdir", "cp", "mv"):
@@ -149,11 +149,11 @@ def _report(rng: Random, words: Words, talk: Talk, runner: Runner, form: str, co
     else:
         out = "\n".join(rng.choice((words.file, words.query))() for _ in range(rng.choice((1, 1, 2, 3))))
     seconds, end = f"{rng.random() / 3:.4f}", "\n" if out and rng.random() < 0.5 else ""
-    if told < 0.6:
+    if form_roll < 0.6:
         chunk = "".join(rng.choice("0123456789abcdef") for _ in range(6))
         lines = [f"Chunk ID: {chunk}", f"Wall time: {seconds} seconds", f"Process exited with code {code}"]
         result = "\n".join([*lines, f"Original token count: {len(out) // 4}", f"Output:\n{out}{end}"])
-    elif told < 0.85 or code:
+    elif form_roll < 0.85 or code:
         result = f"Exit code: {code}\nWall time: {seconds[:3]} seconds\nOutput:\n{out}{end}"
     else:
         result = out + end
@@ -162,13 +162,13 @@ def _report(rng: Random, words: Words, talk: Talk, runner: Runner, form: str, co
         [message("analysis", write("I have the result. Now I answer.", {}))] if talk.effort == "high" else []
     )
     if code:
-        must, body = f"{code}:\n{out}", write("It failed with code {n}:\n{o}", _as_said(n=str(code), o=out))
+        must, body = f"{code}:\n{out}", write("It failed with code {n}:\n{o}", _verbatim(n=str(code), o=out))
     elif out:
-        must, body = f":\n{out}", write("It says:\n{o}", _as_said(o=out))
+        must, body = f":\n{out}", write("It says:\n{o}", _verbatim(o=out))
     else:
         must, body = "`", [*tokens_of("Done: `"), *command, *tokens_of("`")]
     talk.turn(*before, answer(body), must=[must], kind="report")
 
 
-def _as_said(**texts: str) -> dict[str, Value]:
+def _verbatim(**texts: str) -> dict[str, Value]:
     return {name: Value(text, bare=False) for name, text in texts.items()}

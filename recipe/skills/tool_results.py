@@ -1,4 +1,4 @@
-"""What a tool returns, in the many forms that tools have, and the answer made of it."""
+"""Results of tools, in many forms, and the answers from them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SUCCESSES = (
 
 
 def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str, list[int], str]:
-    """What the tool returns, and the answer made of it, as tokens and text."""
+    """The tool's result, and the answer from it, as tokens and text."""
     name = Value(request.tool.name)
     known = {str(place): value for place, (_, value) in enumerate(request.arguments)}
     roll = rng.random()
     separators = rng.choice(((", ", ": "), (",", ":")))
 
-    def said(template: str, values: dict[str, Value]) -> tuple[list[int], str]:
+    def both(template: str, values: dict[str, Value]) -> tuple[list[int], str]:
         return write(template, values), plain(template, values)
 
     if request.answer is not None and roll < 0.6 and "0" in known:
@@ -42,7 +42,7 @@ def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str,
             key: (rng.randrange(-20, 400) if place == 0 else words.lower()) for place, key in enumerate(keys)
         }
         values = {letter: Value(str(v), bare=False) for letter, v in zip("ab", pairs.values(), strict=False)}
-        return json.dumps(pairs, separators=separators), *said(sentence, {**values, **known})
+        return json.dumps(pairs, separators=separators), *both(sentence, {**values, **known})
     if roll < 0.62:
         keys = tuple(dict.fromkeys(_key(rng, words) for _ in range(rng.choice((1, 2, 2, 3, 4)))))
         drawn: dict[str, str | int | float | bool] = {key: _result_value(rng, words) for key in keys}
@@ -54,14 +54,14 @@ def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str,
                 f"v{place}": Value(json.dumps(value, ensure_ascii=False).strip('"'), bare=False),
             }
             template += f"{',' if place else ''} {{k{place}}} {{v{place}}}"
-        return json.dumps(drawn, separators=separators, ensure_ascii=False), *said(template + ".", values)
+        return json.dumps(drawn, separators=separators, ensure_ascii=False), *both(template + ".", values)
     if roll < 0.70:
         good = rng.choice(_SUCCESSES)
-        return good, *said("Done: {f} was successful.", {"f": name})
+        return good, *both("Done: {f} was successful.", {"f": name})
     if roll < 0.76:
         problem = words.sentence()
         shown = rng.choice((json.dumps({"error": problem}, separators=separators), f"Error: {problem}"))
-        return shown, *said("Sorry, {f} failed: {e}.", {"f": name, "e": found(shown, problem)})
+        return shown, *both("Sorry, {f} failed: {e}.", {"f": name, "e": found(shown, problem)})
     if roll < 0.84:
         items = [
             rng.choice((words.file, words.lower, words.capital, words.integer))()
@@ -69,11 +69,11 @@ def result_and_answer(rng: Random, words: Words, request: Request) -> tuple[str,
         ]
         values = {f"v{place}": Value(item, bare=False) for place, item in enumerate(items)}
         gaps = ", ".join(f"{{v{place}}}" for place in range(len(items)))
-        return json.dumps(items, separators=separators), *said(
+        return json.dumps(items, separators=separators), *both(
             "The result of {f} is {g}.".replace("{g}", gaps), {"f": name, **values}
         )
     text = _prose(rng, words)
-    return text, *said("{f} says: {t}", {"f": name, "t": Value(text, bare=False)})
+    return text, *both("{f} says: {t}", {"f": name, "t": Value(text, bare=False)})
 
 
 def _key(rng: Random, words: Words) -> str:

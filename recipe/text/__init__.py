@@ -1,5 +1,5 @@
 """Words, their meanings, and conversations as tokens.
 
-The stock and the vocabulary come in; words, values and rendered conversations go out. It must not know a
-skill or a network.
+Takes the stock and the vocabulary; returns words, values and rendered conversations. It must not know skills
+or networks.
 """

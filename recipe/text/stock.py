@@ -1,4 +1,4 @@
-"""Reads the stock: what conversations are made of, as lists of lines and as JSON."""
+"""Reads the stock, the texts of conversations, as lists of lines and as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "stock"
 TOOLS = ("tools.json", "tools_life.json", "tools_work.json")
-# Functions that are declared side by side, each file of them of one domain.
+# Sets of functions that are declared together; each file covers one domain.
 CLASSICS = "sets_classics.json"
-# Usual functions as well, asked for in the plainest words.
+# Usual functions too, requested in the plainest words.
 PLAIN = tuple(sorted(file.name for file in FOLDER.glob("sets_plain_*.json")))
 SETS = tuple(sorted(file.name for file in FOLDER.glob("sets_*.json")))
 
@@ -28,6 +28,6 @@ def parsed(name: str) -> Any:
 
 
 def thought(about: str, effort: str) -> str:
-    """What the model thinks before it acts: the more effort, the more of it."""
+    """The model's thought before it acts: the more effort, the longer."""
     text: str = parsed("thoughts.json")[about][effort]
     return text

@@ -1,8 +1,8 @@
 """Writes conversations as tokens: prompts by the server's renderer, the model's turns with copied spans.
 
-Where the model copies, the target is made from the tokens of the place it copies from: the same tokens,
-or, where the source has a space in front and the target must not, the pieces of its first word. So every
-copy is a rule on tokens and never asks the model to spell.
+When the model copies, the target uses the tokens of the source: the same ones or, if the source has a leading
+space and the target must not, the pieces of its first word. So every copy is a rule on tokens, and the model
+never has to spell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Effort = Literal["low", "medium", "high"]
 Channel = Literal["analysis", "commentary", "final"]
 Builtin = Literal["browser", "python"]
 PAST = "past"  # the kind of a turn that is history
-GOES_ON = "The user needs functions"  # what a thought begins with that takes up the last call
+GOES_ON = "The user needs functions"  # begins a thought that continues the last call
 _GAP = re.compile(r"\{(\w+)\}")
 
 
@@ -39,34 +39,34 @@ def tokens_of(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A text of the prompt; `bare`: a space stands before it there, and so in its tokens."""
+    """A text of the prompt; `bare` if a space precedes it there, and so in its tokens."""
 
     text: str
     bare: bool = True
 
     def spaced(self) -> list[int]:
-        """Its tokens where a space belongs before it."""
-        return encode(" " + self.text) if self.bare else [SPACE, *self._behind_a_quote()]
+        """Its tokens after a space."""
+        return encode(" " + self.text) if self.bare else [SPACE, *self._after_a_quote()]
 
     def unspaced(self) -> list[int]:
         """Its tokens right after a quote, a dot or a colon."""
         if not self.bare:
-            return self._behind_a_quote()
+            return self._after_a_quote()
         first, *rest = encode(" " + self.text)
         return [*without_space(first), *rest]
 
-    def _behind_a_quote(self) -> list[int]:
-        """Its tokens as they are there: "/", "etc" of one that is "/etc" by itself."""
+    def _after_a_quote(self) -> list[int]:
+        """Its tokens after a quote: "/" and "etc" for a text that is the token "/etc" by itself."""
         quote = ' "'
         first, *rest = encode(quote + self.text)
         try:
             return [*encode(ordinary_bytes(first)[len(quote) :].decode()), *rest]
-        except UnicodeDecodeError:  # the quote's token has but a part of the letter behind it
+        except UnicodeDecodeError:  # the quote's token contains only a part of the next letter
             return encode(self.text)
 
 
 def write(template: str, values: Mapping[str, Value]) -> list[int]:
-    """The tokens of `template`, with its `{gaps}` copied from `values`."""
+    """The tokens of `template`, with its `{gaps}` filled from `values`."""
     out: list[int] = []
     place = 0
     for gap in _GAP.finditer(template):
@@ -85,9 +85,9 @@ def plain(template: str, values: Mapping[str, Value]) -> str:
 
 
 def json_object(fields: Sequence[tuple[str, Value, bool]]) -> list[int]:
-    """JSON of (name, value, is a string), in fixed tokens for its punctuation.
+    """JSON of (name, value, is a string), with fixed tokens for its punctuation.
 
-    One mark to a token: which value belongs to a name is found while those are written.
+    One mark per token: the model finds a name's value while it writes them.
     """
     if not fields:
         return encode("{}")
@@ -105,11 +105,11 @@ def json_object(fields: Sequence[tuple[str, Value, bool]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One generation: what it begins after, where it ends, and what a checker looks for in it."""
+    """One generation: its place, and the texts that a checker expects in it."""
 
     start: int
     end: int
-    must: tuple[str, ...] = ()  # texts that a final answer has to hold
+    must: tuple[str, ...] = ()  # texts that a final answer must contain
     kind: str = ""
 
 
@@ -121,11 +121,11 @@ class Talk:
     effort: Effort = "medium"
     tokens: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    # What the request declares.
+    # The declarations of the request.
     tools: Sequence[FunctionTool] = ()
     formats: Sequence[ResponseFormat] = ()
     builtin: Sequence[Builtin] = ()
-    rules_end: int = 0  # what stands before is only there to be passed over: none of it is practised
+    rules_end: int = 0  # text before this place only distracts: none of it is practised
 
     def add(self, *segments: Segment | None) -> None:
         for segment in segments:
@@ -141,7 +141,7 @@ class Talk:
         formats: Sequence[ResponseFormat] = (),
         builtin: Sequence[Builtin] = (),
     ) -> None:
-        """The system and developer messages, as the server writes them."""
+        """Adds the system and developer messages, as the server renders them."""
         self.tools, self.formats, self.builtin = tools, formats, builtin
         make, encoding = renderer(), load_encoding()
         namespaces = [builtin_namespace(encoding, name) for name in builtin]
@@ -154,16 +154,17 @@ class Talk:
         self.add(renderer().user(text))
 
     def turn(self, *messages: list[int], must: Sequence[str] = (), kind: str = "") -> None:
-        """A generation of one or more messages, each made by `message` or `call` below."""
+        """Adds a generation of one or more messages, each made by a function below."""
         start = len(self.tokens) + 2
         for message in messages:
             self.tokens += [START, *tokens_of("assistant"), *message]
         self.turns.append(Turn(start, len(self.tokens), tuple(must), kind))
 
     def past(self, tokens: list[int], *, practised: bool = True) -> None:
-        """A message of an earlier generation, whose reasoning the server has dropped.
+        """Adds a message of an earlier generation, whose reasoning the server has dropped.
 
-        If `practised`, its content is, but never its header: that comes after reasoning, and there is none.
+        If `practised`, the model practises its content, but never its header: that follows reasoning, which
+        is absent here.
         """
         self.tokens += [START, *tokens_of("assistant")]
         start = len(self.tokens) + tokens.index(MESSAGE) + 1
@@ -181,7 +182,7 @@ def answer(body: list[int]) -> list[int]:
 
 
 def function_call(name: Value, arguments: list[int]) -> list[int]:
-    """A call of a function whose name stands in the prompt with a space before it."""
+    """A call of a function whose name follows a space in the prompt."""
     head = [CHANNEL, *tokens_of("commentary"), *tokens_of(" to=functions"), *tokens_of("."), *name.unspaced()]
     return [*head, *tokens_of(" "), CONSTRAIN, *tokens_of("json"), MESSAGE, *arguments, CALL]
 

@@ -1,4 +1,4 @@
-"""The Harmony vocabulary as the recipe sees it: bytes of tokens, pieces of words, features of spelling."""
+"""The Harmony vocabulary for the recipe: bytes of tokens, pieces of words, features of spelling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def token_bytes() -> tuple[bytes, ...]:
 
 
 def ordinary_bytes(token: int) -> bytes:
-    """What `token` stands for; of a special one nothing."""
+    """The bytes of `token`; none for a special one."""
     return token_bytes()[token] if token < ORDINARY_TOKENS else b""
 
 
@@ -41,13 +41,13 @@ def ids_by_bytes() -> dict[bytes, int]:
 
 
 def encode(text: str) -> list[int]:
-    # Told that no special token is disallowed, the library does not search for them: ten times faster.
+    # If no special token is disallowed, the library does not search for them, which is ten times faster.
     return list(encoding().encode(text, disallowed_special=()))
 
 
 @cache
 def pieces_of(word: bytes, most: int = SLOTS) -> tuple[int, ...] | None:
-    """The fewest tokens that spell `word`, of two the split nearest the middle; None: more than `most`."""
+    """The fewest tokens that spell `word`, split near the middle if two; None if more than `most`."""
     known = ids_by_bytes()
     if word in known:
         return (known[word],)
@@ -65,7 +65,7 @@ def pieces_of(word: bytes, most: int = SLOTS) -> tuple[int, ...] | None:
 
 @cache
 def without_space(token: int) -> tuple[int, ...]:
-    """The tokens that stand for `token` where no space may stand before it."""
+    """The tokens that replace `token` where no space may precede it."""
     text = ordinary_bytes(token)
     if not text.startswith(b" ") or text == b" ":
         return () if text == b" " else (token,)
@@ -109,7 +109,7 @@ def _features(token: int) -> int:
 
 
 def _joined_word(token: int) -> int | None:
-    """The token of the word that `token` joins to a name: "weather" for "_weather"."""
+    """The token of the word that `token` adds to a name: "weather" for "_weather"."""
     text = token_bytes()[token]
     return ids_by_bytes().get(text[1:]) if text.startswith(b"_") and text[1:].isalpha() else None
 
@@ -118,13 +118,13 @@ _EDGE = 3  # letters
 
 
 def _edges_of(token: int) -> tuple[str, str] | None:
-    """The letters that a word, or a part of a name, begins and ends with; None where they are too few."""
+    """The first and last letters of a word, or of a part of a name; None if it is too short."""
     word = token_bytes()[token].decode("utf-8", "replace").lstrip(" _").lower()
     return (word[:_EDGE], word[-_EDGE:]) if word.isascii() and word.isalpha() and len(word) >= _EDGE else None
 
 
 def _edges() -> Ints:
-    """For every token the numbers of its edges: letters are numbered as they come up."""
+    """For every token the numbers of its edges, in order of appearance."""
     found = np.full((VOCABULARY, 2), -1, dtype=np.int32)
     numbers: dict[str, int] = {}
     for token in range(ORDINARY_TOKENS):
@@ -134,7 +134,7 @@ def _edges() -> Ints:
 
 
 def word_of(token: int) -> str | None:
-    """The word that `token` is, or the part of a name, in small letters; None for what is no word."""
+    """The word, or part of a name, that `token` spells, in lower case; None if it is no word."""
     text = token_bytes()[token].decode("utf-8", "replace").removeprefix(" ").removeprefix("_").lower()
     return text if len(text) > 1 and text.isascii() and text.isalpha() else None
 
@@ -149,7 +149,7 @@ def _meanings() -> Ints:
 
 @cache
 def token_table() -> TokenTable:
-    """A part of a name has the piece of its word: so a request's words are found in the names of tools."""
+    """A part of a name has the piece of its word, so that tool names match the words of requests."""
     pieces = np.full((VOCABULARY, SLOTS), -1, dtype=np.int32)
     pieces[:, 0] = np.arange(VOCABULARY)
     for token in range(ORDINARY_TOKENS):
@@ -164,7 +164,7 @@ def token_table() -> TokenTable:
 
 
 def likeness(some: Sequence[int], others: Sequence[int]) -> Floats:
-    """How much `some` tokens and `others` have to do with each other: the product of the numbers compared."""
+    """The similarity of `some` tokens and `others`: the product of their compared numbers."""
 
     def numbers(tokens: Sequence[int]) -> Floats:
         table = token_table()

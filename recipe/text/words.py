@@ -1,8 +1,8 @@
-"""Values that have never been seen: words drawn from the whole vocabulary, names, files, numbers, dates.
+"""Values that the model has never seen: words from the whole vocabulary, names, files, numbers, dates.
 
-Some are such as people say them (stock/values.json), most are of words drawn at random: from those, copying
-is learned. Every word, and every value of the stock, belongs by a hash of it to training or to the held-out
-part, so that no held-out value was trained on.
+Some are natural (stock/values.json), most consist of random words, which teach copying. A hash assigns every
+word, and every value of the stock, to training or to the held-out part, so that training never sees a
+held-out value.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _EXTENSIONS = [
     "cfg",
 ]
 _TYPED = "values_typed.json"
-_MORE = tuple(sorted(file.name for file in stock.FOLDER.glob("values_more_*.json")))  # for training alone
+_MORE = tuple(sorted(file.name for file in stock.FOLDER.glob("values_more_*.json")))  # only for training
 _SMALL = ("and", "of", "the", "a", "or", "my", "in the", "is")
 _NATURAL_SHARE = 0.4
-_TYPED_SHARE = 0.8  # of values of a kind that tells what they are, as a cuisine or a currency
-_THREE_PIECES = 0.08  # of the words that are drawn for training, beside those that come by themselves
+_TYPED_SHARE = 0.8  # of values of a specific kind, such as a cuisine or a currency
+_THREE_PIECES = 0.08  # of the words for training, in addition to those that occur by chance
 _DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -88,7 +88,7 @@ def is_held_out(word: str) -> bool:
 
 @cache
 def natural_values(kind: str, held_out: bool) -> tuple[str, ...]:
-    """Those of the stock that are of this kind."""
+    """The stock's values of this kind."""
     files = (_TYPED, *(() if held_out else _MORE)) if kind in typed_kinds() else ("values.json",)
     values = (value for file in files for value in stock.parsed(file).get(kind, ()))
     return tuple(value for value in values if is_held_out(value) == held_out)
@@ -96,7 +96,7 @@ def natural_values(kind: str, held_out: bool) -> tuple[str, ...]:
 
 @cache
 def typed_kinds() -> dict[str, str]:
-    """The kinds that tell what their values are, and the form of those that are drawn at random."""
+    """The specific kinds, and the form of their random values."""
     parts = (line.split(" = ") for line in stock.lines("kinds.txt"))
     return {kind: form for kind, form, *_ in parts}
 
@@ -108,7 +108,7 @@ def _natural() -> frozenset[str]:
 
 
 def is_natural(value: str) -> bool:
-    """Whether it is in the stock, for either part: its words may have been seen elsewhere."""
+    """Whether the stock has it, for either part: the model may have seen its words elsewhere."""
     return value in _natural()
 
 
@@ -122,7 +122,7 @@ def _pool(pattern: str, held_out: bool) -> tuple[str, ...]:
 
 @cache
 def _in_three(pattern: str) -> tuple[str, ...]:
-    """Those for training that are one token after a space, and three where no space may stand."""
+    """Words for training that are one token after a space, and three without it."""
     known = ids_by_bytes()
     return tuple(
         word
@@ -133,7 +133,7 @@ def _in_three(pattern: str) -> tuple[str, ...]:
 
 @cache
 def _usual(held_out: bool) -> tuple[str, ...]:
-    """Words that the names and descriptions of the stock's tools and the fields are made of."""
+    """The words in the names and descriptions of the stock's tools and in the fields."""
     texts = [*stock.lines("parameters.txt"), *stock.lines("fields.txt")]
     for file in stock.TOOLS:
         for entry in stock.parsed(file):
@@ -147,7 +147,7 @@ def _usual(held_out: bool) -> tuple[str, ...]:
 
 
 def choose(rng: Random, options: Sequence[Item], held_out: bool, kept_back: int | None = None) -> Item:
-    """One of the phrasings; the last of four or more (a sixth, `kept_back` at most) are the held-out part."""
+    """One of the phrasings. Of four or more, the last sixth (at most `kept_back`) is the held-out part."""
     if len(options) >= 4:
         sixth = max(1, len(options) // 6)
         last = sixth if kept_back is None else min(kept_back, sixth)
@@ -158,8 +158,8 @@ def choose(rng: Random, options: Sequence[Item], held_out: bool, kept_back: int 
 class Words:
     """Draws values by kind.
 
-    `plain`: requests have none of what only training has, such as forms that nobody has seen. The held-out
-    cases are so, to stay those by which earlier models were scored.
+    `plain` requests have no feature that only training has, such as unusual forms. Held-out cases are plain,
+    so that they stay those by which earlier models were scored.
     """
 
     def __init__(self, rng: Random, held_out: bool, plain: bool = False) -> None:
@@ -194,14 +194,14 @@ class Words:
         return self._kinds[form or kind]()
 
     def common(self) -> str:
-        """A word as programmers name things with: mostly one of the stock's, in a combination never seen."""
+        """A word for a programmer's name: mostly one of the stock's, in a new combination."""
         if self._rng.random() < 0.85:
             return self._rng.choice(_usual(self.held_out))
         return self._from(r" [a-z]{3,12}")
 
     def _from(self, pattern: str) -> str:
-        pool = _pool(pattern, self.held_out)  # by token id: frequent words are first
-        # The held-out cases stay those by which earlier models were scored.
+        pool = _pool(pattern, self.held_out)  # by token id: frequent words come first
+        # Held-out cases stay those by which earlier models were scored.
         if not self.held_out and self._rng.random() < _THREE_PIECES and (split := _in_three(pattern)):
             return split[self._rng.randrange(len(split))]
         if self._rng.random() < 0.5:
@@ -209,7 +209,7 @@ class Words:
         return pool[int(len(pool) * self._rng.random() ** 2)]
 
     def invented(self) -> str:
-        """A word of syllables that is in no list."""
+        """A word of random syllables."""
         rng = self._rng
         while True:
             syllables = rng.choice((2, 2, 3))
@@ -238,7 +238,7 @@ class Words:
         return self._from(r" [a-z]{3,12}")
 
     def split(self) -> str:
-        """A word that is one token after a space and several where no space may stand."""
+        """A word that is one token after a space and several without it."""
         while True:
             word = self.lower() if self._rng.random() < 0.6 else self.capital()
             token = ids_by_bytes().get(f" {word}".encode())
@@ -260,7 +260,7 @@ class Words:
         return self._joined([self.lower() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4)))])
 
     def _joined(self, words: list[str]) -> str:
-        """Now and then with a small word between two, as in "milk and eggs"."""
+        """Joins the words, sometimes with a small word between two, as in "milk and eggs"."""
         if len(words) > 1 and self._rng.random() < 0.25:
             words.insert(self._rng.randrange(1, len(words)), self._rng.choice(_SMALL))
         return " ".join(words)

@@ -1,8 +1,8 @@
-"""A running mean of the weights, which is what a run's end exports.
+"""A running mean of the weights, which the end of a run exports.
 
-Batches are small, so that weights wander about what they have learned: their mean is better than any of
-them, and the more so the higher the rate still is. A run from nothing leaves behind what it was, so that only
-its last minutes count. One that goes on from a trained model hardly does but wander: there all count alike.
+Batches are small, so the weights wander around their optimum: their mean is better than any single state, and
+the more so the higher the rate. A run from nothing moves away from its early weights, so only its last
+minutes count. A run that continues a trained model mostly wanders, so all its weights count equally.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-HORIZON = 150  # steps that a mean goes back, roughly, whose older weights fade
+HORIZON = 150  # roughly the number of steps in a mean whose older weights fade
 
 
 class Average:
-    """The mean of a model's weights since it began; a run that is resumed goes on with its own."""
+    """The mean of a model's weights since it began; a resumed run continues its own mean."""
 
     def __init__(self, model: nn.Module, saved: dict[str, Any] | None = None, *, fades: bool = True) -> None:
         self.steps = int(saved["steps"]) if saved else 0
@@ -27,16 +27,16 @@ class Average:
 
     @torch.no_grad()
     def add(self, model: nn.Module) -> None:
-        """Takes in the weights as they are now: all count alike, or the older ones fade in the end."""
+        """Adds the current weights. All count equally, unless older ones fade."""
         self.steps += 1
         counted = min(self.steps, self.horizon or self.steps)
         now = [parameter.detach() for parameter in model.parameters()]
         torch._foreach_lerp_(list(self.weights.values()), now, 1 / counted)
 
     def restart(self) -> None:
-        """Forgets what it has: the next weights are taken as they are."""
+        """Drops the mean: the next weights replace it."""
         self.steps = 0
 
     def state(self) -> dict[str, Any] | None:
-        """What a checkpoint keeps of it: nothing before it began."""
+        """The state for a checkpoint; None before the mean has begun."""
         return {"steps": self.steps, "weights": self.weights} if self.steps else None

@@ -1,4 +1,4 @@
-"""Conversations to batches: packed by length, with targets and the rows that the softmax is taken over."""
+"""Conversations to batches: packed by length, with targets and the rows of the softmax."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from recipe.text.vocabulary import ORDINARY_TOKENS, SPACE_LEADS, encode, token_b
 from recipe.training.marks import Marks, marks_of
 
 _STOCK = Path(__file__).parents[1] / "stock"
-_NOT_KNOWN = ("values", "sets_", "kinds", "related")  # files of it whose words are copied, or only compared
+_NOT_KNOWN = ("values", "sets_", "kinds", "related")  # files whose words are copied, or only compared
 USUAL_SIZE = 4096  # tokens of a batch
-_POOL = 96  # conversations of as many that are sorted by length at a time
+_POOL = 96  # conversations that are sorted by length at a time, for a usual batch
 _NEGATIVES = 700  # drawn from the whole vocabulary
 _USUAL = 1200  # drawn from the tokens with learned rows
 _RIVALS = 4  # drawn for each target, of the tokens that share its word's first piece
-# Of the prompts' tokens that can be told: they say how to copy to what cannot yet, and little to what can.
+# Of the prompts' predictable tokens: they teach copying to an untrained model, and little to a trained one.
 _PROMPT_SHARE, _CAREFUL_PROMPT_SHARE = 0.3, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Places are among `candidates`, the ids of the softmax; `prior` corrects for the sampled ones.
+    """Places index `candidates`, the ids of the softmax; `prior` corrects for the sampled ones.
 
-    The tokens that occur are the first of the candidates.
+    The tokens that occur in the batch are the first candidates.
     """
 
     candidates: Longs
@@ -45,7 +45,7 @@ class Batch:
     rows: Longs  # of every target
     columns: Longs
     targets: Longs
-    turns: Longs  # which turn a target belongs to, -1 for the prompt's
+    turns: Longs  # the turn of each target, -1 for the prompt's
     kinds: tuple[str, ...]  # of every turn
     weight: int  # tokens that are not padding
     marks: Marks
@@ -53,7 +53,7 @@ class Batch:
 
 @cache
 def learned_tokens(seed: int, sample: int = 1500) -> Longs:
-    """The ids that get learned rows: those of the stock's texts, and those frequent in conversations."""
+    """The ids with learned rows: those of the stock's texts, and those frequent in conversations."""
     found: set[int] = set(range(ORDINARY_TOKENS, 200_013))
     for file in sorted(_STOCK.iterdir()):
         if file.name.startswith(_NOT_KNOWN):
@@ -78,22 +78,22 @@ def learned_tokens(seed: int, sample: int = 1500) -> Longs:
 
 
 @cache
-def never_said(seed: int, sample: int = 4000) -> Longs:
-    """The tokens that can begin a word where no space may stand, and that no conversation has the model say.
+def never_generated(seed: int, sample: int = 4000) -> Longs:
+    """Tokens that can begin a word without a space, and that the model generates in no conversation.
 
-    They are those of held-out words, mostly. All that a row of theirs in the head could learn is never to be
-    said: a held-out "horse" was found, and " horse" said in its place.
+    Most are those of held-out words. Their rows in the head could only learn that they never occur: the model
+    found a held-out "horse", and wrote " horse" in its place.
     """
-    said: set[int] = set()
+    generated: set[int] = set()
     for place in range(sample):
         talk = make_talk(Random(f"{seed}/said/{place}"), 1.0)
-        said.update(token for turn in talk.turns for token in talk.tokens[turn.start : turn.end])
-    words = (token for token, text in enumerate(token_bytes()) if text.isalpha() and token not in said)
+        generated.update(token for turn in talk.turns for token in talk.tokens[turn.start : turn.end])
+    words = (token for token, text in enumerate(token_bytes()) if text.isalpha() and token not in generated)
     return np.fromiter(words, dtype=np.int64)
 
 
 def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_share: float) -> Batch:
-    """One batch of `talks`; a share of the prompts' tokens that can be told are targets too."""
+    """One batch of `talks`; a share of the prompts' predictable tokens are targets too."""
     longest = max(len(talk.tokens) for talk in talks)
     if longest > 384:
         longest = -(-longest // 128) * 128
@@ -105,12 +105,12 @@ def packed(talks: list[Talk], learned: Longs, rng: np.random.Generator, prompt_s
         owner[row, 1 : len(talk.tokens)] = -1
         owner[row, : talk.rules_end] = -2
         for turn in talk.turns:
-            if turn.kind == PAST:  # its header is written after reasoning, and here there is none
+            if turn.kind == PAST:  # a header follows reasoning, which is absent here
                 begin = max(place for place in range(turn.start) if talk.tokens[place] == START)
                 owner[row, begin : turn.start] = -2
             owner[row, turn.start : turn.end] = len(kinds)
             kinds.append(f"{talk.skill}/{turn.kind}")
-    is_target = (owner >= 0) | (_can_be_told(talks, owner) & (rng.random(owner.shape) < prompt_share))
+    is_target = (owner >= 0) | (_predictable(talks, owner) & (rng.random(owner.shape) < prompt_share))
     rows, columns = np.nonzero(is_target)
     sure = np.unique(grid)
     usual = np.setdiff1d(rng.choice(learned, min(_USUAL, len(learned)), replace=False), sure)
@@ -138,7 +138,7 @@ def _by_first_piece() -> tuple[Longs, Longs]:
 
 @cache
 def _variants() -> Longs:
-    """For every token those that spell the same after a space and after "_", itself where there is none."""
+    """For every token, those that spell the same after a space and after "_"; itself if there is none."""
     table = token_table()
     whole = (table.pieces[:, 1] < 0) & (table.pieces[:, 0] != np.arange(VOCABULARY))
     spaced = (table.features >> SPACE_LEADS & 1).astype(np.bool_)
@@ -149,11 +149,11 @@ def _variants() -> Longs:
 
 
 def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Longs, npt.NDArray[np.float32]]:
-    """Tokens that a copy is easily mistaken for, with what corrects for how few of them were drawn.
+    """Tokens that are easily confused with a copy, with a correction for how few of them were drawn.
 
-    The same word with a space, without, and as a part of a name are always among them. Words with the same
-    first piece differ in their other pieces alone (" lit", " lithium"): among tokens drawn from the whole
-    vocabulary they are too seldom for the difference to be learned.
+    They always include the same word with a space, without, and as a part of a name. Words with the same
+    first piece differ only in their other pieces (" lit", " lithium"): among tokens from the whole vocabulary
+    they are too rare for the model to learn the difference.
     """
     order, pieces = _by_first_piece()
     first = np.unique(token_table().pieces[targets, 0].astype(np.int64))
@@ -169,11 +169,11 @@ def _rivals(targets: Longs, known: Longs, rng: np.random.Generator) -> tuple[Lon
     return np.concatenate([twins, found[fresh]]), prior.astype(np.float32)
 
 
-def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
-    """Where a prompt's token repeats what stood after the same token before.
+def _predictable(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
+    """The prompt's tokens that repeat a pair of tokens seen before.
 
-    The others are drawn at random: to practise them would teach nothing, and drown the rest. Nor is who
-    speaks next: the model would take the user's turn.
+    The others are random: practising them would teach nothing, and drown the rest. The next role is excluded
+    too: the model would take the user's turn.
     """
     found = np.zeros(owner.shape, dtype=np.bool_)
     for row, talk in enumerate(talks):
@@ -181,17 +181,17 @@ def _can_be_told(talks: list[Talk], owner: Longs) -> npt.NDArray[np.bool_]:
         for place, pair in enumerate(pairwise(talk.tokens), 1):
             found[row, place] = pair in seen and START not in pair
             seen.add(pair)
-    told: npt.NDArray[np.bool_] = found & (owner == -1)
-    return told
+    predictable: npt.NDArray[np.bool_] = found & (owner == -1)
+    return predictable
 
 
 def usual_batches(size: int) -> int:
-    """How many usual batches one of `size` tokens is as large as."""
+    """The number of usual batches in one of `size` tokens."""
     return max(1, size // USUAL_SIZE)
 
 
 def _pool_of(size: int) -> int:
-    """Of a large batch's conversations many more are sorted: else the longest make the others padding."""
+    """Large batches sort many more conversations: else the longest ones cause much padding."""
     times = usual_batches(size)
     return _POOL * times * min(times, 4)
 
@@ -199,7 +199,7 @@ def _pool_of(size: int) -> int:
 def batches(
     seed: str, learned: Longs, size: int, progress: Synchronized[float], *, careful: bool = False
 ) -> Iterator[Batch]:
-    """Endless batches of about `size` tokens, padding included; `careful`: for a model that is trained."""
+    """Endless batches of about `size` tokens, padding included; `careful` is for a trained model."""
     prompt_share = _CAREFUL_PROMPT_SHARE if careful else _PROMPT_SHARE
     rng, numbers = Random(seed), np.random.default_rng(zlib.crc32(seed.encode()))
     while True:

@@ -1,4 +1,4 @@
-"""A run's checkpoint to the compact file that the package carries: `python -m recipe.training.export`."""
+"""Converts a run's checkpoint to the package's compact file: `python -m recipe.training.export`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ COUNTED = ("step", "tokens", "seconds")
 
 
 def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
-    """The tensors of the compact file, under the checkpoint's names where they are part of one."""
+    """The tensors of the compact file, under the checkpoint's names if a checkpoint has them."""
     out: dict[str, Tensor] = {
         "learned.ids": learned.int(),
         **pack_rows("learned.in", state["learned_in"][1:]),
         **pack_rows("learned.out", state["learned_out"][1:]),
-        "map.in": state["map_in"].half(),  # what is made of them is kept in bf16
+        "map.in": state["map_in"].half(),  # the rows that they produce are in bf16
         "map.out": state["map_out"].half(),
         "model.norm.weight": state["norm"].bfloat16(),
         **pack_table(token_table()),
@@ -62,7 +62,7 @@ def compact(state: dict[str, Tensor], learned: Tensor) -> dict[str, Tensor]:
 
 
 def state_of(compact_file: Path) -> dict[str, Any]:
-    """The checkpoint that `compact_file` was made of: rounded, and without the optimisers' averages."""
+    """The checkpoint that `compact_file` was made from: rounded, and without the optimisers' averages."""
     held, about = read_compact(compact_file)
     state = {
         "map_in": held["map.in"].float(),
@@ -93,17 +93,17 @@ def state_of(compact_file: Path) -> dict[str, Any]:
 
 
 class UnfitError(Exception):
-    """A run that the recipe, as it is now, cannot go on with."""
+    """A run that the current recipe cannot continue."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(
-            f"The run in {file.parent} was begun with another shape of model than the recipe has now. "
-            "Take another --folder; what was exported of that run can be its --start."
+            f"The run in {file.parent} has another shape of model than the current recipe. Choose another "
+            "--folder; a file exported from that run can be its --start."
         )
 
 
 def checkpoint_of(file: Path) -> dict[str, Any]:
-    """What a run's checkpoint holds."""
+    """The content of a run's checkpoint."""
     saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=False)
     if "shape" not in saved or len(saved["model"]["map_in"]) != FIXED:
         raise UnfitError(file)
@@ -111,7 +111,7 @@ def checkpoint_of(file: Path) -> dict[str, Any]:
 
 
 def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Of a run's checkpoint, the running mean where it has one, or of an exported file; and all it holds."""
+    """The weights of an exported file, or of a run's checkpoint (its mean if it has one); and all content."""
     exported = file.suffix == ".safetensors"
     saved: dict[str, Any] = state_of(file) if exported else checkpoint_of(file)
     average = saved.get("average")
@@ -119,19 +119,19 @@ def weights_of(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def counted(saved: dict[str, Any]) -> dict[str, Any]:
-    """How far the weights of a checkpoint have come, with what its run began with."""
+    """The training of a checkpoint's weights so far, including that of the file it started from."""
     before = saved.get("before", {})
     return {name: saved[name] + before.get(name, 0) for name in COUNTED}
 
 
 def shares_of(given: Sequence[float], files: int) -> list[float]:
-    """Of the run and of each file: as given, or the run's alone, and the files have the rest, alike."""
+    """The shares of the run and of each file; with one number, the files share the rest equally."""
     shares = [given[0], *[(1 - given[0]) / files] * files] if len(given) == 1 else list(given)
     if len(shares) != files + 1 or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-3):
-        said = " ".join(f"{share:g}" for share in given)
+        numbers = " ".join(f"{share:g}" for share in given)
         raise ValueError(
-            f"--share {said}: give one number from 0 to 1 for the run, or {files + 1}, for the run and for "
-            "each --mean-with in its order, that add up to 1"
+            f"--share {numbers}: give one number from 0 to 1 for the run, or {files + 1} that add up to 1, "
+            "for the run and for each --mean-with in order"
         )
     return shares
 
@@ -139,7 +139,7 @@ def shares_of(given: Sequence[float], files: int) -> list[float]:
 def mean_with(
     weights: dict[str, Tensor], saved: dict[str, Any], files: Sequence[Path], shares: Sequence[float]
 ) -> dict[str, Tensor]:
-    """The mean of `weights` and of what `files` hold, by their shares."""
+    """The mean of `weights` and of those in `files`, by their shares."""
     so_far = shares[0]
     for file, each in zip(files, shares[1:], strict=True):
         others, theirs = weights_of(file)
@@ -147,7 +147,7 @@ def mean_with(
         so_far += each
         place_of = {token: place for place, token in enumerate(theirs["learned"].tolist(), 1)}
         places = torch.tensor([0, *(place_of.get(token, -1) for token in saved["learned"].tolist())])
-        for name in ("learned_in", "learned_out"):  # rows that the file has not stay as they are
+        for name in ("learned_in", "learned_out"):  # rows that the file lacks do not change
             others[name] = torch.where(places[:, None] < 0, weights[name], others[name][places.clamp(min=0)])
         part = each / so_far if so_far else 0.0
         weights = {name: torch.lerp(tensor, others[name], part) for name, tensor in weights.items()}
@@ -157,7 +157,7 @@ def mean_with(
 def export(
     checkpoint: Path, target: Path, earlier: Sequence[Path] = (), share: Sequence[float] = (0.5,)
 ) -> int:
-    """Writes `target`, the mean with `earlier` files if there are any; returns its size in bytes."""
+    """Writes `target`, as the mean with any `earlier` files; returns its size in bytes."""
     weights, saved = weights_of(checkpoint)
     if earlier:
         weights = mean_with(weights, saved, earlier, shares_of(share, len(earlier)))
@@ -176,7 +176,7 @@ def main() -> None:
         type=Path,
         action="append",
         default=[],
-        help="a file exported earlier, or a checkpoint: their mean. Can be given several times",
+        help="an exported file or a checkpoint: writes their mean; repeatable",
     )
     parser.add_argument(
         "--share",
@@ -184,7 +184,7 @@ def main() -> None:
         nargs="+",
         default=[0.5],
         metavar="S",
-        help="of this run in that mean, the files have the rest, alike; or one for the run and one for each",
+        help="this run's share of that mean (files share the rest equally), or one for the run and each file",
     )
     arguments = parser.parse_args()
     try:
@@ -194,7 +194,7 @@ def main() -> None:
     checkpoint, earlier = arguments.folder / "checkpoint.pt", arguments.mean_with
     for option, file in (("--folder", checkpoint), *(("--mean-with", file) for file in earlier)):
         if not file.is_file():
-            parser.error(f"{option}: there is no {file}")
+            parser.error(f"{option}: {file} does not exist")
     try:
         size = export(checkpoint, arguments.to, earlier, arguments.share)
     except (UnfitError, ShapeError) as error:

@@ -1,4 +1,4 @@
-"""Conversations are made beside the training, in processes of their own."""
+"""Makes conversations in separate processes, alongside the training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from inference.tiny.codes import Longs
 from recipe.text.vocabulary import token_table
 from recipe.training.batches import Batch, batches
 
-_PATIENCE = 5.0  # seconds, before it is asked whether batches are still being made
-_AHEAD = 12  # batches, of all processes together
+_PATIENCE = 5.0  # seconds, before it checks whether the process still runs
+_AHEAD = 12  # batches, for all processes together
 
 
 def _produce(
@@ -26,14 +26,14 @@ def _produce(
 
 
 class Feeder:
-    """Makes batches in processes of their own, ahead of the training; one takes turns with the other."""
+    """Makes batches ahead of the training, in processes that take turns."""
 
     def __init__(
         self, seed: str, learned: Longs, size: int, *, careful: bool = False, processes: int = 1
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.progress: Synchronized[float] = context.Value("d", 0.0)
-        token_table()  # once for all of them
+        token_table()  # once for all processes
         self._made: Any = []
         for place in range(processes):
             queue: Any = context.Queue(max(2, _AHEAD // processes))
@@ -46,14 +46,14 @@ class Feeder:
         self._turns = cycle(self._made)
 
     def next(self) -> Batch:
-        """The next batch; an error where its process has ended and none will come."""
+        """The next batch. Raises an error if its process has ended."""
         queue, process = next(self._turns)
         while True:
             try:
                 batch: Batch = queue.get(timeout=_PATIENCE)
             except Empty:
                 if not process.is_alive():
-                    raise RuntimeError("no conversations come any more: see above what ended them") from None
+                    raise RuntimeError("no more conversations: the error above ended their process") from None
                 continue
             return batch
 

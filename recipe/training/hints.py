@@ -1,16 +1,21 @@
-"""Hints: what training says about steps in between, beside what comes next.
+"""Hints: losses for intermediate steps, in addition to the next token.
 
-To go from a word to the name that it stands in, two layers have to work together: an early one writes at
-each token of a declared name how that name begins, and a late one finds the token and says what is written
-there. The next token alone teaches this slowly: where the first is vague, the second is hardly worth having.
-So both are also asked directly. At each further token of a declared name, the code of the name's first one
-has to be there to be read; where a function is about to be named in the thought, or a value written in a
-call, heads of the last layer have to look at where it begins. In the same way a request is taken apart
-before any of it is copied: at each further token of a value, and at the name of its parameter where that
-comes after it ("Rome for city"), how the value begins has to be there; and at every token, whether it begins
-a value, goes on with one, or is no part of any. And what those heads bring of a word that the
-model knows by its codes alone must tell it from 200,000 others: from their values, its first piece's code
-and its own have to be read. None of it costs anything once the model is trained.
+To get from a word to the name that contains it, two layers must cooperate: an early one writes, at each token
+of a declared name, how that name begins; a late one finds the token and outputs what the first wrote. The
+next token alone teaches this slowly, because each half is nearly useless without the other. So training also
+asks for both directly:
+
+- carry: at each further token of a declared name, the code of the name's first token must be readable.
+- look: before the thought names a function, or a call contains a value, heads of the last layer must look at
+  its beginning.
+- hold: at each further token of a value, and at the name of its parameter after it ("Rome for city"), the
+  beginning of the value must be readable.
+- tag: every token must show whether it begins a value, continues one, or is part of none.
+- match: words of a function's purpose must look at similar words of the request.
+- tell: what those heads carry of a word without learned rows must separate it from 200,000 others: its first
+  piece's code and its own must be readable from their values.
+
+The trained model pays nothing for them.
 """
 
 from __future__ import annotations
@@ -30,26 +35,26 @@ from recipe.text.vocabulary import token_table
 from recipe.training.marks import Marks
 from recipe.training.rows import placed
 
-_CARRIED_TO = -2  # the layer, from the last, at whose input a name's beginning has to be read
-_COPYING_GROUP = 0  # of the last layer's heads, that look at where a copy begins
-_FIRST_GROUPS = 2  # those whose values tell a word's first piece; the other's tells its own code
-# How much each counts beside the loss.
+_CARRIED_TO = -2  # the layer, from the end, at whose input a name's beginning must be readable
+_COPYING_GROUP = 0  # of the last layer's heads, which look at the beginning of a copy
+_FIRST_GROUPS = 2  # groups whose values show a word's first piece; the other shows its own code
+# The weight of each, relative to the loss.
 _WEIGHTS = {"carry": 0.02, "hold": 0.02, "tag": 0.04, "look": 0.01, "match": 0.03, "tell": 0.1}
-# In a model that goes on from a trained one, which does nearly all that they ask for: their sum was larger
-# than the loss of its own turns, which is what it is to be good at.
+# For a model that starts from a trained one, which already satisfies most hints: their sum was larger than
+# the loss of its own turns, which matters more.
 _CAREFUL = 0.2
 
 
 @cache
 def _codes(device: torch.device) -> tuple[Tensor, Tensor]:
-    """For every token the code of its word's first piece, and its own."""
+    """For every token, the code of its word's first piece, and its own."""
     table = token_table()
     first, own = codes_of(table.pieces[:, 0]), own_codes(table, np.arange(VOCABULARY, dtype=np.int32))
     return placed(first.astype(np.int8), device), placed(own.astype(np.int8), device)
 
 
 class Hints(nn.Module):
-    """Looks on while a batch goes through the layers, and adds up what it finds lacking."""
+    """Watches a batch pass through the layers and sums the losses of the hints."""
 
     def __init__(self, shape: Shape, *, careful: bool = False) -> None:
         super().__init__()
@@ -82,8 +87,8 @@ class Hints(nn.Module):
         if place == layers + MATCHING and len(self.marks.matched):
             group = self.shape.num_key_value_heads - 1
             self._looked("match", x, layer, (cos, sin), self.marks.matched, group)
-        if place == layers - 1 and len(self.marks.told):
-            self._told(x, layer, placed(self.marks.told, x.device))
+        if place == layers - 1 and len(self.marks.identified):
+            self._identified(x, layer, placed(self.marks.identified, x.device))
 
     def _lacks(self, hint: str, lacking: Tensor) -> None:
         self.loss = self.loss + self.weight * _WEIGHTS[hint] * lacking
@@ -105,7 +110,7 @@ class Hints(nn.Module):
     def _looked(
         self, hint: str, x: Tensor, layer: Layer, turns: tuple[Tensor, Tensor], marks: Longs, group: int
     ) -> None:
-        """Heads of this group have to look at where the marks say; -1 is the sink."""
+        """Heads of this group must look at the marked places; -1 is the sink."""
         shape, attention, (cos, sin) = self.shape, layer.self_attn, turns
         rows, columns, begins = placed(marks, x.device).unbind(1)
         size, per_group = shape.head_dim, shape.num_attention_heads // shape.num_key_value_heads
@@ -114,8 +119,8 @@ class Hints(nn.Module):
         at = slice(group * size, (group + 1) * size)
         keys = rotate(F.linear(x, attention.k_proj.weight[at], attention.k_proj.bias[at]), cos, sin)
         of = slice(group * per_group * size, (group + 1) * per_group * size)
-        asked = F.linear(x[inverse, columns], attention.q_proj.weight[of], attention.q_proj.bias[of])
-        queries = rotate(asked.view(-1, per_group, size), cos[columns, None], sin[columns, None])
+        unturned = F.linear(x[inverse, columns], attention.q_proj.weight[of], attention.q_proj.bias[of])
+        queries = rotate(unturned.view(-1, per_group, size), cos[columns, None], sin[columns, None])
         scores = torch.einsum("phd,pld->phl", queries, keys[inverse]) / size**0.5
         later = torch.arange(scores.shape[2], device=x.device) > columns[:, None, None]
         sinks = attention.sinks[of.start // size : of.stop // size].expand(len(rows), per_group)
@@ -125,7 +130,7 @@ class Hints(nn.Module):
         self.measured[hint] = looks.detach().exp().mean()
         self._lacks(hint, -looks.mean())
 
-    def _told(self, x: Tensor, layer: Layer, marks: Tensor) -> None:
+    def _identified(self, x: Tensor, layer: Layer, marks: Tensor) -> None:
         rows, columns, tokens = marks.unbind(1)
         eps = self.shape.rms_norm_eps
         brought = layer.self_attn.v_proj(normalise(x[rows, columns], layer.input_layernorm, eps))

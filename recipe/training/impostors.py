@@ -1,8 +1,8 @@
-"""Impostors: tokens from all over the vocabulary that the model would say in place of the right one.
+"""Impostors: tokens from the whole vocabulary that the model would write in place of the right one.
 
-Of 200,000 tokens a batch's softmax holds some 3,000. Those that are drawn for it are almost never the few
-whose code happens to be near what is read of a copied word, a little wrongly: so training does not see that
-they would be said, and a word that it has never seen comes out as another. Here they are looked for.
+A batch's softmax holds some 3,000 of 200,000 tokens. The random ones among them almost never include the few
+whose code happens to be close to the slightly wrong reading of a copied word. So training does not see that
+the model would write them, and an unseen word comes out as another. This module finds them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_REFRESHED = 100  # steps between looks at the rows of the whole vocabulary
-_WORST, _ANY = 64, 32  # targets that impostors are looked for: the least certain, and any
+_REFRESHED = 100  # steps between updates of the rows of the whole vocabulary
+_WORST, _ANY = 64, 32  # targets to find impostors for: the least certain, and random ones
 _EACH = 4
 
 
 class Impostors:
-    """Finds them by the head's rows for all tokens, as those were a while ago."""
+    """Finds impostors by slightly outdated rows of the head for all tokens."""
 
     def __init__(self, rows: Callable[[torch.dtype], Tensor], *, half: bool, times: int = 1) -> None:
-        """`times`: of how many usual batches one is made."""
+        """`times`: the number of usual batches in one."""
         self._times = times
         self._all_rows = rows
         self._kind = torch.bfloat16 if half else torch.float32
@@ -30,10 +30,10 @@ class Impostors:
 
     @torch.no_grad()
     def of(self, hidden: Tensor, losses: Tensor, places: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """The likeliest tokens that are no `candidates`, for some of the targets at `places`.
+        """The likeliest tokens outside `candidates`, for some of the targets at `places`.
 
-        And what is added to their logits: a card keeps one that was found twice, since to leave it out it
-        would have to be waited for.
+        Also returns a bias for their logits: on a GPU duplicates stay and get -inf, because removing them
+        would wait for the device.
         """
         if self._age % _REFRESHED == 0:
             self._rows = self._all_rows(self._kind)

@@ -1,8 +1,8 @@
-"""Muon for the matrices inside the layers, Adam for all else, and late in a run for all.
+"""Muon for the matrices inside the layers, Adam for everything else, and late in a run for all.
 
-Muon is the quicker at first. But its steps are as large for what is noise as for what the batches agree
-on: the better the model, the more of them is noise, and the loss only falls with the rate. Adam's steps are
-small where gradients contradict each other.
+Muon is faster at first. But its steps are as large for noise as for what the batches agree on: the better the
+model, the larger the share of noise, and the loss falls only with the rate. Adam's steps are small where
+gradients contradict each other.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from recipe.training.precision import products_in_bf16
 
-# Of Newton-Schulz: few and bold, since a step need not be precise.
+# Newton-Schulz iterations: few and bold, since a step need not be precise.
 _STEPS = ((8.2872, -23.5959, 17.3004), (4.1071, -2.9478, 0.5448), (3.9487, -2.9089, 0.5518))
-_MOMENTUM = 0.98  # long: a step is as large for noise as for what batches agree on, and batches are small
+_MOMENTUM = 0.98  # long, because steps are as large for noise as for signal, and batches are small
 _BETAS = (0.95, 0.99)
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """The nearest orthogonal matrices, roughly, by Newton-Schulz; any number of them stacked in front."""
+    """Roughly the nearest orthogonal matrices, by Newton-Schulz; leading dimensions stack matrices."""
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)
     if products_in_bf16(matrices.device):
         x = x.bfloat16()
@@ -65,14 +65,14 @@ class Muon(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"] * scale)
 
 
-# Full rates. The maps of codes turn all rows at once, so theirs is small. A learned row moves only when its
-# token occurs, and has to be heard beside codes that are ten times as loud: with the rest's rate it never is.
+# Full rates. The maps of codes move all rows together, so their rate is small. A learned row moves only when
+# its token occurs, and competes with codes ten times its size: at the rate of the rest it never matters.
 _RATES = {"matrices": 4e-3, "rest": 3e-3, "maps": 1.2e-3, "learned_in": 1e-1, "learned_out": 8e-3}
 _MUON_RATE = 0.012
-# What tokens look like has to stand still where layers have learned to read it: such rates fell long ago.
+# Rows must hardly move once layers have learned to read them: their rates have already fallen.
 _ROWS, _SETTLED = ("maps", "learned_in", "learned_out"), 0.2
-# Adam makes steps of the same length of the smallest gradients. A row of the head is pushed away a little by
-# every batch that it is no target of: without a floor those pushes would outdo the few where it is one.
+# Adam scales even the smallest gradients to full steps. Every batch without a token as a target pushes its
+# row of the head away a little: without a floor those pushes would outweigh the few batches that have it.
 _FLOORS = {"learned_in": 1e-6, "learned_out": 3e-6}
 
 
@@ -86,7 +86,7 @@ def _group_of(name: str) -> str:
 
 
 def optimisers(model: nn.Module, *, late: bool, settled: bool) -> list[torch.optim.Optimizer]:
-    """`settled`: the model goes on from a trained one."""
+    """`settled`: the run starts from a trained model."""
     groups: dict[str, list[nn.Parameter]] = {name: [] for name in _RATES}
     on_card = any(parameter.is_cuda for parameter in model.parameters())
     for name, parameter in model.named_parameters():
@@ -113,11 +113,11 @@ def groups_of(some: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
 
 
 def set_rates(some: list[torch.optim.Optimizer], factor: float) -> None:
-    """The full rates, times `factor`."""
+    """Sets the full rates times `factor`."""
     for group in groups_of(some):
         group["lr"] = group["full"] * factor
 
 
 def restore(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Its averages as they were; rates and the like are those of the recipe as it is now."""
+    """Restores the averages; rates and other settings stay those of the current recipe."""
     optimiser.load_state_dict({**saved, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,4 +1,4 @@
-"""The rows of tokens, made as they are needed: a learned part for some, and maps of what is fixed for all."""
+"""The rows of tokens, made on demand: a learned part for some, and maps of the fixed part for all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _AT_ONCE = 20_000
 
 
 def placed(numbers: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """`numbers` on the device. A card gets them when it comes to them: nobody waits."""
+    """`numbers` on the device. A GPU copies them asynchronously."""
     here = torch.from_numpy(numbers)
     return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
 
 
 class Rows:
-    """Of a model whose learned rows are those of the tokens `learned`, in this order."""
+    """The rows of a model whose learned rows belong to the tokens `learned`, in this order."""
 
     def __init__(self, model: TinyGptOss, learned: Longs) -> None:
         self._model = model
@@ -37,14 +37,11 @@ class Rows:
         self._place = place.to(self.device)
 
     def placed(self, numbers: npt.NDArray[Any]) -> Tensor:
-        """`numbers` where the model is."""
+        """`numbers` on the model's device."""
         return placed(numbers, self.device)
 
     def embedded(self, batch: Batch) -> Tensor:
-        """The batch's tokens as the first layer reads them: rows are made only for those that occur.
-
-        They are the first candidates.
-        """
+        """The embedded tokens of the batch. Rows are made only for those that occur, the first candidates."""
         ids = self.placed(batch.candidates[: batch.tokens.max() + 1])
         rows = self._model.rows_in(self._place[ids], self._fixed[ids].float())
         return F.embedding(self.placed(batch.tokens), rows)

@@ -1,9 +1,9 @@
-"""Trains the tiny model: `python -m recipe.training.train --minutes 90`.
+"""Trains the embedded model: `python -m recipe.training.train --minutes 90`.
 
-Seeded; the checkpoint of a run is written every few minutes, and the same command goes on from it. The
-schedule follows the clock: learning rates fall straight over the last quarter, and at the end the experts
-are trained as MXFP4 will hold them. What goes on from a trained model (`--start`) is more careful: rates are
-low and fall over the second half, and experts are rounded from the first step on.
+Training is seeded. It writes a checkpoint every few minutes, and the same command resumes from it. The
+schedule follows the clock: learning rates fall linearly over the last quarter, and at the end the experts are
+rounded as in MXFP4. A run that starts from a trained model (`--start`) is more careful: rates are low and
+fall over the second half, and experts are rounded from the first step on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_STEP = 10.0  # seconds; a pause of the process does not use up its time
 
 
 def keep_memory() -> None:
-    """Has the C library keep what it has got: to give it back and ask again takes a sixth of the time."""
+    """Makes the C library keep freed memory: returning and requesting it takes a sixth of the time."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         for option, value in ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_MAX, 0)):
@@ -72,7 +72,7 @@ def set_up(arguments: argparse.Namespace) -> Trainer:
         torch.device(arguments.device),
         usual_batches(arguments.batch),
     )
-    # Of the whole process, so only once there is something to train.
+    # These apply to the whole process, so set them only once there is something to train.
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     keep_memory()
@@ -93,13 +93,13 @@ def run(arguments: argparse.Namespace) -> None:
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     sys.stdout.write(f"{parameters} parameters, {len(trainer.learned)} learned rows\n")
     if trainer.seconds >= limit:
-        sys.stdout.write(f"Its clock is at {trainer.seconds / 60:.0f} minutes: give more as --minutes\n")
+        sys.stdout.write(f"The run has used {trainer.seconds / 60:.0f} minutes: set more with --minutes\n")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     while trainer.seconds < limit and not stopped.is_set():
         began = time.monotonic()
         progress = trainer.seconds / limit
-        # What goes on from a file has been through the easier mixtures before.
+        # A run that starts from a file has already passed the easier mixtures.
         feeder.progress.value = max(progress, LAST_PHASE) if trainer.careful else progress
         measured = trainer.train(feeder.next(), progress)
         for name, value in measured.items():
@@ -127,19 +127,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs/tiny"), help="where the run is kept")
+    parser.add_argument("--folder", type=Path, default=Path("runs/tiny"), help="the folder of the run")
     parser.add_argument(
         "--minutes", type=float, default=90, help="time limit of the whole run, resumed parts included"
     )
     parser.add_argument(
         "--start",
         type=Path,
-        help="an exported file or another run's checkpoint to begin with, made wider if need be",
+        help="an exported file or another run's checkpoint to start from, widened if necessary",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--rate", type=float, help=f"times the recipe's learning rates: 1, with --start {CAREFUL_RATE}"
+        "--rate", type=float, help=f"a factor for the learning rates: 1, with --start {CAREFUL_RATE}"
     )
     parser.add_argument(
         "--device",
@@ -158,7 +158,7 @@ def main() -> None:
     arguments.batch = arguments.batch or (8 * USUAL_SIZE if on_card else USUAL_SIZE)
     arguments.feeders = arguments.feeders or (max(1, min(12, (os.cpu_count() or 1) - 2)) if on_card else 1)
     if arguments.start is not None and not arguments.start.is_file():
-        parser.error(f"--start {arguments.start}: there is no such file")
+        parser.error(f"--start {arguments.start} does not exist")
     try:
         run(arguments)
     except (UnfitError, ShapeError) as error:

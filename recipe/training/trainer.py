@@ -1,4 +1,4 @@
-"""The tiny model in training: one step after another, and what a run's checkpoint holds."""
+"""The embedded model in training: its steps, and the content of a run's checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recipe.network.model import TinyGptOss
 from recipe.network.widen import widened
 from recipe.network.wiring import wire, wire_meanings
 from recipe.training.average import Average
-from recipe.training.batches import Batch, learned_tokens, never_said
+from recipe.training.batches import Batch, learned_tokens, never_generated
 from recipe.training.export import COUNTED, UnfitError, checkpoint_of, counted, weights_of
 from recipe.training.hints import Hints
 from recipe.training.impostors import Impostors
@@ -26,28 +26,29 @@ from recipe.training.optimiser import optimisers, restore, set_rates
 from recipe.training.precision import products_in_bf16
 from recipe.training.rows import Rows
 
+# All `…_FROM` are shares of a run: of one from nothing, and of a careful one, from a trained model.
 LATE_FROM = 0.7  # another optimiser from here on
-# What goes on from a trained model has found its way, and what is left to learn is less than what a batch's
-# chance does at higher rates: at 0.15 a run's end was worse than what it had begun with.
+# A trained model has less left to learn than the noise that batches add at higher rates: at 0.15 a run ended
+# worse than it had started.
 CAREFUL_RATE = 0.05
-# From where rates fall straight, and from where the mean is taken: of a run from nothing, and a careful one.
+# From here the rates fall linearly, and the mean is taken.
 DECAY_FROM, CAREFUL_DECAY_FROM = 0.75, 0.5
 AVERAGE_FROM, CAREFUL_AVERAGE_FROM = 0.75, 0.1
-# From where the experts are rounded as MXFP4 will hold them. What goes on from an exported file has them so
-# from its first step on: rates are low, and what they move by less than half a step would be lost in the end.
+# From here the experts are rounded as in MXFP4. A careful run rounds them from its first step on: its rates
+# are low, and a move of less than half a step would be lost in the end.
 ROUND_FROM, CAREFUL_ROUND_FROM = 0.94, 0.0
-# Steps until rates are full. The first ones go anywhere, as no averages are known yet: what has been learned
-# could be lost by them.
+# Steps until rates are full. Without averages the first steps are arbitrary, and could destroy what the model
+# has learned.
 _RISE, _CAREFUL_RISE = 20, 150
-_EVENNESS, _CAREFUL_EVENNESS = 0.04, 0.01  # how much the experts' even use counts beside the loss
-_MEASURED_ON_CARD = 10  # steps: to read a number is to wait for all that the card was told to do
-_READER_RATE = 3e-3  # of what reads the hints; it is no part of the model
+_EVENNESS, _CAREFUL_EVENNESS = 0.04, 0.01  # the weight of the experts' even use, relative to the loss
+_MEASURED_ON_CARD = 10  # steps: reading a number waits for all queued work of the GPU
+_READER_RATE = 3e-3  # of the layers that read the hints; they are no part of the model
 
 
 def scale_at(progress: float, step: int, *, careful: bool = False) -> float:
-    """The learning rate's factor: a short rise, a slow fall (batches are small), then straight down.
+    """The learning rate's factor: a short rise, a slow fall (batches are small), then a linear fall.
 
-    The rise is `careful` where the model goes on from a trained one.
+    A run from a trained model has a `careful` rise.
     """
     steps, begins = (_CAREFUL_RISE, CAREFUL_DECAY_FROM) if careful else (_RISE, DECAY_FROM)
     rise = min(1.0, (step + 1) / steps) / math.pow(1 + step / 2500, 0.85)
@@ -55,14 +56,14 @@ def scale_at(progress: float, step: int, *, careful: bool = False) -> float:
 
 
 def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
-    """What a new run begins with: the weights of `start`, made larger if need be, and a clock at zero.
+    """The state of a new run: the weights of `start`, widened if necessary, and a clock at zero.
 
-    Another run's checkpoint has its optimiser's averages too, and what reads the hints.
+    A checkpoint of another run also provides its optimiser's averages, and the reader of the hints.
     """
     weights, saved = weights_of(start)
     theirs = Shape(**saved["shape"])
     grown = theirs != shape
-    # What is new in a wider model has everything to learn; a deeper one does what it did with all its parts.
+    # New dimensions of a wider model have everything to learn; a deeper model works as before.
     wider = (theirs.hidden_size, theirs.num_key_value_heads) != (shape.hidden_size, shape.num_key_value_heads)
     if grown or len(saved["optimisers"]) != 1:
         saved["optimisers"] = []
@@ -77,7 +78,7 @@ def begun_from(start: Path, shape: Shape) -> dict[str, Any]:
 
 
 class Trainer:
-    """The model, its optimisers and where the run stands."""
+    """The model, its optimisers and the progress of the run."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Trainer:
         device: torch.device | None = None,
         batches_at_once: int = 1,
     ) -> None:
-        """`batches_at_once`: how many usual batches one of its batches is as large as."""
+        """`batches_at_once`: the number of usual batches in one of its batches."""
         self.device = device or torch.device("cpu")
         self.folder = folder
         self.file = folder / "checkpoint.pt"
@@ -105,12 +106,12 @@ class Trainer:
         fresh = np.setdiff1d(learned_tokens(seed), self.learned)
         self.learned = np.concatenate([self.learned, fresh])
         self.model = TinyGptOss(shape, len(self.learned))
-        # Places of the learned rows, from 1, that the head has to do without.
-        silent = torch.from_numpy(np.flatnonzero(np.isin(self.learned, never_said(seed))) + 1)
+        # Places, from 1, of learned rows that the head must not have.
+        silent = torch.from_numpy(np.flatnonzero(np.isin(self.learned, never_generated(seed))) + 1)
         self.silent = silent.to(self.device)
         wire(self.model)
         self.model.to(self.device)
-        # What the file that it goes on from had behind it; the schedule is that of this run alone.
+        # The training of the file that it starts from; the schedule follows this run alone.
         self.before: dict[str, float] = saved.get("before", {}) if saved else {}
         self.rate = rate or (CAREFUL_RATE if self.careful else 1.0)
         self.model.in_bf16 = products_in_bf16(self.device)
@@ -119,7 +120,7 @@ class Trainer:
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if saved:
             self._restore(saved, len(fresh))
-        # Rows that are new to the stock are in no mean yet: it begins anew.
+        # New rows of the stock are in no mean yet, so it starts over.
         mean = saved.get("average") if saved and not len(fresh) else None
         self.average = Average(self.model, mean, fades=not self.careful)
         self.rows = Rows(self.model, self.learned)
@@ -131,7 +132,7 @@ class Trainer:
 
     @property
     def careful(self) -> bool:
-        """Whether it goes on from a trained model."""
+        """Whether it starts from a trained model."""
         return bool(self.before)
 
     def _optimisers(self, *, late: bool) -> list[torch.optim.Optimizer]:
@@ -139,11 +140,11 @@ class Trainer:
 
     def _restore_hints(self, saved: dict[str, Any]) -> None:
         self.hints.load_state_dict(saved["hints"], strict=False)
-        if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run's hints asked for less
+        if saved["hints"].keys() == self.hints.state_dict().keys():  # an older run had fewer hints
             self.reader.load_state_dict(saved["reader"])
 
     def _restore(self, saved: dict[str, Any], fresh: int) -> None:
-        """Goes on from `saved`; tokens new to the stock get rows of zero."""
+        """Continues from `saved`; new tokens of the stock get rows of zero."""
         state = saved["model"]
         if fresh:
             for name in ("learned_in", "learned_out"):
@@ -190,7 +191,7 @@ class Trainer:
         partial.replace(self.file)
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Every target's loss, whether it would have been said, and how unevenly the experts are used."""
+        """Every target's loss, whether the model would have written it, and the experts' uneven use."""
         placed = self.rows.placed
         ids = placed(batch.candidates)
         self.hints.begin(batch.marks)
@@ -211,10 +212,10 @@ class Trainer:
             return F.linear(hidden, rows).float()
 
     def train(self, batch: Batch, progress: float) -> dict[str, float]:
-        """One step; returns what was measured on the batch before it, on a card of one step in ten."""
+        """One step; returns measurements of the batch before it, on a GPU for one step in ten."""
         self.model.quantise_experts(progress >= (CAREFUL_ROUND_FROM if self.careful else ROUND_FROM))
         losses, right, uneven = self._losses(batch)
-        # A prompt's token counts as much as one of the model's own, but only a share of them are targets.
+        # A prompt's token counts as much as one of the model's turns, but only a share of them are targets.
         evenness = _CAREFUL_EVENNESS if self.careful else _EVENNESS
         loss = losses.mean() + evenness * uneven + self.hints.loss
         torch.autograd.backward(loss)
@@ -229,7 +230,7 @@ class Trainer:
             self.model.learned_out[self.silent] = 0
         if progress >= (CAREFUL_AVERAGE_FROM if self.careful else AVERAGE_FROM):
             self.average.add(self.model)
-        else:  # a run that ended and was given more time: its old mean is not what it has learned since
+        else:  # an ended run that got more time: its old mean does not include what it learns now
             self.average.restart()
         self.step += 1
         self.tokens += batch.weight
@@ -243,7 +244,7 @@ class Trainer:
 
 
 def _measured(batch: Batch, losses: Tensor, right: Tensor) -> dict[str, float]:
-    """The mean losses; of each kind of turns how many there were, and how many of them right throughout."""
+    """The mean losses; for each kind of turn, how many there were and how many were entirely right."""
     turns = torch.from_numpy(batch.turns)
     own = turns >= 0
     measured = {"loss": losses.mean().item(), "own": losses[own].mean().item()}

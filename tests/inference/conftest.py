@@ -1,4 +1,4 @@
-"""Small checkpoints with random weights, made once for all tests of inference."""
+"""Small checkpoints with random weights, shared by all tests of inference."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.doubles.inference.threads import one_thread
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
-    """Two OpenMP threads beside a busy neighbour are slower than one."""
+    """With a busy neighbour, two OpenMP threads are slower than one."""
     with one_thread():
         yield
 
 
 @pytest.fixture(scope="session")
 def config() -> ModelConfig:
-    """Sliding and full layers, a window far shorter than the prompts, YaRN that stretches within them."""
+    """Sliding and full layers, a window far shorter than the prompts, YaRN that takes effect within them."""
     return ModelConfig(
         layers=4,
         hidden=64,
@@ -42,13 +42,13 @@ def config() -> ModelConfig:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
-    """Hugging Face layout, MXFP4; its vocabulary is small, so it loads only with `any_vocabulary`."""
+    """Hugging Face layout, MXFP4. Its vocabulary is small, so it loads only with `any_vocabulary`."""
     return write_random_checkpoint(tmp_path_factory.mktemp("hf"), config, seed=3)
 
 
 @pytest.fixture(scope="session")
 def whole_vocabulary(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
-    """One that is loaded as a user's is."""
+    """A checkpoint that loads like a user's."""
     of_gpt_oss = replace(
         config, vocab_size=201_088, hidden=32, intermediate=32, layers=2, sliding_layers=(True, False)
     )

@@ -1,4 +1,4 @@
-"""Beam search: the best of all there are where it can see all, and what it costs and leaves behind."""
+"""Beam search: a search wide enough finds the best continuation; its cost; what it cleans up."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ pytestmark = pytest.mark.anyio
 STOP = 9
 WORDS = (1, 2, 3, STOP)
 LIMIT = 4
-ASKED = Sampling(stop_token_ids=frozenset({STOP}), max_tokens=LIMIT)
+SAMPLING = Sampling(stop_token_ids=frozenset({STOP}), max_tokens=LIMIT)
 
 
 def every_continuation(
     engine: TableEngine, before: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], float]]:
-    """All that can be said within the limit, and how likely it is."""
+    """Every continuation within the limit, and its log-probability."""
     for token, logprob in engine.scores([5, *before]):
-        said = (*before, token)
-        if token == STOP or len(said) == LIMIT:
-            yield said, logprob
+        tokens = (*before, token)
+        if token == STOP or len(tokens) == LIMIT:
+            yield tokens, logprob
         else:
-            for whole, more in every_continuation(engine, said):
+            for whole, more in every_continuation(engine, tokens):
                 yield whole, logprob + more
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_search_that_is_wide_enough_finds_the_very_best(seed: int) -> None:
+async def test_a_search_that_is_wide_enough_finds_the_best(seed: int) -> None:
     engine = TableEngine(WORDS, seed)
     best = sorted(every_continuation(engine), key=lambda found: -found[1])[:3]
-    found = await search(engine, [5], ASKED, width=4**LIMIT, length_penalty=0)
+    found = await search(engine, [5], SAMPLING, width=4**LIMIT, length_penalty=0)
     assert [beam.tokens for beam in found.beams[:3]] == [tokens for tokens, _ in best]
     assert [beam.logprob for beam in found.beams[:3]] == pytest.approx([logprob for _, logprob in best])
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_wider_search_finds_nothing_worse_and_one_of_one_beam_is_greedy(seed: int) -> None:
+async def test_a_wider_search_finds_nothing_worse_and_a_single_beam_is_greedy(seed: int) -> None:
     engine = TableEngine(WORDS, seed)
-    [greedy] = (await search(engine, [5], ASKED, width=1, length_penalty=0)).beams
-    said, before = [], [5]
-    while len(said) < LIMIT and STOP not in said:
-        said.append(engine.scores(before)[0][0])
-        before.append(said[-1])
-    assert list(greedy.tokens) == said
-    wider = (await search(engine, [5], ASKED, width=64, length_penalty=0)).beams
+    [greedy] = (await search(engine, [5], SAMPLING, width=1, length_penalty=0)).beams
+    tokens, before = [], [5]
+    while len(tokens) < LIMIT and STOP not in tokens:
+        tokens.append(engine.scores(before)[0][0])
+        before.append(tokens[-1])
+    assert list(greedy.tokens) == tokens
+    wider = (await search(engine, [5], SAMPLING, width=64, length_penalty=0)).beams
     assert wider[0].logprob >= greedy.logprob - 1e-9
 
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_beams_are_in_order_distinct_and_whole(seed: int) -> None:
     engine = TableEngine(WORDS, seed)
-    beams = (await search(engine, [5], ASKED, width=3)).beams
+    beams = (await search(engine, [5], SAMPLING, width=3)).beams
     assert len({beam.tokens for beam in beams}) == 3
     scores = [beam.score(1.0) for beam in beams]
     assert scores == sorted(scores, reverse=True)
@@ -76,7 +76,7 @@ def test_the_length_penalty_decides_between_short_and_long() -> None:
     assert short.score(1.0) < long.score(1.0)
 
 
-async def test_a_search_ends_long_before_the_limit_when_nothing_better_can_come() -> None:
+async def test_a_search_ends_long_before_the_limit_when_no_better_beam_can_follow() -> None:
     engine = TableEngine((*range(20, 40), STOP), seed=1, context=100_000)
     sampling = Sampling(stop_token_ids=frozenset({STOP}), max_tokens=5_000)
     found = await asyncio.wait_for(search(engine, [5], sampling, width=4, length_penalty=0), 20)
@@ -90,18 +90,18 @@ async def test_the_beams_of_one_search_are_told_as_generations() -> None:
         stop_token_ids=frozenset({STOP}), max_tokens=LIMIT, logprobs=2, prompt_logprobs=1, temperature=0.3
     )
 
-    async def told(rank: int) -> object:
+    async def steps_of(rank: int) -> object:
         return [step async for step in of.engine_of(rank).generate([5, 1], sampling)]
 
     expected = (await search(engine, [5, 1], sampling, width=3)).beams
-    for rank, steps in enumerate(await asyncio.gather(*(told(rank) for rank in range(3)))):
+    for rank, steps in enumerate(await asyncio.gather(*(steps_of(rank) for rank in range(3)))):
         [step] = steps  # type: ignore[misc]
         assert (step.tokens, step.finish) == (expected[rank].tokens, expected[rank].finish)
         assert all(len(scored.top) == 2 for scored in step.logprobs)
         assert step.prompt_logprobs == (None, engine.score([5], 1, 1))
 
 
-async def test_a_search_nobody_waits_for_ends() -> None:
+async def test_a_search_without_readers_ends() -> None:
     engine = TableEngine(range(50), seed=3, context=100_000)
     of = BeamSearch(engine, width=4, length_penalty=1.0)
     sampling = Sampling(stop_token_ids=frozenset(), max_tokens=50_000)
@@ -128,7 +128,7 @@ async def test_an_engine_that_breaks_ends_the_search(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(engine, "scores", broken)
     with pytest.raises(EngineFailed):
-        await search(engine, [5], ASKED, width=3)
+        await search(engine, [5], SAMPLING, width=3)
     assert engine.open_generations == 0
 
 

@@ -26,11 +26,11 @@ class Recorder:
     def __call__(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         self.calls.append((tokens[0], len(tokens), temperature, new_request))
         self.threads.add(threading.get_ident())
-        tokens.append(99)  # a function may spoil its argument
+        tokens.append(99)  # a function may change its argument
         return len(tokens)
 
 
-async def test_generations_run_one_after_the_other_in_the_order_they_came() -> None:
+async def test_generations_run_one_after_the_other_in_order_of_arrival() -> None:
     function = Recorder()
     engine = CallableEngine(function)
     sampling = Sampling(temperature=0.5, max_tokens=4)
@@ -42,7 +42,7 @@ async def test_generations_run_one_after_the_other_in_the_order_they_came() -> N
     await engine.close()
 
 
-async def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
+async def test_a_stalled_reader_delays_no_other() -> None:
     engine = CallableEngine(lambda tokens, temperature: 5)
     stalled = engine.generate([1], replace(GREEDY, max_tokens=1000))
     await anext(stalled)
@@ -51,7 +51,7 @@ async def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
     await engine.close()
 
 
-async def test_one_that_waits_can_leave() -> None:
+async def test_a_waiting_client_can_leave() -> None:
     gate = threading.Event()
 
     def slow(tokens: list[int], temperature: float, new_request: bool) -> int:
@@ -88,7 +88,7 @@ async def test_both_shapes_of_functions_are_served(function: Any, takes: bool) -
     await engine.close()
 
 
-async def test_an_exception_of_the_function_is_named_and_only_the_log_has_its_text(
+async def test_the_error_names_the_functions_exception_and_only_the_log_has_its_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls = 0
@@ -110,7 +110,7 @@ async def test_an_exception_of_the_function_is_named_and_only_the_log_has_its_te
 
 
 @pytest.mark.parametrize("value", [numpy.int64(5), torch.tensor(5)])
-async def test_what_is_a_number_of_another_kind_is_a_token(value: Any) -> None:
+async def test_an_integer_of_another_type_is_a_token(value: Any) -> None:
     engine = CallableEngine(lambda tokens, temperature: value)
     found = await generated(engine, replace(GREEDY, max_tokens=1))
     assert found.tokens == (int(value),)
@@ -119,7 +119,7 @@ async def test_what_is_a_number_of_another_kind_is_a_token(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "5", 5.0, [5], True, numpy.bool_(True)])
-async def test_what_is_no_token_is_an_error_that_tells_its_type(value: Any) -> None:
+async def test_a_value_that_is_no_token_is_an_error_that_names_its_type(value: Any) -> None:
     engine = CallableEngine(lambda tokens, temperature: value)
     kind = "None" if value is None else type(value).__name__
     with pytest.raises(EngineFailed, match=f"returned .*{kind}; it must return one token id"):
@@ -128,9 +128,9 @@ async def test_what_is_no_token_is_an_error_that_tells_its_type(value: Any) -> N
 
 
 @pytest.mark.parametrize("token", [10**9, -1, 201_088])
-async def test_a_token_out_of_range_is_an_error_that_tells_the_range(token: int) -> None:
+async def test_a_token_out_of_range_is_an_error_that_names_the_range(token: int) -> None:
     engine = CallableEngine(lambda tokens, temperature: token)
-    with pytest.raises(EngineFailed, match=f"token {token}; token ids go from 0 to 201087"):
+    with pytest.raises(EngineFailed, match=f"token {token}; token ids range from 0 to 201087"):
         await generated(engine)
     await engine.close()
 
@@ -154,7 +154,7 @@ async def test_only_temperature_is_honoured() -> None:
     assert CallableEngine(lambda tokens, temperature: 1).info.honours == {"temperature"}
 
 
-async def test_new_request_is_passed_by_name_where_it_can_only_be_named() -> None:
+async def test_new_request_is_passed_by_name_if_it_is_keyword_only() -> None:
     seen: list[bool] = []
 
     def function(tokens: list[int], temperature: float = 0.0, *, new_request: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Both kinds of config.json, as published for the 20b model, and what a bad one says."""
+"""Both kinds of config.json, as published for the 20b model, and the errors of bad ones."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def config() -> ModelConfig:
     return parse_config(HUGGING_FACE)
 
 
-def test_both_kinds_say_the_same_of_the_20b_model() -> None:
+def test_both_kinds_agree_on_the_20b_model() -> None:
     assert parse_config(ORIGINAL) == parse_config(HUGGING_FACE)
 
 
@@ -94,13 +94,13 @@ def test_the_20b_models_shape(config: ModelConfig) -> None:
     assert [config.window_of(layer) for layer in range(4)] == [128, None, 128, None]
 
 
-def test_the_newer_shape_of_rope_is_the_older_one(config: ModelConfig) -> None:
+def test_the_newer_form_of_rope_equals_the_older_one(config: ModelConfig) -> None:
     newer = without(HUGGING_FACE, "rope_scaling", "rope_theta")
     newer["rope_parameters"] = HUGGING_FACE["rope_scaling"] | {"rope_theta": 150000}
     assert parse_config(newer) == config
 
 
-def test_what_hugging_face_leaves_out_has_the_models_defaults(config: ModelConfig) -> None:
+def test_fields_that_hugging_face_omits_have_the_models_defaults(config: ModelConfig) -> None:
     left_out = ("layer_types", "rope_scaling", "max_position_embeddings", "attention_bias", "rms_norm_eps")
     assert parse_config(without(HUGGING_FACE, *left_out)) == config
 
@@ -146,7 +146,7 @@ def test_unknown_keys_are_a_warning_that_names_them(
         ({"head_dim": 63}, "head_dim must be even"),
         ({"num_experts_per_tok": 33}, "must not exceed the experts"),
         ({"layer_types": ["sliding_attention"]}, "one layer type per layer"),
-        ({"layer_types": ["linear"] * 24}, "'linear'; known are sliding_attention"),
+        ({"layer_types": ["linear"] * 24}, "'linear'; known types are sliding_attention"),
         ({"rope_scaling": {"rope_type": "longrope"}}, "'longrope'"),
         ({"sliding_window": 0}, "at least 1"),
         ({"vocab_size": 500}, "'vocab_size' is 500; .* 201088 ids of the Harmony format"),
@@ -156,14 +156,14 @@ def test_unknown_keys_are_a_warning_that_names_them(
         ({"quantization_config": "mxfp4"}, "'quantization_config' must be an object"),
     ],
 )
-def test_a_config_that_does_not_fit_says_where(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_the_error_of_a_config_names_the_place(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(HUGGING_FACE | change), encoding="utf-8")
     with pytest.raises(CheckpointError, match=message) as caught:
         read_config(tmp_path / "config.json")
     assert "config.json" in str(caught.value)
 
 
-def test_a_small_vocabulary_is_read_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_small_vocabulary_is_read_on_request(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(HUGGING_FACE | {"vocab_size": 500}), encoding="utf-8")
     assert read_config(tmp_path / "config.json", any_vocabulary=True).vocab_size == 500
 
@@ -196,12 +196,12 @@ def test_a_config_that_is_no_object_is_an_error(tmp_path: Path, content: str) ->
         ("quantization_config", "mxfp4"),
     ],
 )
-def test_what_makes_no_model_is_a_sentence(key: str, value: Any) -> None:
+def test_an_impossible_config_is_a_checkpoint_error(key: str, value: Any) -> None:
     with pytest.raises(CheckpointError):
         parse_config({**HUGGING_FACE, key: value})
 
 
-def test_a_config_without_an_end_is_a_sentence(tmp_path: Path) -> None:
+def test_a_config_that_nests_too_deeply_is_a_checkpoint_error(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(CheckpointError, match="cannot be read"):
         read_config(tmp_path / "config.json")

@@ -1,4 +1,4 @@
-"""The engine contract, for every engine there is."""
+"""The engine contract, for every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repos of the hub: what is downloaded, and what happens without a network, with the real client."""
+"""Repos of the hub: which files are downloaded, and the behaviour without a network, with the real client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from inference import hub
 from inference.engine import ModelNotFound
 
 
-def test_of_a_repo_only_one_layout_is_downloaded() -> None:
+def test_only_one_layout_of_a_repo_is_downloaded() -> None:
     names = [
         "README.md",
         "config.json",
@@ -76,34 +76,34 @@ def test_a_repo_is_downloaded_and_served_under_its_name(
     assert fake.patterns == [["config.json", "model.safetensors"]]
 
 
-def test_a_repo_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeHub(["README.md"]).install(monkeypatch)
     with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
         hub.download("someone/model")
 
 
-def test_who_interrupts_a_download_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeHub(["config.json", "model.safetensors"]).install(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         hub.download("someone/model")
 
 
-# Without a network, through the client that is installed -------------------------------------------------
+# Without a network, through the installed client ---------------------------------------------------------
 
-ASK = """
+DOWNLOAD = """
 import sys
 from inference import hub
 from inference.engine import ModelNotFound
 try:
     sys.stdout.write(f"found {hub.download('someone/model')}")
 except ModelNotFound as error:
-    sys.stdout.write(f"told {error}")
+    sys.stdout.write(f"failed: {error}")
 """
 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Bound and not listened on: nobody else can open it meanwhile."""
+    """Bound but not listened on, so that no other process can open it meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -133,7 +133,7 @@ def answer_offline(cache: Path, port: int) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
     began = time.monotonic()
     found = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", DOWNLOAD],
         env=kept | {"HF_HOME": str(cache), "HF_ENDPOINT": f"http://127.0.0.1:{port}"},
         capture_output=True,
         text=True,
@@ -146,12 +146,12 @@ def answer_offline(cache: Path, port: int) -> str:
     return found.stdout
 
 
-def test_offline_a_repo_that_is_nowhere_says_what_was_tried(tmp_path: Path, closed_port: int) -> None:
+def test_offline_the_error_of_an_unknown_repo_lists_what_was_tried(tmp_path: Path, closed_port: int) -> None:
     message = answer_offline(tmp_path, closed_port)
-    assert message.startswith("told ")
+    assert message.startswith("failed: ")
     for part in (
         "'someone/model'",
-        "no folder",
+        "not a folder",
         "cache",
         "ConnectError",
         "online",
@@ -170,16 +170,16 @@ def test_offline_a_whole_snapshot_in_the_cache_is_served(
     assert answer_offline(tmp_path, closed_port) == f"found {snapshot}"
 
 
-def test_offline_a_snapshot_that_lacks_a_file_is_told(
+def test_offline_a_snapshot_that_lacks_a_file_is_reported(
     tmp_path: Path, snapshot: Path, closed_port: int
 ) -> None:
     put(snapshot, "config.json", "a.safetensors", shards=["a.safetensors", "b.safetensors"])
     message = answer_offline(tmp_path, closed_port)
-    assert message.startswith("told ")
+    assert message.startswith("failed: ")
     assert "the copy there lacks b.safetensors" in message
 
 
-def test_offline_the_layout_that_is_whole_is_served(tmp_path: Path, snapshot: Path, closed_port: int) -> None:
+def test_offline_the_complete_layout_is_served(tmp_path: Path, snapshot: Path, closed_port: int) -> None:
     put(snapshot, "config.json")
     put(snapshot / "original", "config.json", "model.safetensors")
     assert answer_offline(tmp_path, closed_port) == f"found {snapshot / 'original'}"
@@ -194,15 +194,15 @@ def test_offline_the_layout_that_is_whole_is_served(tmp_path: Path, snapshot: Pa
         (["model.safetensors", hub.INDEX], f"a readable {hub.INDEX}"),
     ],
 )
-def test_what_a_copy_lacks_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
+def test_the_missing_file_of_a_copy_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
     put(tmp_path, "config.json", *names)
     assert hub._missing(tmp_path) == missing
 
 
-def test_offline_a_whole_older_snapshot_serves_where_an_update_broke_off(
+def test_offline_a_complete_older_snapshot_replaces_an_interrupted_update(
     tmp_path: Path, snapshot: Path, closed_port: int
 ) -> None:
-    put(snapshot, "config.json")  # the cache names it before its weights are there
+    put(snapshot, "config.json")  # the cache names it before its weights arrive
     older = snapshot.with_name("b" * 40)
     put(older, "config.json", "model.safetensors")
     assert answer_offline(tmp_path, closed_port) == f"found {older}"

@@ -1,4 +1,4 @@
-"""The ops on paged memory against the plainest possible words for them, over random batches."""
+"""The ops on paged memory, compared with the plainest implementation, over random batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plainly(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, window: 
 
 
 class Batch:
-    """Sequences of random lengths in blocks strewn over the memory, those with one query first."""
+    """Sequences of random lengths in scattered blocks, those with one query first."""
 
     def __init__(self, seed: int, window: int | None, *, run: bool = False) -> None:
         draw, self.random = random.Random(seed), torch.Generator().manual_seed(seed)
@@ -75,7 +75,7 @@ class Batch:
         return torch.randn(*shape, generator=self.random)
 
     def write(self) -> None:
-        """The older keys by hand, the step's own by the op. What is not in sight of a query stays NaN."""
+        """Writes older keys directly, the step's own through the op. Keys that no query sees stay NaN."""
         for at, (table, length, count) in enumerate(zip(self.tables, self.lengths, self.counts, strict=True)):
             window = self.pages.window
             first = 0 if window is None else max(0, length - count - window + 1)
@@ -90,7 +90,7 @@ class Batch:
 
 
 @pytest.mark.parametrize("gathered", [0, 4096])
-@pytest.mark.parametrize("run", [False, True], ids=["strewn", "in a run"])
+@pytest.mark.parametrize("run", [False, True], ids=["scattered", "in a run"])
 @pytest.mark.parametrize("window", [None, 1, 7, 16])
 @pytest.mark.parametrize("seed", range(8))
 def test_paged_attention_is_attention(
@@ -107,9 +107,9 @@ def test_paged_attention_is_attention(
         assert (found[rows].double() - wanted).norm() <= 1e-5 * wanted.norm()
 
 
-def test_rows_of_filling_write_to_the_block_that_is_nobodys() -> None:
+def test_padding_rows_write_to_the_unused_block() -> None:
     memory = [torch.zeros(KV_HEADS, 3, SIZE, WIDTH).permute(1, 2, 0, 3) for _ in range(2)]
-    filling = Pages(
+    padding = Pages(
         tables=torch.zeros(1, 1, dtype=torch.int32),
         lengths=torch.zeros(1, dtype=torch.int32),
         starts=torch.tensor([0, 1], dtype=torch.int32),
@@ -120,11 +120,11 @@ def test_rows_of_filling_write_to_the_block_that_is_nobodys() -> None:
         longest=1,
     )
     new = torch.ones(1, KV_HEADS, WIDTH)
-    ops.write_kv(memory[0], memory[1], new, new, filling)
+    ops.write_kv(memory[0], memory[1], new, new, padding)
     assert all(part[1:].count_nonzero() == 0 for part in memory)
 
 
-def test_experts_as_stored_are_experts_as_floats() -> None:
+def test_stored_experts_equal_experts_as_floats() -> None:
     random_, experts, hidden, inner = torch.Generator().manual_seed(1), 5, 32, 64
     draw = lambda *shape: torch.randn(*shape, generator=random_)  # noqa: E731
     packed = []
@@ -150,7 +150,7 @@ def test_experts_as_stored_are_experts_as_floats() -> None:
         assert torch.allclose(found[row], wanted, atol=1e-4)  # type: ignore[arg-type]
 
 
-def test_rows_are_sampled_each_in_its_own_way() -> None:
+def test_each_row_is_sampled_by_its_own_fields() -> None:
     logits = torch.randn(5, 100, generator=torch.Generator().manual_seed(2))
     logits[4, 3] = math.nan
     mask = torch.zeros(1, 13, dtype=torch.uint8)
@@ -183,8 +183,8 @@ def test_log_probabilities_of_rows() -> None:
     assert torch.equal(ids, wanted.topk(2, 1).indices)
 
 
-class ToldWhere(TorchFunctionMode):
-    """What is made has to be told on which device: on a GPU without kernels it would be on the CPU."""
+class WithDevice(TorchFunctionMode):
+    """Every new tensor must name its device: on a GPU without kernels it would otherwise be on the CPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.tensor, torch.arange, torch.zeros, torch.ones, torch.full, torch.empty):
@@ -194,12 +194,12 @@ class ToldWhere(TorchFunctionMode):
 
 @pytest.mark.parametrize("window", [None, 8])
 @pytest.mark.parametrize("run", [True, False])
-def test_what_attention_makes_it_makes_where_the_batch_is(window: int | None, run: bool) -> None:
+def test_attention_creates_its_tensors_on_the_device_of_the_batch(window: int | None, run: bool) -> None:
     together = False
     for seed in range(12):
         batch = Batch(seed, window, run=run)
         query, sinks = batch.normal(batch.starts[-1], HEADS, WIDTH), batch.normal(HEADS)
-        with ToldWhere():
+        with WithDevice():
             together |= batch.pages.together is not None
             ops.paged_attention(query, batch.keys, batch.values, sinks, batch.pages)
     assert together

@@ -1,4 +1,4 @@
-"""Models by name, and what a name that leads nowhere says; what importing the package imports."""
+"""Models by name, and the errors of unknown names; the imports of the package."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["tinny", "./not/here", "/not/here", "a/b/c", ""])
-def test_an_unknown_name_says_which_there_are(name: str) -> None:
+def test_the_error_of_an_unknown_name_lists_the_known_kinds(name: str) -> None:
     with pytest.raises(ModelNotFound, match=r"tiny .*a folder.*scripted:FILE.*random:SHAPE"):
         inference.load(name)
 
 
-def test_a_file_is_told_to_be_one(tmp_path: Path) -> None:
+def test_the_error_of_a_file_says_that_it_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
         inference.load(str(tmp_path / "x.json"))
@@ -76,12 +76,12 @@ async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
 
 
 @pytest.mark.parametrize("name", ["random:", "random:7b", "random:20B"])
-def test_an_unknown_shape_says_which_there_are(name: str) -> None:
+def test_the_error_of_an_unknown_shape_lists_the_known_ones(name: str) -> None:
     with pytest.raises(ModelNotFound, match="random:20b, random:120b, random:tiny"):
         inference.load(name)
 
 
-def test_random_weights_have_the_context_of_their_shape_at_most() -> None:
+def test_the_context_of_random_weights_is_at_most_that_of_their_shape() -> None:
     with pytest.raises(CheckpointError, match="9000 tokens; the shape tiny has 8192"):
         inference.load("random:tiny", device="cpu", context=9_000)
 
@@ -91,7 +91,7 @@ def test_random_weights_have_the_context_of_their_shape_at_most() -> None:
 
 @pytest.fixture
 def small_tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own, and a model that takes no time to write."""
+    """A separate cache, and a model that takes no time to write."""
 
     def write(folder: Path) -> None:
         config = ModelConfig(
@@ -106,7 +106,7 @@ def small_tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_the_embedded_model_is_made_once_and_whole(small_tiny: Path) -> None:
+def test_the_embedded_model_is_made_once_and_completely(small_tiny: Path) -> None:
     folder = tiny.checkpoint()
     made = (folder / "model.safetensors").stat().st_ino
     assert tiny.checkpoint() == folder
@@ -115,7 +115,7 @@ def test_the_embedded_model_is_made_once_and_whole(small_tiny: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "gone", "no manifest"])
-def test_an_embedded_model_that_is_not_whole_is_made_again(small_tiny: Path, harm: str) -> None:
+def test_an_incomplete_embedded_model_is_made_again(small_tiny: Path, harm: str) -> None:
     folder = tiny.checkpoint()
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
@@ -133,7 +133,7 @@ def test_an_embedded_model_that_is_not_whole_is_made_again(small_tiny: Path, har
     assert len(list(small_tiny.iterdir())) == 1
 
 
-def test_a_copy_with_other_times_is_still_whole(small_tiny: Path) -> None:
+def test_a_copy_with_other_times_is_still_complete(small_tiny: Path) -> None:
     weights = tiny.checkpoint() / "model.safetensors"
     made = weights.stat().st_ino
     weights.touch()
@@ -141,18 +141,20 @@ def test_a_copy_with_other_times_is_still_whole(small_tiny: Path) -> None:
     assert weights.stat().st_ino == made
 
 
-def test_a_failure_while_it_is_made_leaves_nothing(small_tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_making_it_leaves_nothing(small_tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").write_text("x", encoding="utf-8")
         raise OSError("disk full")
 
     monkeypatch.setattr(tiny, "_write", fail)
-    with pytest.raises(CheckpointError, match=r"disk full\. Set GPT_OSS_SERVER_CACHE .* 300 MB of room"):
+    with pytest.raises(
+        CheckpointError, match=r"disk full\. Set GPT_OSS_SERVER_CACHE .* 300 MB of free space"
+    ):
         tiny.checkpoint()
     assert list(small_tiny.iterdir()) == []
 
 
-def test_a_disk_that_is_full_is_told_as_the_library_for_the_weights_tells_it(
+def test_a_full_disk_is_reported_in_the_words_of_the_weights_library(
     small_tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiny, "_write", lambda folder: save_file({}, folder / "no such folder" / "file"))
@@ -160,7 +162,7 @@ def test_a_disk_that_is_full_is_told_as_the_library_for_the_weights_tells_it(
         tiny.checkpoint()
 
 
-def test_what_a_killed_process_was_making_is_removed(small_tiny: Path) -> None:
+def test_unfinished_files_of_a_killed_process_are_removed(small_tiny: Path) -> None:
     older, newer = small_tiny / "tiny-1-abc.x1", small_tiny / "tiny-1-abc.x2"
     for folder in (older, newer):
         folder.mkdir(parents=True)
@@ -170,13 +172,13 @@ def test_what_a_killed_process_was_making_is_removed(small_tiny: Path) -> None:
     assert {path.name for path in small_tiny.iterdir()} == {made.name, newer.name}
 
 
-def test_a_cache_in_an_unknown_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_in_an_unknown_home_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPT_OSS_SERVER_CACHE", "~nobody-of-this-name/cache")
     with pytest.raises(CheckpointError, match="GPT_OSS_SERVER_CACHE: ~nobody-of-this-name/cache names no"):
         tiny.checkpoint()
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_set(
+def test_the_error_of_an_unwritable_cache_names_the_variable_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
@@ -185,8 +187,8 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
         tiny.checkpoint()
 
 
-def test_what_one_user_has_made_others_can_read(small_tiny: Path) -> None:
-    """An image that is built as root runs as somebody else."""
+def test_other_users_can_read_the_files(small_tiny: Path) -> None:
+    """An image that is built as root may run as another user."""
     before = os.umask(0o022)
     try:
         folder = tiny.checkpoint()
@@ -196,7 +198,7 @@ def test_what_one_user_has_made_others_can_read(small_tiny: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
-def test_who_has_no_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_user_without_home_names_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GPT_OSS_SERVER_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
@@ -226,14 +228,14 @@ def greedy(infer: Any, tokens: list[int], count: int, **options: Any) -> list[in
     return tokens
 
 
-def test_incremental_is_fresh(checkpoint: Path) -> None:
+def test_incremental_calls_equal_fresh_ones(checkpoint: Path) -> None:
     infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     continued = greedy(infer, [1, 2, 3], 30)
     assert continued == greedy(infer, [1, 2, 3], 30, new_request=True)
     assert len(continued) == 33
 
 
-def test_only_what_is_new_is_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     seen: list[int] = []
     original = next_token._Continuation._take
@@ -250,7 +252,7 @@ def test_only_what_is_new_is_computed(checkpoint: Path, monkeypatch: pytest.Monk
     assert seen == [0, 2, 0, 3, 0, 0]
 
 
-def test_other_tokens_and_long_prompts_start_anew(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tokens_and_long_prompts_start_over(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
     long = [at % 500 for at in range(100)]
     wanted = infer(long, 0.0, True)
@@ -266,7 +268,7 @@ def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
     with pytest.raises(ContextOverflow):
         infer([1] * 1024, 0.0, False)
     for wrong in (-1, 500_000):
-        with pytest.raises(InferenceError, match=f"{wrong} is no token"):
+        with pytest.raises(InferenceError, match=f"{wrong} is not a token"):
             infer([1, wrong], 0.0, False)
 
 
@@ -280,7 +282,7 @@ def test_the_default_model_is_the_one_that_the_environment_names(
     next_token._default.cache_clear()
 
 
-# What importing imports -----------------------------------------------------------------------------------
+# Imports --------------------------------------------------------------------------------------------------
 
 
 def test_importing_inference_imports_no_framework() -> None:

@@ -1,4 +1,4 @@
-"""Scripts: which turn answers, what of it is generated, and what a mistake in the file says."""
+"""Scripts: which turn answers, which of its tokens are generated, and the errors of mistakes in the file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_prompt_with_ids_without_text_still_matches(tmp_path: Path, enco
     assert await answer(engine, [201_000, *encoding.encode("Paris"), 5_000_000]) == [2]
 
 
-async def test_nothing_that_matches_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_match_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [2]}]})
     with pytest.raises(EngineFailed, match='turn without "when"'):
         await answer(engine)
@@ -102,14 +102,14 @@ async def test_steps_are_small_and_logprobs_are_zero(tmp_path: Path) -> None:
         assert [entry.logprob for entry in step.logprobs or ()] == [0.0] * len(step.tokens)
 
 
-async def test_a_rate_is_kept(tmp_path: Path) -> None:
+async def test_the_rate_is_respected(tmp_path: Path) -> None:
     engine = script(tmp_path, {"turns": [{"tokens": [1] * 60}], "tokens_per_second": 300})
     began = time.perf_counter()
     assert len(await answer(engine)) == 60
     assert 0.19 <= time.perf_counter() - began < 1.0
 
 
-async def test_closing_ends_a_slow_generation_at_once(tmp_path: Path) -> None:
+async def test_closing_ends_a_slow_generation_immediately(tmp_path: Path) -> None:
     engine = script(tmp_path, {"turns": [{"tokens": [1] * 60}], "tokens_per_second": 0.01})
     reading = asyncio.create_task(answer(engine))
     await asyncio.sleep(0.01)
@@ -121,11 +121,11 @@ async def test_closing_ends_a_slow_generation_at_once(tmp_path: Path) -> None:
 async def test_many_streams_cost_next_to_nothing_per_token(tmp_path: Path) -> None:
     engine = script(tmp_path, {"turns": [{"tokens": [1] * 2000}]})
     speeds = []
-    for _ in range(3):  # the best of three, by the processor's clock: what else the machine does is no matter
+    for _ in range(3):  # the best of three, by the processor's clock, so that other work does not matter
         began = time.process_time()
         answers = await asyncio.gather(*(answer(engine) for _ in range(64)))
         speeds.append(sum(map(len, answers)) / (time.process_time() - began))
-    # 64 × 2,000 tokens took 0.03 s where this was written; the server needs 30,000 tokens/s.
+    # 64 × 2,000 tokens took 0.03 s on the author's machine; the server needs 30,000 tokens/s.
     assert max(speeds) > 300_000
 
 
@@ -168,7 +168,7 @@ def test_a_missing_script_is_a_missing_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", " "])
-def test_a_name_without_a_path_says_that_it_is_missing(path: str) -> None:
+def test_the_error_of_a_name_without_a_path_says_so(path: str) -> None:
     with pytest.raises(ModelNotFound, match="lacks a path"):
         inference.load(f"scripted:{path}")
 
@@ -177,11 +177,11 @@ def test_a_context_larger_than_that_of_scripts_is_refused(tmp_path: Path) -> Non
     script(tmp_path, {"turns": ["a"]})
     name = f"scripted:{tmp_path / 'script.json'}"
     assert inference.load(name, context=1000).info.context_length == 1000
-    with pytest.raises(CheckpointError, match=r"asked for is 131073 tokens; .* at most 131072"):
+    with pytest.raises(CheckpointError, match=r"requested context is 131073 tokens; .* at most 131072"):
         inference.load(name, context=131_073)
 
 
-async def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+async def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
     assert await answer(load_scripted(str(tmp_path / "b.json"))) == [7]
 

@@ -1,4 +1,4 @@
-"""What the tests of the recipe share: small shapes, and conversations that they look at."""
+"""Small shapes and conversations that the tests of the recipe share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.doubles.inference.threads import one_thread
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
-    """Two OpenMP threads beside a busy neighbour are slower than one."""
+    """With a busy neighbour, two OpenMP threads are slower than one."""
     with one_thread():
         yield
 
 
 @pytest.fixture(scope="package")
 def small_shape() -> Shape:
-    """As few layers, heads and dimensions as training and exporting are tried with."""
+    """The fewest layers, heads and dimensions with which training and exporting work."""
     return Shape(
         num_hidden_layers=3,
         hidden_size=32,

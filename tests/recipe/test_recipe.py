@@ -1,4 +1,4 @@
-"""The recipe: what conversations are made of, how they are written, and how weights are rounded."""
+"""The recipe: the content of conversations, their tokens, and the rounding of weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.render import FunctionTool
 from inference.ops.reference import dequantise_mxfp4
 from inference.tiny.codes import VOCABULARY, codes_of, own_codes
 from recipe.evaluation.outcome import Outcome, outcome, same_call
-from recipe.functions.tool_stock import Offer, Request, said_in
+from recipe.functions.tool_stock import Offer, Request, words_of_wording
 from recipe.functions.tool_thoughts import choosing, declining
 from recipe.network.attention import sink_attention
 from recipe.network.quantise import pack, straight_through, unpack
@@ -48,7 +48,7 @@ def test_every_generation_of_the_stock_is_strict_harmony(skill: str, held_out: b
             assert all(text in found.answer for text in turn.must)
 
 
-def test_a_talk_ends_with_one_stop_and_has_none_before() -> None:
+def test_a_conversation_ends_with_its_only_stop() -> None:
     for seed in range(60):
         tokens = talk_of(list(SKILLS)[seed % len(SKILLS)], seed).tokens
         assert RETURN not in tokens[:-1]
@@ -71,7 +71,7 @@ def test_the_pieces_of_a_word_spell_it_without_its_space(word: str) -> None:
     assert b"".join(token_bytes()[piece] for piece in pieces) == word[1:].encode()
 
 
-def test_the_fewest_pieces_are_taken() -> None:
+def test_words_split_into_the_fewest_pieces() -> None:
     pieces = pieces_of(b"Oslo")
     assert pieces is not None
     assert len(pieces) == 2
@@ -79,7 +79,7 @@ def test_the_fewest_pieces_are_taken() -> None:
 
 @pytest.mark.parametrize("bare", [True, False])
 @pytest.mark.parametrize("text", ["Oslo", "New York", "quarterly_sales.xlsx", "naïve Ürün", "12.5", "a@b.io"])
-def test_a_copied_value_reads_as_it_was_said(text: str, bare: bool) -> None:
+def test_a_copied_value_reads_like_its_source(text: str, bare: bool) -> None:
     value = Value(text, bare)
     assert decode(write("in {v}.", {"v": value})) == f"in {text}."
     assert decode(write('say "{v}"', {"v": value})) == f'say "{text}"'
@@ -88,11 +88,11 @@ def test_a_copied_value_reads_as_it_was_said(text: str, bare: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["/etc/hosts", "costs", "-5", "“So” it is", "Ürün", "...", "Otieno"])
-def test_a_quoted_value_is_copied_by_the_tokens_that_it_has_behind_its_quote(text: str) -> None:
-    _, _, *behind = encode(f'Open "{text}')  # "Open", the quote with what stands right behind it, the others
+def test_a_quoted_value_is_copied_with_its_tokens_after_the_quote(text: str) -> None:
+    _, _, *after = encode(f'Open "{text}')  # "Open", the quote with the text right after it, the others
     copied = Value(text, bare=False).unspaced()
     assert decode(copied) == text
-    assert copied[len(copied) - len(behind) :] == behind
+    assert copied[len(copied) - len(after) :] == after
 
 
 def test_a_part_of_a_name_has_the_piece_of_its_word() -> None:
@@ -133,7 +133,7 @@ def test_no_natural_value_is_of_both_parts() -> None:
         assert not set(seen) & set(held_out)
 
 
-def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
+def test_a_run_resumes_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
     shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
@@ -151,13 +151,13 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
-def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
+def test_an_export_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)
     batch = packed([talk_of("call", 1)], run.learned, np.random.default_rng(0), 0.3)
     seen: list[torch.Tensor] = []
     for step in range(5):
-        if step == 3:  # a run that goes on goes on with its mean
+        if step == 3:  # a resumed run continues its mean
             run.save()
             run = Trainer(tmp_path, shape, 1)
         run.train(batch, 0.9)
@@ -176,7 +176,7 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     assert torch.allclose(weights_of(second)[0]["norm"], both, atol=0.01)
     export(run.file, second, earlier=[first], share=[0.0])
     assert torch.allclose(weights_of(second)[0]["norm"], wanted, atol=0.01)
-    run.train(batch, 0.5)  # more time was given: rates are high again, and the old mean is out of date
+    run.train(batch, 0.5)  # more time: rates are high again, and the old mean is outdated
     run.save()
     assert torch.equal(weights_of(run.file)[0]["norm"], run.model.norm)
     run.train(batch, 0.9)
@@ -184,7 +184,7 @@ def test_what_is_exported_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["checkpoint.pt", "earlier.safetensors"])
-def test_exporting_says_which_file_is_missing(
+def test_exporting_names_the_missing_file(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if missing != "checkpoint.pt":
@@ -193,7 +193,7 @@ def test_exporting_says_which_file_is_missing(
     monkeypatch.setattr(sys, "argv", ["export", *given])
     with pytest.raises(SystemExit):
         export_command()
-    assert f"there is no {tmp_path / missing}" in capsys.readouterr().err
+    assert f"{tmp_path / missing} does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -211,16 +211,16 @@ def test_exporting_says_which_file_is_missing(
         ("42", False),
     ],
 )
-def test_code_is_right_if_it_prints_what_was_asked_for(code: str, right: bool) -> None:
+def test_code_is_right_if_it_prints_the_expected_result(code: str, right: bool) -> None:
     assert same_call(Outcome("python", code), Outcome("python", "print(2 + 40)")) is right
 
 
-def offered(name: str, said: str, purpose: str | None = None) -> tuple[Request, Offer]:
-    request = Request(FunctionTool(name, purpose, None), said, (), (), said_in(said))
+def offered(name: str, text: str, purpose: str | None = None) -> tuple[Request, Offer]:
+    request = Request(FunctionTool(name, purpose, None), text, (), (), words_of_wording(text))
     return request, Offer(request.tool, lambda: request)
 
 
-def test_who_speaks_next_is_no_target() -> None:
+def test_the_next_role_is_no_target() -> None:
     talk = make_talk(Random(3), 0.9)
     batch = packed([talk] * 2, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 1.0)
     prompts = batch.turns < 0
@@ -231,16 +231,16 @@ def test_who_speaks_next_is_no_target() -> None:
 
 
 @pytest.mark.parametrize("effort", ["low", "medium", "high"])
-def test_the_thought_asks_of_one_function_after_the_other_whether_it_fits(effort: str) -> None:
+def test_the_thought_considers_one_function_after_the_other(effort: str) -> None:
     request, wanted = offered("set_timer", "Set a timer")
     _, other = offered(
         "get_weather", "Is it raining?", "The weather of a city. Not for the sea.\nTakes a city."
     )
-    _, behind = offered("play_song", "Play a song")
-    thought = decode(choosing(effort, request, [other, wanted, behind]))
-    told = "The user needs a tool. The weather of a city: get_weather? no, "
-    assert f"{told}set_timer? yes, so set_timer fits" in thought
-    assert f"{told}but none" in decode(declining(effort, [other]))
+    _, later = offered("play_song", "Play a song")
+    thought = decode(choosing(effort, request, [other, wanted, later]))
+    begins = "The user needs a tool. The weather of a city: get_weather? no, "
+    assert f"{begins}set_timer? yes, so set_timer fits" in thought
+    assert f"{begins}but none" in decode(declining(effort, [other]))
 
 
 def test_codes_are_signs_and_differ() -> None:
@@ -250,7 +250,7 @@ def test_codes_are_signs_and_differ() -> None:
     assert not codes_of(np.array([-1], dtype=np.int32)).any()
 
 
-def test_packed_weights_are_those_that_were_trained_with() -> None:
+def test_packed_weights_equal_those_of_training() -> None:
     weight = torch.randn(3, 64, 96) * torch.logspace(-3, 1, 96)
     blocks, scales = pack(weight)
     assert blocks.shape == (3, 64, 3, 16)
@@ -267,7 +267,7 @@ def test_gradients_pass_the_rounding() -> None:
 
 
 @pytest.mark.parametrize(("length", "window"), [(40, None), (40, 16), (300, None), (300, 16), (300, 150)])
-def test_attention_and_its_gradients_are_those_of_the_definition(length: int, window: int | None) -> None:
+def test_attention_and_its_gradients_match_the_definition(length: int, window: int | None) -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(2, length, heads, 32, requires_grad=True) for heads in (6, 2, 2)]
     sinks, weights = torch.randn(6, requires_grad=True), torch.randn(2, length, 6 * 32)
@@ -292,7 +292,7 @@ def plain_attention(
     return (with_sink.softmax(-1)[..., :-1] @ v).transpose(1, 2).flatten(2)
 
 
-def test_a_batch_holds_every_token_of_the_models_own() -> None:
+def test_a_batch_has_every_token_of_the_models_turns() -> None:
     talks = [make_talk(Random(seed), 0.9) for seed in range(3)]
     batch = packed(talks, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 0.0)
     wanted = [token for talk in talks for turn in talk.turns for token in talk.tokens[turn.start : turn.end]]
@@ -301,7 +301,7 @@ def test_a_batch_holds_every_token_of_the_models_own() -> None:
     assert set(batch.candidates[before].tolist()) <= {token for talk in talks for token in talk.tokens}
 
 
-def test_the_softmax_holds_every_targets_twin() -> None:
+def test_the_softmax_has_every_targets_twin() -> None:
     talks = [make_talk(Random(seed), 0.9) for seed in range(3)]
     batch = packed(talks, np.arange(2000, dtype=np.int64), np.random.default_rng(0), 0.3)
     assert len(set(batch.candidates.tolist())) == len(batch.candidates)
@@ -318,7 +318,7 @@ def test_the_softmax_holds_every_targets_twin() -> None:
 
 def test_the_header_of_a_past_message_is_no_target() -> None:
     talk = Talk("chat")
-    for _ in range(3):  # said again and again, so that every pair of tokens is a repeated one
+    for _ in range(3):  # repeated, so that every pair of tokens occurs again
         talk.user("Hello")
         talk.past(answer(write("Hello!", {})))
     batch = packed([talk], np.arange(2000, dtype=np.int64), np.random.default_rng(0), 1.0)

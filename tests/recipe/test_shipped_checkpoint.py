@@ -1,4 +1,4 @@
-"""The shipped file: small, whole, the same numbers as an outsider's, and a model that speaks Harmony."""
+"""The shipped file: small, complete, with the same numbers as in transformers, and fluent in Harmony."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path)
 
 
 @torch.inference_mode()
-def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path, small_shape: Shape) -> None:
+def test_expanded_rows_equal_those_of_training(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
     learned = torch.tensor([17, 5_000, 90_000])
     trained = TinyGptOss(small_shape, len(learned))
@@ -82,7 +82,7 @@ def test_the_rows_written_are_those_that_were_trained_with(tmp_path: Path, small
             assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
 
 
-def test_a_run_can_go_on_from_what_was_exported(tmp_path: Path, small_shape: Shape) -> None:
+def test_a_run_can_start_from_an_export(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
     trained = TinyGptOss(small_shape, 3)
     trained.quantise_experts(True)

@@ -1,5 +1,5 @@
-"""Which generations take part in the next step, and where their keys and values lie.
+"""Decides which generations take part in the next step, and where their keys and values lie.
 
-Sequences and the outcomes of steps come in, plans of steps go out. Pure Python: it must not know a tensor
-or a model.
+Takes sequences and the outcomes of steps, and returns plans of steps. Pure Python: it must not know tensors
+or models.
 """

@@ -1,8 +1,8 @@
-"""The blocks of one kind of layer: which are free, in use, or kept for what they hold.
+"""The blocks of one kind of layer: which are free, in use, or kept for their content.
 
-In go requests for blocks, out come their numbers. A block in use counts its users. A block that nobody uses
-but whose content has a name is kept, and found again by that name, until its place is needed: of those kept
-the first in line goes first. It knows neither tensors nor tokens; block 0 is nobody's.
+Takes requests for blocks and returns their numbers. A block in use counts its users. An unused block whose
+content has a name is kept, and can be found by that name, until its space is needed; the first in line goes
+first. It must not know tensors or tokens. Block 0 belongs to no sequence.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 
 
 class IntegrityError(Exception):
-    """The books of the blocks do not add up: a defect of this program."""
+    """The blocks' counts do not add up: a defect of this program."""
 
 
 class BlockPool:
     def __init__(self, count: int) -> None:
-        """`count` with block 0, so that numbers are those of the tensors."""
+        """`count` includes block 0, so that numbers match the tensors."""
         self.count = count
-        self._users = [0]  # of the blocks that were ever taken
-        self._free: dict[int, None] = {}  # those of them that were given back and hold nothing of use
-        self._kept: OrderedDict[int, None] = OrderedDict()  # unused, named; the first goes first
+        self._users = [0]  # of each block that was ever taken
+        self._free: dict[int, None] = {}  # taken before, released since, without a name
+        self._kept: OrderedDict[int, None] = OrderedDict()  # unused but named; the first goes first
         self._named: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
 
     @property
     def available(self) -> int:
-        """Blocks that can be taken: never used, free, or only kept."""
+        """The number of blocks that can be taken: never used, free, or only kept."""
         return self.count - len(self._users) + len(self._free) + len(self._kept)
 
     @property
@@ -38,13 +38,13 @@ class BlockPool:
         return self._named.get(name)
 
     def is_kept(self, block: int) -> bool:
-        """Whether nobody uses it, so that sharing it takes it from what is available."""
+        """Whether it has no user, so that sharing it makes one block fewer available."""
         return block in self._kept
 
     def take(self, after: int) -> int:
-        """A block for one user. Only where one is available.
+        """A block for one user. Call it only if one is available.
 
-        The one that follows `after` in memory if it can be had: runs are read faster.
+        Prefers the block that follows `after` in memory: consecutive blocks are read faster.
         """
         if after + 1 in self._free:
             block = after + 1
@@ -61,18 +61,18 @@ class BlockPool:
         return block
 
     def share(self, block: int) -> None:
-        """One user more of a block that is in use or kept."""
+        """Adds a user to a block that is in use or kept."""
         self._kept.pop(block, None)
         self._users[block] += 1
 
     def name(self, block: int, name: bytes) -> None:
-        """Says what a block holds. Where another holds the same, that one stays the one that is found."""
+        """Names a block's content. If another block has that name, `find` keeps returning the other."""
         if name not in self._named and block not in self._names:
             self._named[name] = block
             self._names[block] = name
 
     def release(self, block: int, *, last: bool = True) -> None:
-        """One user less. If it was the last one and the block has a name it is kept, to go last or first."""
+        """Removes a user. Without users, a named block is kept, to be reused last or first."""
         self._users[block] -= 1
         if self._users[block]:
             return
@@ -83,15 +83,15 @@ class BlockPool:
             self._free[block] = None
 
     def check(self, users: Mapping[int, int]) -> None:
-        """Raises `IntegrityError` unless each block has the users it is said to have, and one place."""
+        """Raises `IntegrityError` unless each block has exactly these users and is in exactly one place."""
         for block, counted in enumerate(self._users):
             if counted != users.get(block, 0):
                 raise IntegrityError(f"Block {block} counts {counted} users, not {users.get(block, 0)}.")
             places = (block in self._free) + (block in self._kept) + (counted > 0)
             if places != int(block > 0):
-                raise IntegrityError(f"Block {block} is in {places} places of free, kept and used.")
+                raise IntegrityError(f"Block {block} is in {places} of the places free, kept and used.")
         if len(self._users) > self.count or max(users, default=0) >= len(self._users):
-            raise IntegrityError("A block is used that does not exist.")
+            raise IntegrityError("A sequence uses a block that does not exist.")
         if {block: name for name, block in self._named.items()} != self._names:
             raise IntegrityError("Names and blocks do not match.")
         if not self._names.keys() >= self._kept.keys() or self._names.keys() & self._free.keys():

@@ -1,10 +1,10 @@
-"""Which blocks hold which part of which sequence, and what of it a later prompt can begin with.
+"""Which blocks hold which part of which sequence, and which of them a later prompt can start from.
 
-In go sequences that begin, grow and end, out come their tables of blocks. A whole block is named by the hash
-of all tokens up to its end and of the request's salt, so that a prompt finds what an earlier one computed.
-Layers with a window hold only that; of what they give up, the windows at marked places (a prompt's end, and
-where prompts part) are the last to be reused, so that a conversation whose turns lose their analysis still
-finds its prefix. Pure Python; it plans no steps.
+Takes sequences that start, grow and end; fills their tables of blocks. The hash of all tokens up to a full
+block's end and of the request's salt names the block, so that a prompt finds what an earlier one computed.
+Layers with a window hold only the window. Of the blocks that they release, the windows at marked positions (a
+prompt's end, and the point where prompts diverge) are reused last, so that a conversation whose turns lose
+their analysis still finds its prefix. Pure Python; it plans no steps.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from inference.local.scheduling.sequence import Holding, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """How much of a sequence's tokens is there already."""
+    """How much of a sequence is already computed, in full blocks."""
 
-    blocks: int  # so many whole blocks can be used
-    furthest: int  # so many are there on the layers without a window: an earlier prompt went on from here
-    promised: bool  # the next block is being computed for another
+    blocks: int  # usable on all layers
+    furthest: int  # present on the layers without a window: here an earlier prompt diverged
+    promised: bool  # another sequence is computing the next block
 
 
 class PrefixCache:
     def __init__(self, windows: Iterable[int | None], counts: Iterable[int], block_size: int) -> None:
-        """`windows` and `counts`: of each kind of layer; the counts with block 0."""
+        """`windows` and `counts`: for each kind of layer; the counts include block 0."""
         self.block_size = block_size
         self._windows, self._counts = tuple(windows), tuple(counts)
         self._promises: dict[bytes, Sequence] = {}
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything; only while no sequence holds anything."""
+        """Drops everything. Call it only while no sequence holds a block."""
         self._pools = [BlockPool(count) for count in self._counts]
         self._kinds = list(zip(self._pools, self._windows, strict=True))
         self._promises.clear()
@@ -46,12 +46,12 @@ class PrefixCache:
     def used(self) -> int:
         return sum(pool.used for pool in self._pools)
 
-    # A sequence begins --------------------------------------------------------------------------------
+    # A sequence starts --------------------------------------------------------------------------------
 
     def look_up(self, sequence: Sequence) -> Hit:
-        """What is there of a waiting sequence's tokens, the last of which is computed in any case."""
+        """What is computed of a waiting sequence's tokens, without the last, which always runs."""
         if sequence.scores is not None:
-            return Hit(0, 0, promised=False)  # its prompt's logits are wanted, not its keys alone
+            return Hit(0, 0, promised=False)  # it needs the prompt's logits, not only the keys
         self._name(sequence)
         names = sequence.names[: (len(sequence.tokens) - 1) // self.block_size]
         runs = [_runs(pool, names) for pool in self._pools]
@@ -68,7 +68,7 @@ class PrefixCache:
         return Hit(blocks, furthest, blocks < len(names) and names[blocks] in self._promises)
 
     def has_room_for(self, sequence: Sequence, hit: Hit) -> bool:
-        """Whether all its tokens and one more fit, as far as windows hold them."""
+        """Whether all its tokens and one more fit, as far as windows keep them."""
         whole = self._blocks_for(len(sequence.tokens) + 1)
         for pool, window in self._kinds:
             first = self._first_seen(hit.blocks, window)
@@ -80,7 +80,7 @@ class PrefixCache:
         return True
 
     def begin(self, sequence: Sequence, hit: Hit) -> None:
-        """Gives it what was found, and promises the rest of its tokens to others."""
+        """Gives it the blocks that were found, and promises the rest of its tokens to other sequences."""
         tables, held_from = [], []
         for pool, window in self._kinds:
             first = self._first_seen(hit.blocks, window)
@@ -91,7 +91,7 @@ class PrefixCache:
             tables.append([0] * first + shared)
             held_from.append(first)
         size = self.block_size
-        # What began here once will again: what was found, what should have been, and at this prompt's end.
+        # Later prompts may start where this one did, where it could have, and at its end.
         begun = (hit.blocks * size, hit.furthest * size)
         ends = (sequence.prompt_length // size * size, (sequence.prompt_length - 1) // size * size)
         sequence.holding = Holding(tables, held_from, hit.blocks, tuple({*begun, *ends}))
@@ -102,7 +102,7 @@ class PrefixCache:
     # It grows -----------------------------------------------------------------------------------------
 
     def grow(self, sequence: Sequence, length: int) -> bool:
-        """Blocks for so many positions; false, and nothing is changed, where there are not enough."""
+        """Takes blocks for `length` positions; returns false and takes none if there are too few."""
         tables = _held(sequence).tables
         wanted = self._blocks_for(length)
         if any(wanted - len(table) > pool.available for pool, table in zip(self._pools, tables, strict=True)):
@@ -113,7 +113,7 @@ class PrefixCache:
         return True
 
     def computed(self, sequence: Sequence, length: int) -> None:
-        """So many positions are written: whole blocks get their names, and windows move on."""
+        """Records that `length` positions are written: names full blocks and moves windows."""
         sequence.computed = length
         self._name(sequence)
         holding = _held(sequence)
@@ -137,7 +137,7 @@ class PrefixCache:
         holding.held_from[kind] = max(holding.held_from[kind], min(first, len(table)))
 
     def _is_marked(self, holding: Holding, kind: int, at: int) -> bool:
-        """Whether a prompt that begins at a mark would need this block."""
+        """Whether a prompt that starts at a mark would need this block."""
         window = self._windows[kind] or 0
         size = self.block_size
         return any(mark - window + 1 < (at + 1) * size and at * size < mark for mark in holding.marks)
@@ -145,7 +145,7 @@ class PrefixCache:
     # It ends ------------------------------------------------------------------------------------------
 
     def release(self, sequence: Sequence) -> None:
-        """Takes back all it holds. What is named stays to be found, its beginning the longest."""
+        """Takes back all its blocks. Named ones can still be found, those of its beginning the longest."""
         holding = _held(sequence)
         for pool, table, first in zip(self._pools, holding.tables, holding.held_from, strict=True):
             for at in range(len(table) - 1, first - 1, -1):
@@ -171,7 +171,7 @@ class PrefixCache:
             del self._promises[name]
 
     def _name(self, sequence: Sequence) -> None:
-        """Names the whole blocks that its tokens fill, each by the name of the one before and its tokens."""
+        """Names the full blocks of its tokens, each by the name of the one before and its own tokens."""
         size, names, tokens = self.block_size, sequence.names, sequence.tokens
         for at in range(len(names), len(tokens) // size):
             before = (
@@ -185,7 +185,7 @@ class PrefixCache:
             )
 
     def _first_seen(self, blocks: int, window: int | None) -> int:
-        """The first block that is seen by a query right after so many blocks, and by later ones."""
+        """The first block that a query right after `blocks` blocks can see, and later queries too."""
         return 0 if window is None else max(0, blocks * self.block_size - window + 1) // self.block_size
 
     def _blocks_for(self, length: int) -> int:
@@ -193,7 +193,7 @@ class PrefixCache:
 
 
 def _runs(pool: BlockPool, names: list[bytes]) -> list[int]:
-    """For each number of blocks, how many of the last ones of these are there without a gap."""
+    """For each number of blocks, how many of the last ones are present without a gap."""
     runs = [0]
     for name in names:
         runs.append(runs[-1] + 1 if pool.find(name) is not None else 0)
@@ -201,7 +201,7 @@ def _runs(pool: BlockPool, names: list[bytes]) -> list[int]:
 
 
 def _unbroken(runs: list[int]) -> int:
-    """How many of the first blocks are there without a gap."""
+    """How many of the first blocks are present without a gap."""
     return max(at for at, run in enumerate(runs) if run == at)
 
 

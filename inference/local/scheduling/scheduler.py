@@ -1,9 +1,9 @@
-"""Who takes part in the next step, and with what.
+"""Decides which sequences take part in the next step, and with which tokens.
 
-In go sequences as they come, and the outcomes of steps; out come plans of steps. All that decode take part in
-every step; prompts share what a step may take in beside them. Those that wait begin in the order of priority
-and arrival. Where memory runs out, the one that would begin last gives its blocks back and waits; what it had
-is computed again. Pure Python, of one thread; it knows neither tensors nor event loops.
+Takes arriving sequences and the outcomes of steps; returns plans of steps. Every decoding sequence takes part
+in every step; prompts share the rest of it. Waiting sequences start in order of priority, then arrival. If
+memory runs out, the sequence that would start last gives its blocks back and waits; its tokens are computed
+again. Pure Python, for one thread; it must not know tensors or event loops.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from inference.local.scheduling.step import PENDING, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    max_concurrent: int  # sequences that run; each has a slot
+    max_concurrent: int  # running sequences; each has a slot
     max_waiting: int  # sequences that wait for a slot; more are refused
-    chunk: int = 256  # prompt tokens in one step, where no sequence decodes beside them
-    shared_chunk: int = (
-        64  # the same beside sequences that decode: what they add to the gap between two tokens
-    )
-    least_chunk: int = 32  # of one prompt: smaller chunks make prompts slower than they shorten the gap
-    prompts: int = 8  # that share a step, where there are more
+    chunk: int = 256  # prompt tokens in a step without decoding sequences
+    # The same alongside decoding sequences: it lengthens the gap between two of their tokens.
+    shared_chunk: int = 64
+    least_chunk: int = 32  # of one prompt: smaller chunks slow prompts more than they shorten the gap
+    prompts: int = 8  # the most prompts in a step
     scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
-    drafts: int = 0  # tokens that are guessed at once; 0: none
+    drafts: int = 0  # guessed tokens in a step; 0: none
     ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
 
 
@@ -70,13 +69,13 @@ class Scheduler:
     def measures(self) -> dict[str, float]:
         return {"running": len(self.running), "waiting": len(self.waiting), **asdict(self.counts)}
 
-    # Who is here --------------------------------------------------------------------------------------
+    # Sequences arrive and leave -----------------------------------------------------------------------
 
     def add(self, sequence: Sequence) -> None:
         bisect.insort(self.waiting, sequence, key=lambda each: each.rank)
 
     def remove(self, sequence: Sequence) -> None:
-        """It has ended, or nobody wants it any more."""
+        """Removes a sequence that has ended or lost its reader."""
         sequence.ended = True
         if sequence.slot == NO_SLOT:
             self.waiting.remove(sequence)
@@ -84,7 +83,7 @@ class Scheduler:
             self._stop(sequence)
 
     def clear(self) -> list[Sequence]:
-        """Nobody is here any more, and nothing is held, whatever it was; who was here."""
+        """Removes all sequences, whatever their state, and resets the cache; returns them."""
         gone = [*self.running, *self.waiting]
         for sequence in gone:
             sequence.ended, sequence.holding, sequence.slot = True, None, NO_SLOT
@@ -100,7 +99,7 @@ class Scheduler:
         sequence.slot = NO_SLOT
 
     def _preempt(self, sequence: Sequence) -> None:
-        """To begin again: what it had sampled is then part of what it takes in."""
+        """Sends it back to wait. When it starts again, it also computes the tokens that it had sampled."""
         self._stop(sequence)
         self.add(sequence)
         self.counts.preemptions += 1
@@ -108,11 +107,11 @@ class Scheduler:
     # A step is planned --------------------------------------------------------------------------------
 
     def plan(self) -> list[Share]:
-        """The next step; empty where nobody can go on. Those with one token come first."""
+        """The next step; empty if no sequence can continue. Shares with one token come first."""
         decoding = self._decoding()
         self._begin()
         planned = decoding + self._chunks(decoding)
-        # A prompt of higher rank may have taken the blocks of one that was to decode.
+        # A prompt of higher rank may have taken the blocks of a sequence that was to decode.
         shares = [share for share in planned if share.sequence.slot != NO_SLOT]
         for share in shares:
             share.sequence.launched += len(share.part.tokens)
@@ -121,7 +120,7 @@ class Scheduler:
         return sorted(shares, key=lambda share: len(share.part.tokens))
 
     def _decoding(self) -> list[Share]:
-        """Those whose next token can be sampled. Eldest first: so none gives way that has its share."""
+        """Shares of sequences that can sample. The oldest first, so that none with a share is preempted."""
         shares = []
         for sequence in sorted(self.running, key=lambda each: each.rank):
             if sequence.slot != NO_SLOT and not sequence.stalled and self._may_decode(sequence):
@@ -132,7 +131,7 @@ class Scheduler:
     def _may_decode(self, sequence: Sequence) -> bool:
         if sequence.in_flight == 0:
             return sequence.remaining == 1 and sequence.limit > 0
-        # Its token is being sampled by a step under way; a draft would need the token itself.
+        # A running step is sampling its token; a draft would need the token itself.
         return (
             sequence.remaining == 0
             and sequence.in_flight <= self.limits.ahead
@@ -155,7 +154,7 @@ class Scheduler:
         return sequence.drafter.draft(sequence.tokens, sequence.limit - sequence.sampled - 1)
 
     def _begin(self) -> None:
-        """Those that wait take free slots, as long as there is room."""
+        """Starts waiting sequences while there are slots and room."""
         deferred = 0
         for sequence in list(self.waiting):
             if sequence.stalled:
@@ -166,35 +165,35 @@ class Scheduler:
             if hit.promised:
                 deferred += 1
                 if deferred > self.limits.max_concurrent:
-                    return  # looking up each of a long queue would hold up the step
-                continue  # soon it can begin behind what is being computed now
+                    return  # looking up a long queue would delay the step
+                continue  # soon it can start after the blocks that are being computed now
             while self.running and not self.cache.has_room_for(sequence, hit):
                 if not self._stalled_gives_way():
-                    return  # nobody overtakes: a long prompt would wait for ever behind short ones
+                    return  # no overtaking: short prompts would make a long one wait for ever
             self.waiting.remove(sequence)
             self.cache.begin(sequence, hit)
             sequence.slot = self._slots.pop()
             self.running.append(sequence)
-            self._tell_cached(sequence)
+            self._count_cached(sequence)
 
     def _stalled_gives_way(self) -> bool:
-        """A reader that does not read must hold neither slot nor memory that another waits for."""
+        """A sequence whose reader is stalled must not hold a slot or memory that another waits for."""
         for sequence in self.running:
             if sequence.stalled and not sequence.in_flight:
                 self._preempt(sequence)
                 return True
         return False
 
-    def _tell_cached(self, sequence: Sequence) -> None:
+    def _count_cached(self, sequence: Sequence) -> None:
         if sequence.was_admitted:
             return
         sequence.was_admitted = True
-        sequence.outbox.tell_cached(sequence.launched)
+        sequence.outbox.set_cached(sequence.launched)
         self.counts.cached_tokens += sequence.launched
         self.counts.prompt_tokens += sequence.prompt_length
 
     def _chunks(self, decoding: list[Share]) -> list[Share]:
-        """Prompts share what the step may take in: some in each turn, none less than the least chunk."""
+        """Prompts take turns at the step's budget; none gets less than the least chunk."""
         busy = {share.sequence.number for share in decoding}
         ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
         ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
@@ -230,9 +229,9 @@ class Scheduler:
         return Share(sequence, part)
 
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:
-        """Blocks for so many positions.
+        """Takes blocks for `length` positions.
 
-        `gives_way`: if need be from others that rank after it, or whose readers do not read.
+        `gives_way`: if necessary, from sequences of lower rank or with stalled readers.
         """
         while not self.cache.grow(sequence, length):
             others = [each for each in self.running if each is not sequence and not each.in_flight]
@@ -245,7 +244,7 @@ class Scheduler:
     # A step is done -----------------------------------------------------------------------------------
 
     def settle(self, share: Share, accepted: int) -> None:
-        """A share was computed; `accepted`: how many of its drafts were right."""
+        """Records a computed share; `accepted` is the number of right drafts."""
         sequence, part = share.sequence, share.part
         sequence.in_flight -= 1
         if sequence.ended:

@@ -1,7 +1,7 @@
 """One generation as the scheduler sees it: its tokens, how far they are computed, and its blocks.
 
-It is a record with no will of its own, made when a request comes and kept until it ends or its reader leaves.
-Pure Python: what samples its tokens is behind `picker`, what carries them away is behind `outbox`.
+A passive record, created when a request arrives and kept until it ends or its reader leaves. Pure Python:
+`picker` hides how tokens are sampled, `outbox` how they reach the reader.
 """
 
 from __future__ import annotations
@@ -19,40 +19,39 @@ NO_SLOT = -1
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """What a sequence holds of the memory, for the block manager alone to change."""
+    """The memory that a sequence holds; only the prefix cache changes it."""
 
-    tables: list[list[int]]  # for each kind of layer its blocks in order; 0 where none is held (any more)
-    held_from: list[int]  # for each kind: blocks before this one are not held
-    named: int  # so many whole blocks are computed and can be found by others
-    marks: tuple[
-        int, ...
-    ]  # lengths at which a later prompt may begin: the windows before them are worth keeping
+    tables: list[list[int]]  # for each kind of layer, its blocks in order; 0 for blocks that it does not hold
+    held_from: list[int]  # for each kind: the first block that it holds
+    named: int  # the number of full blocks that are computed and that other sequences can find
+    # Lengths at which a later prompt may start: the windows before them are worth keeping.
+    marks: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    number: int  # in the order of arrival
-    tokens: list[int]  # the prompt and what was sampled
+    number: int  # in order of arrival
+    tokens: list[int]  # the prompt and the sampled tokens
     prompt_length: int
-    limit: int  # so many tokens may be sampled
+    limit: int  # the most tokens to sample
     sampling: Sampling
     picker: Picker
     outbox: Outbox
     drafter: Drafter | None = None
-    names: list[bytes] = field(default_factory=list)  # of the whole blocks that its tokens fill, in order
+    names: list[bytes] = field(default_factory=list)  # of the full blocks of its tokens, in order
     holding: Holding | None = None  # None: it waits
     slot: int = NO_SLOT
-    launched: int = 0  # positions that steps have been launched for
+    launched: int = 0  # positions that launched steps cover
     computed: int = 0  # positions whose keys and values are in its blocks
-    last_turn: int = 0  # when it last took in a part of its prompt, among all that do
-    in_flight: int = 0  # steps launched whose outcomes are not read yet
+    last_turn: int = 0  # the number of its last turn at reading its prompt
+    in_flight: int = 0  # launched steps whose outcomes are not read yet
     ended: bool = False
     was_admitted: bool = False
-    scores: list[TokenLogprob | None] | None = None  # of the prompt's tokens, where asked for
+    scores: list[TokenLogprob | None] | None = None  # of the prompt's tokens, if requested
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Who begins first, and who gives way last."""
+        """The lowest rank starts first and is preempted last."""
         return self.sampling.priority, self.number
 
     @property
@@ -61,24 +60,24 @@ class Sequence:
 
     @property
     def remaining(self) -> int:
-        """Known tokens that no step has been launched for; 1 when it decodes."""
+        """Known tokens that no launched step covers; 1 while it decodes."""
         return len(self.tokens) - self.launched
 
     @property
     def stalled(self) -> bool:
-        """Its reader does not read."""
+        """Whether its reader does not keep up."""
         return self.outbox.is_full
 
     def finish_of(self, token: int) -> Finish | None:
-        """Why the sequence ends with this token, its newest, if it does."""
+        """Why the sequence ends with this token, its newest; None if it continues."""
         if token in self.sampling.stop_token_ids:
             return Finish.STOP
         return Finish.LENGTH if self.sampled >= self.limit else None
 
     def take_scores(self, start: int, scores: Tokens[TokenLogprob]) -> None:
-        """Of the prompt's tokens after position `start`; told once they are all there."""
+        """Adds scores of the prompt's tokens after position `start`; passes them on once complete."""
         if self.scores is not None:
             self.scores[start + 1 :] = scores
             if len(self.scores) == self.prompt_length:
-                self.outbox.tell_scores(tuple(self.scores))
+                self.outbox.set_prompt_scores(tuple(self.scores))
                 self.scores = None

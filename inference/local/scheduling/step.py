@@ -1,8 +1,8 @@
-"""One step of the engine, as the scheduler asks for it and a runner carries it out.
+"""One step of the engine: the contract between the scheduler that plans it and the runner that computes it.
 
-In goes, for each generation that takes part, which tokens to take in and where its keys and values go; out
-comes what was sampled for each, or the error that it alone failed with. No tensor is seen here: a runner
-makes them, on the CPU or with kernels on a GPU.
+Takes, for each generation in the step, its tokens and the place of its keys and values; returns the sampled
+tokens of each, or its own error. It must not know tensors: a runner makes them, on the CPU or with kernels
+on a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from inference.engine import EngineFailed, InferenceError, Sampling, TokenLogpro
 logger = logging.getLogger(__name__)
 
 PENDING = -1
-"""As a token: the one that the step under way samples for this slot. Only where a runner works ahead."""
+"""In place of a token that the running step will sample for this slot. Only if a runner works ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Sampled:
 
 
 class Picker(Protocol):
-    """What a generation's sampling remembers; made by the runner, kept by the generation."""
+    """The state of a generation's sampling; the runner makes it, the generation keeps it."""
 
     @property
     def sampling(self) -> Sampling: ...
@@ -40,41 +40,40 @@ class Part:
     A generation that decodes has one token, its newest; more if drafts follow it. A prompt has a chunk.
     """
 
-    slot: int  # 0 ≤ slot < max_concurrent, the generation's as long as it runs
+    slot: int  # 0 ≤ slot < max_concurrent, fixed while the generation runs
     tokens: Sequence[int]
-    start: int  # the position of the first of them
+    start: int  # the position of the first token
     tables: Sequence[Sequence[int]]  # its blocks, for each kind of layer (the model's `windows`, in order)
-    samples: int  # after how many of the tokens, the last ones, one is sampled: 0 amid a prompt, 1 + drafts
+    samples: int  # how many of the last tokens to sample after: 0 within a prompt, else 1 + drafts
     picker: Picker
-    scored: Sequence[int] | None = None  # of a prompt that is scored: for each of `tokens` the one after it
+    scored: Sequence[int] | None = None  # if the prompt is scored: the token after each of `tokens`
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    sampled: tuple[
-        Sampled, ...
-    ] = ()  # none amid a prompt, else one, and one more for each draft that was right
-    scores: tuple[TokenLogprob, ...] = ()  # of the tokens `scored`, as many alternatives as the sampling asks
-    error: InferenceError | None = None  # this generation alone failed, after what was sampled
+    # None within a prompt, else one, and one more for each right draft.
+    sampled: tuple[Sampled, ...] = ()
+    scores: tuple[TokenLogprob, ...] = ()  # of the tokens `scored`
+    error: InferenceError | None = None  # this generation alone failed, after these samples
 
 
 class Flight(Protocol):
-    """A step under way."""
+    """A launched step."""
 
     def outcomes(self) -> list[Outcome]:
-        """Waits for it. One per part, in their order."""
+        """Waits for the step; returns one outcome per part, in their order."""
         ...
 
 
 class Runner(Protocol):
-    """The model on its device: it owns the weights and the paged memory, and knows nothing of requests."""
+    """The model on its device. It owns the weights and the paged memory, and must not know requests."""
 
     @property
     def block_size(self) -> int: ...
 
     @property
     def ahead(self) -> int:
-        """How many steps may be launched before the outcomes of an earlier one are read; 0 on the CPU."""
+        """The number of steps that may be launched before reading an earlier one's outcomes; 0 on the CPU."""
         ...
 
     def picker(self, sampling: Sampling) -> Picker:
@@ -82,13 +81,13 @@ class Runner(Protocol):
         ...
 
     def launch(self, parts: Sequence[Part]) -> Flight:
-        """Starts a step. What it raises failed as a whole; the same parts may be launched again."""
+        """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
         ...
 
     def close(self) -> None: ...
 
 
 def failure_of(error: Exception) -> EngineFailed:
-    """What clients are told of a defect. Only the log has its text, which may hold secrets."""
+    """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
     logger.error("A generation failed.", exc_info=error)
     return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

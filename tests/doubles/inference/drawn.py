@@ -1,4 +1,4 @@
-"""Random weights and rows for the kernels' tests: never zeros, and of the sizes that models have."""
+"""Random weights and rows for the kernels' tests: never zero, and of the same scale as in models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Draw:
         return (torch.randn(shape, generator=self._generator) * scale).to(self.device, self.dtype)
 
     def memory(self, blocks: int, size: int, kv_heads: int, dims: int) -> Tensor:
-        """blocks × size × K × D, a head's together, as models have it."""
+        """blocks × size × K × D, with each head's keys adjacent, as in models."""
         return self.rows(kv_heads, blocks, size, dims).permute(1, 2, 0, 3)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
@@ -42,14 +42,14 @@ class Draw:
         return blocks.to(self.device), scales.to(self.device), self.rows(experts, rows)
 
     def choices(self, tokens: int, experts: int, per_token: int) -> tuple[Tensor, Tensor]:
-        """Different experts for each token, and shares that add up to 1."""
+        """Distinct experts for each token, and shares that add up to 1."""
         order = torch.rand(tokens, experts, generator=self._generator).argsort(1)[:, :per_token]
         shares = torch.softmax(torch.randn(tokens, per_token, generator=self._generator), 1)
         return order.contiguous().to(self.device), shares.to(self.device)
 
 
 def random_pages(draw: Draw, queries: Sequence[int], window: int | None, size: int, past: int = 40) -> Pages:
-    """Sequences with so many queries each and up to `past` keys before them, their blocks anywhere."""
+    """Sequences with the given numbers of queries and up to `past` keys before them, in scattered blocks."""
     befores = draw.integers(0, past + 1, len(queries)).tolist()
     lengths = [before + count for before, count in zip(befores, queries, strict=True)]
     needed = [-(-length // size) for length in lengths]

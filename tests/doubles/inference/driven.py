@@ -1,8 +1,8 @@
-"""Drives the engine's loop by hand, one turn after the other, over a model that is only a memory.
+"""Drives the engine's loop turn by turn, over a model that is only a memory.
 
-The memory holds at each place who wrote there: the hash of all tokens up to it. A step follows these hashes
-through the tables that it is given, so a block that is missing, stale, shared wrongly or given away too early
-is found at once; the next token is a function of the last hash, so outputs can be foretold.
+Each place of the memory holds the hash of all tokens up to it. A step follows these hashes through its
+tables, so it immediately finds a block that is missing, stale, wrongly shared or released too early. The next
+token is a function of the last hash, so the output is predictable.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def after(past: int, token: int) -> int:
 
 
 def next_token(past: int) -> int:
-    """Few different ones, so that drafts are right now and then."""
+    """One of few tokens, so that drafts are sometimes right."""
     return past % 1009 % 7 if past % 3 else past % VOCABULARY
 
 
-def foretold(prompt: Listed[int], count: int) -> list[int]:
+def predicted(prompt: Listed[int], count: int) -> list[int]:
     past = NOTHING
     for token in prompt:
         past = after(past, token)
@@ -61,7 +61,7 @@ class Underway:
 
 @dataclass
 class MemoryRunner:
-    """Implements `Runner`: keeps hashes where a model keeps keys and values."""
+    """Implements `Runner`: stores hashes in place of keys and values."""
 
     windows: tuple[int | None, ...]
     block_size: int
@@ -98,7 +98,7 @@ class MemoryRunner:
         return pasts
 
     def _read(self, part: Part) -> None:
-        """Every place that a query sees must go on from the one before it."""
+        """Every place that a query sees must continue the one before it."""
         end = part.start + len(part.tokens)
         for kind, window in enumerate(self.windows):
             first = 0 if window is None else max(0, part.start - window + 1)
@@ -128,7 +128,7 @@ class MemoryRunner:
 
 @dataclass
 class Client:
-    """Who asked for a sequence, and what came of it."""
+    """The reader of one sequence, and what it has received."""
 
     prompt: list[int]
     limit: int
@@ -153,12 +153,12 @@ class Driven:
         self.cache = PrefixCache(windows, blocks, runner.block_size)
         self.scheduler = Scheduler(self.cache, limits)
         self.loop = Loop(runner, self.scheduler, "driven")
-        self.loop._thread = threading.current_thread()  # so that it starts none of its own
+        self.loop._thread = threading.current_thread()  # so that the loop starts no thread
         self.clients: list[Client] = []
         self._arrived = 0
 
-    def ask(self, prompt: list[int], limit: int, sampling: Sampling, capacity: int = 10_000) -> Client:
-        """Made in an event loop."""
+    def request(self, prompt: list[int], limit: int, sampling: Sampling, capacity: int = 10_000) -> Client:
+        """Call it in an event loop."""
         client = Client(prompt, limit, Outbox(lambda: None, capacity))
         self._arrived += 1
         drafts = self.scheduler.limits.drafts
@@ -179,19 +179,19 @@ class Driven:
 
     def turn(self) -> bool:
         assert self.loop.take_in_news()
-        went_on = self.loop.turn()
+        continued = self.loop.turn()
         self.cache.check_integrity(self.scheduler.running)
         assert (
             len(self.scheduler.running) + len(self.scheduler._slots) == self.scheduler.limits.max_concurrent
         )
-        return went_on
+        return continued
 
     def leave(self, client: Client) -> None:
         client.outbox.abandoned = True
         self.clients.remove(client)
 
     def finish(self) -> None:
-        """Until all that are left have ended."""
+        """Runs until every remaining client has its end."""
         for _ in range(100_000):
             for client in self.clients:
                 client.read()
@@ -203,15 +203,15 @@ class Driven:
 
 
 @dataclass
-class Asking:
-    """Random prompts that have beginnings in common, as conversations have, and random limits."""
+class Prompts:
+    """Random prompts that share beginnings, as conversations do."""
 
     draw: random.Random
     longest: int
     vocabulary: int = VOCABULARY
     past: list[list[int]] = field(default_factory=list)
 
-    def prompt(self) -> list[int]:
+    def next(self) -> list[int]:
         begun: list[int] = []
         if self.past and self.draw.random() < 0.8:
             before = self.draw.choice(self.past)

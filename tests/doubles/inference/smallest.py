@@ -1,4 +1,4 @@
-"""The smallest checkpoint over the whole vocabulary, its weights random: 13 MB, made in a blink."""
+"""The smallest checkpoint with the whole vocabulary and random weights: 13 MB, made in an instant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real model, batched by the scheduler, against the same model on one request alone."""
+"""The real model, batched by the scheduler, compared with the same model on one request alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
-from tests.doubles.inference.driven import Asking, Driven
+from tests.doubles.inference.driven import Driven, Prompts
 
 CPU = torch.device("cpu")
 CONTEXT = 200
@@ -82,10 +82,10 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
         drafts=(seed % 2) * 4,
     )
     engine = driven(model, limits, spare=draw.choice([0, 30]))
-    asking = Asking(draw, CONTEXT // 2, vocabulary=500)
+    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for _ in range(50):
         if draw.random() < 0.4 and len(engine.clients) < 12:
-            engine.ask(asking.prompt(), draw.choice([2, 10, 30]), Sampling(temperature=0.0))
+            engine.request(prompts.next(), draw.choice([2, 10, 30]), Sampling(temperature=0.0))
         else:
             engine.turn()
     engine.finish()
@@ -107,7 +107,7 @@ def resident_bytes() -> int:
     return pages * 4096
 
 
-async def test_five_hundred_streams_of_which_many_are_cut_leave_nothing(engine: LocalEngine) -> None:
+async def test_five_hundred_streams_with_many_cut_off_leave_nothing(engine: LocalEngine) -> None:
     draw = random.Random(5)
 
     async def one(number: int, cut: bool) -> int:
@@ -131,7 +131,7 @@ async def test_five_hundred_streams_of_which_many_are_cut_leave_nothing(engine: 
         before = resident_bytes()
         await wave()
         gc.collect()
-        assert resident_bytes() < before + (24 << 20)  # the cache's content apart: that is planned
+        assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
         measures = engine.measures()
         assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
         engine._scheduler.cache.check_integrity([])
@@ -140,19 +140,19 @@ async def test_five_hundred_streams_of_which_many_are_cut_leave_nothing(engine: 
         await engine.close()
 
 
-async def test_cached_tokens_are_told_on_the_first_step(engine: LocalEngine) -> None:
+async def test_the_first_step_reports_cached_tokens(engine: LocalEngine) -> None:
     try:
         prompt = [at % 500 for at in range(100)]
         first = await generated(engine, GREEDY, prompt)
         again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
         assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
-        assert again.steps[0].cached_tokens == 128  # of 140 that are there, in whole blocks
+        assert again.steps[0].cached_tokens == 128  # of 140 computed ones, in full blocks
         assert not any(step.cached_tokens for step in again.steps[1:])
     finally:
         await engine.close()
 
 
-async def test_a_full_engine_says_so(checkpoint: Path) -> None:
+async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
     options = LocalOptions(max_concurrent=1, max_waiting=1)
     engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
     try:
@@ -161,7 +161,7 @@ async def test_a_full_engine_says_so(checkpoint: Path) -> None:
         await anext(streams[0])
         with pytest.raises(EngineBusy):
             engine.check_room()
-        with pytest.raises(EngineBusy, match="wait"):
+        with pytest.raises(EngineBusy, match="are already waiting, which is the limit"):
             await generated(engine)
         await streams[0].aclose()
         await second
@@ -171,7 +171,7 @@ async def test_a_full_engine_says_so(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-async def test_drafts_change_no_token_of_a_seed(checkpoint: Path, temperature: float) -> None:
+async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, temperature: float) -> None:
     found = []
     for speculation in (False, True):
         options = LocalOptions(speculation=speculation)
@@ -187,7 +187,7 @@ async def test_drafts_change_no_token_of_a_seed(checkpoint: Path, temperature: f
 
 
 @pytest.mark.parametrize("context", [1000, None])
-def test_memory_that_is_too_small_shortens_the_context_or_says_what_to_do(
+def test_memory_that_is_too_small_shortens_the_context_or_explains_what_to_do(
     checkpoint: Path, context: int | None, config: ModelConfig
 ) -> None:
     per_token = 2 * config.kv_heads * config.head_dim * 4 * 2

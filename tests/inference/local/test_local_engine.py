@@ -1,4 +1,4 @@
-"""What the local engine promises beyond the contract: isolation, bounds, fairness, and memory given back."""
+"""The local engine's promises beyond the contract: isolation, bounds, fairness, and release of memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Breakage = Callable[[torch.Tensor], torch.Tensor]
 
 
 def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakage) -> None:
-    """What happens to the logits of a generation of which so many tokens are computed."""
+    """Applies `breakage` to the logits of a generation once `when` of its tokens are computed."""
     original = torch_runner._sample
 
     def broken(part: Part, sampler: Sampler, logits: torch.Tensor, sampled: list[Sampled]) -> None:
@@ -48,7 +48,7 @@ def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakag
 
 
 def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
-    """The model fails in every step that takes in this position."""
+    """Makes the model fail in every step that includes this position."""
     original = GptOss.forward
 
     def broken(self: GptOss, tokens: torch.Tensor, positions: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -60,7 +60,7 @@ def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
 
 
 def watch_chunks(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """How many tokens each generation takes in, step by step."""
+    """The number of tokens of each generation, step by step."""
     steps: list[list[int]] = []
     original = TorchRunner.launch
 
@@ -85,16 +85,16 @@ async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoi
     assert list((await generated(engine)).tokens) == wanted
 
 
-async def test_a_prompt_of_many_chunks_is_one_of_one(engine: LocalEngine) -> None:
+async def test_a_prompt_in_many_chunks_equals_one_in_a_single_chunk(engine: LocalEngine) -> None:
     prompt = [at % 500 for at in range(100)]
     whole = await generated(engine, prompt=prompt)
     for chunk in (1, 7, 50, 99):
         limit(engine, chunk=chunk, least_chunk=1)
-        salted = replace(GREEDY, cache_salt=str(chunk))  # or the second would find what the first computed
+        salted = replace(GREEDY, cache_salt=str(chunk))  # else the second would hit the first one's cache
         assert (await generated(engine, salted, prompt)).tokens == whole.tokens
 
 
-async def test_a_long_prompt_does_not_hold_up_a_short_one(engine: LocalEngine) -> None:
+async def test_a_long_prompt_does_not_delay_a_short_one(engine: LocalEngine) -> None:
     limit(engine, chunk=8, least_chunk=8, shared_chunk=8)
     order: list[str] = []
 
@@ -106,10 +106,10 @@ async def test_a_long_prompt_does_not_hold_up_a_short_one(engine: LocalEngine) -
     assert order == ["short", "long"]
 
 
-async def test_chunks_are_smaller_beside_a_generation_that_samples(
+async def test_chunks_are_smaller_while_another_generation_samples(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Room for all: the reader below does not read meanwhile.
+    # Room for every token: the reader below does not read meanwhile.
     monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (10_000,))
     steps = watch_chunks(monkeypatch)
     once = [replace(GREEDY, max_tokens=1, cache_salt=salt) for salt in "abc"]
@@ -118,17 +118,17 @@ async def test_chunks_are_smaller_beside_a_generation_that_samples(
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
         await anext(stream)
         steps.clear()
-        beside = await generated(engine, once[1], [1] * 600)
+        concurrent = await generated(engine, once[1], [1] * 600)
     chunks = [step[1:] for step in steps]
     assert chunks[chunks.index([64]) :][:10] == [[64]] * 9 + [[24]]
-    assert beside.tokens == alone.tokens
+    assert concurrent.tokens == alone.tokens
     await becomes_idle(engine)
     steps.clear()
     await generated(engine, once[2], [1] * 600)
     assert steps == [[256], [256], [88]]
 
 
-async def test_prompts_share_what_may_be_taken_in_at_once(
+async def test_prompts_share_the_budget_of_a_step(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = watch_chunks(monkeypatch)
@@ -138,18 +138,18 @@ async def test_prompts_share_what_may_be_taken_in_at_once(
     assert all(sum(step) <= 256 for step in steps)
 
 
-async def test_a_seed_gives_the_same_tokens_beside_others(engine: LocalEngine) -> None:
+async def test_a_seed_gives_the_same_tokens_among_other_generations(engine: LocalEngine) -> None:
     seeded = Sampling(seed=5, max_tokens=30, stop_token_ids=frozenset(), top_p=0.9)
     alone = await generated(engine, seeded)
-    beside = await asyncio.gather(
+    concurrent = await asyncio.gather(
         *(generated(engine, replace(seeded, seed=seed)) for seed in (1, 5, None, 7, 5))
     )
-    assert beside[1].tokens == beside[4].tokens == alone.tokens
-    assert len({found.tokens for found in beside}) == 4
+    assert concurrent[1].tokens == concurrent[4].tokens == alone.tokens
+    assert len({found.tokens for found in concurrent}) == 4
 
 
 @pytest.mark.parametrize("breakage", ["nan", "bug", "forward"])
-async def test_what_breaks_one_generation_breaks_no_other(
+async def test_a_failure_ends_only_its_own_generation(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: str
 ) -> None:
     wanted = (await generated(engine)).tokens
@@ -169,7 +169,7 @@ async def test_what_breaks_one_generation_breaks_no_other(
     await becomes_idle(engine)
 
 
-async def test_what_was_sampled_before_a_failure_is_read_first(
+async def test_tokens_sampled_before_a_failure_are_read_first(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_sampling(monkeypatch, 20, lambda logits: logits * float("nan"))
@@ -186,12 +186,14 @@ async def test_what_was_sampled_before_a_failure_is_read_first(
 
 
 @pytest.mark.parametrize("prompt", [[], [500], [1, -1]], ids=repr)
-async def test_a_prompt_the_model_cannot_read_is_an_error(engine: LocalEngine, prompt: list[int]) -> None:
+async def test_a_prompt_that_the_model_cannot_read_is_an_error(
+    engine: LocalEngine, prompt: list[int]
+) -> None:
     with pytest.raises(EngineFailed, match="prompt"):
         await generated(engine, prompt=prompt)
 
 
-async def test_a_reader_that_does_not_read_stops_its_generation_and_no_other(
+async def test_a_stalled_reader_pauses_only_its_own_generation(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (8,))
@@ -206,14 +208,14 @@ async def test_a_reader_that_does_not_read_stops_its_generation_and_no_other(
     assert rest[-1].finish is Finish.LENGTH
 
 
-async def test_what_waits_comes_as_one_step(engine: LocalEngine) -> None:
+async def test_waiting_tokens_arrive_as_one_step(engine: LocalEngine) -> None:
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
         await anext(stream)
         await generated(engine)
         assert len((await anext(stream)).tokens) >= 20
 
 
-async def test_blocks_are_given_back_however_a_generation_ends(
+async def test_blocks_are_released_however_a_generation_ends(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
@@ -232,7 +234,7 @@ async def test_blocks_are_given_back_however_a_generation_ends(
 @pytest.mark.parametrize(
     "content", ['{"temperature": 0.7, "top_p": null}', "{}", "[]", '{"top_p": "x"}', None]
 )
-def test_defaults_of_the_checkpoint_are_told(tmp_path: Path, content: str | None) -> None:
+def test_defaults_of_the_checkpoint_are_read(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
     if content in ("[]", '{"top_p": "x"}'):

@@ -1,4 +1,4 @@
-"""What the machine can give for keys and values: no more than its container may still take."""
+"""The memory for keys and values: a share of what is free, within the container's limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from inference.local import machine
 
 GIB = 1 << 30
-# By version of the control groups: where they are, and the files of one with a limit.
+# By version of control groups: their folder, and the files of a group with a limit.
 VERSIONS = {
     "0::": ("", "memory.max", "memory.current", "inactive_file"),
     "4:memory:": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -18,7 +18,7 @@ VERSIONS = {
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kernel's files, of a machine with 64 GiB free."""
+    """The kernel's files of a machine with 64 GiB free."""
     monkeypatch.setattr(machine, "_PROC", tmp_path / "proc")
     monkeypatch.setattr(machine, "_GROUPS", tmp_path / "groups")
     write(tmp_path / "proc/meminfo", f"MemTotal: 99 kB\nMemAvailable: {64 * GIB >> 10} kB\n")
@@ -30,15 +30,15 @@ def write(path: Path, content: str) -> None:
     path.write_text(content, encoding="ascii")
 
 
-def limited(files: Path, version: str, group: str, most: object, used: int, going: int = 0) -> None:
+def limited(files: Path, version: str, group: str, most: object, used: int, evictable: int = 0) -> None:
     where, limit, usage, inactive = VERSIONS[version]
     folder = files / "groups" / where / group
     write(folder / limit, f"{most}\n")
     write(folder / usage, f"{used}\n")
-    write(folder / "memory.stat", f"anon 5\n{inactive} {going}\nempty\n")
+    write(folder / "memory.stat", f"anon 5\n{inactive} {evictable}\nempty\n")
 
 
-def test_without_limits_it_is_a_share_of_what_is_free(files: Path) -> None:
+def test_without_limits_it_is_a_share_of_the_free_memory(files: Path) -> None:
     assert machine.machine_memory() == 16 * GIB
     write(files / "proc/self/cgroup", "0::/user.slice\n")
     limited(files, "0::", "user.slice", "max", GIB)
@@ -47,13 +47,13 @@ def test_without_limits_it_is_a_share_of_what_is_free(files: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("group", ["", "pod/box"])
-def test_a_container_has_what_its_limit_leaves(files: Path, version: str, group: str) -> None:
+def test_a_container_can_take_the_rest_of_its_limit(files: Path, version: str, group: str) -> None:
     write(files / "proc/self/cgroup", f"9:cpu:/x\n{version}/{group}\n")
-    limited(files, version, group, 8 * GIB, used=5 * GIB, going=GIB)
+    limited(files, version, group, 8 * GIB, used=5 * GIB, evictable=GIB)
     assert machine.machine_memory() == GIB
 
 
-def test_the_tightest_of_the_groups_around_it_counts(files: Path) -> None:
+def test_the_tightest_parent_group_counts(files: Path) -> None:
     write(files / "proc/self/cgroup", "0::/pod/box\n")
     limited(files, "0::", "pod/box", 8 * GIB, used=0)
     limited(files, "0::", "pod", 6 * GIB, used=2 * GIB)
@@ -61,19 +61,19 @@ def test_the_tightest_of_the_groups_around_it_counts(files: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docker/1234", "/../../outside"])
-def test_a_path_of_the_host_s_leads_to_the_root_of_what_is_mounted(files: Path, path: str) -> None:
+def test_a_path_of_the_host_resolves_to_the_mounted_root(files: Path, path: str) -> None:
     write(files / "proc/self/cgroup", f"4:memory:{path}\n")
     limited(files, "4:memory:", "", 4 * GIB, used=0)
     assert machine.machine_memory() == GIB
 
 
-def test_a_full_container_has_nothing_to_give(files: Path) -> None:
+def test_a_full_container_leaves_nothing(files: Path) -> None:
     write(files / "proc/self/cgroup", "0::/\n")
     limited(files, "0::", "", GIB, used=2 * GIB)
     assert machine.machine_memory() == 0
 
 
-def test_other_systems_are_asked_in_another_way(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_use_half_of_the_physical_memory(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (files / "proc/meminfo").unlink()
     monkeypatch.setattr(machine, "_physical_memory", lambda: 8 * GIB)
     assert machine.machine_memory() == GIB

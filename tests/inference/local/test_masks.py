@@ -1,4 +1,4 @@
-"""A grammar's mask binds the local engine before everything else, and costs what is measured elsewhere."""
+"""A grammar's mask restricts the local engine before any other sampling field."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Recorded:
-    """A grammar of one set of tokens after the other, the last for ever; remembers what it was told."""
+    """A grammar that allows one set of tokens after the other, the last for ever; records accepted tokens."""
 
     sets: list[set[int]]
     size: int = 64
@@ -43,7 +43,7 @@ class Recorded:
         self.accepted.append(token)
 
 
-def test_a_row_is_nothing_where_the_bit_is_set_and_forbids_the_rest() -> None:
+def test_a_row_is_zero_where_the_bit_is_set_and_forbids_the_rest() -> None:
     row = Masks(Recorded([{0, 9, 63}])).row(64, CPU)
     assert [i for i, value in enumerate(row.tolist()) if value == 0] == [0, 9, 63]
     assert row.sum() == -math.inf
@@ -59,16 +59,16 @@ def test_a_mask_of_another_length_than_the_vocabulary(vocabulary: int) -> None:
 def test_a_mask_is_computed_on_a_thread_while_the_step_runs() -> None:
     threads: list[str] = []
 
-    class Told(Recorded):
+    class OnThread(Recorded):
         def start(self) -> Recorded:
-            return Told(self.sets)
+            return OnThread(self.sets)
 
         def mask(self) -> bytes:
             threads.append(threading.current_thread().name)
             return super().mask()
 
     with ThreadPoolExecutor(1, "worker") as workers:
-        sampler = Sampler(Sampling(grammar=Told([{3}, {4}])), 64, workers)
+        sampler = Sampler(Sampling(grammar=OnThread([{3}, {4}])), 64, workers)
         for wanted in (3, 4):
             sampler.prepare()
             sampler.prepare()  # the step is repeated
@@ -76,7 +76,7 @@ def test_a_mask_is_computed_on_a_thread_while_the_step_runs() -> None:
     assert [name.split("_")[0] for name in threads] == ["worker", "worker"]
 
 
-def test_a_grammar_that_allows_nothing_is_told() -> None:
+def test_a_grammar_that_allows_nothing_is_an_error() -> None:
     with pytest.raises(EngineFailed, match="allows no token"):
         Masks(Recorded([set()])).row(64, CPU)
 
@@ -93,7 +93,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("fields", FIELDS, ids=str)
-def test_whatever_the_sampling_only_allowed_tokens_are_picked(fields: dict[str, float]) -> None:
+def test_any_sampling_picks_only_allowed_tokens(fields: dict[str, float]) -> None:
     logits = torch.randn(64, generator=torch.Generator().manual_seed(1)) * 5
     grammar = Recorded([{2, 3}, {40}, {7, 8, 9, 63}])
     sampler = Sampler(Sampling(seed=1, grammar=grammar, **fields), 64)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_whatever_the_sampling_only_allowed_tokens_are_picked(fields: dict[str, 
     assert grammar.accepted == tokens
 
 
-def test_the_distribution_is_the_models_own_among_what_is_allowed() -> None:
+def test_the_distribution_is_the_models_own_among_allowed_tokens() -> None:
     logits = torch.zeros(64)
     logits[1], logits[2] = math.log(3.0), 9.0
     sampler = Sampler(Sampling(seed=1, grammar=Recorded([{0, 1}])), 64)

@@ -1,4 +1,4 @@
-"""The sampler against a naive one that sorts the whole vocabulary, and its promises one by one."""
+"""The sampler, compared with a naive one that sorts the whole vocabulary, and its promises one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def some_logits(size: int, seed: int = 0, spread: float = 2.0) -> Tensor:
 
 
 def naive(logits: Tensor, sampling: Sampling) -> Tensor:
-    """The probabilities that `sampling` asks for, by sorting everything, in float64."""
+    """The probabilities that `sampling` defines, by sorting everything, in float64."""
     scaled = (logits.double() / sampling.temperature).softmax(0)
     scaled = torch.where(scaled >= sampling.min_p * scaled.max(), scaled, 0.0)
     order = scaled.argsort(descending=True)
@@ -66,7 +66,7 @@ def test_draws_follow_the_naive_distribution(sampling: Sampling) -> None:
     seen = torch.tensor([float(counts[token]) for token in range(len(logits))])
     chi2 = float((((seen - expected) ** 2) / expected.clamp(min=1e-9))[frequent].sum())
     freedom = int(frequent.sum()) - 1
-    # Four deviations above the mean of chi-square: one seeded draw, so this either always or never holds.
+    # Four deviations above the mean of chi-square. The draw is seeded, so this either always or never holds.
     assert chi2 <= freedom + 4 * math.sqrt(2 * max(freedom, 1)) + 1
 
 
@@ -87,7 +87,7 @@ def test_a_nucleus_is_the_sorted_one_however_wide(
         found = set(narrow[1][: len(narrow[0])].tolist())
     weights = scaled.double().exp()
     wanted = naive(logits, Sampling(top_p=top_p)) > 0
-    # Equal weights at the edge may be in or out: all above it are in, none below it is.
+    # Equal weights at the edge may be in or out; all above it are in, and none below it.
     edge = float(weights[wanted].min())
     assert set((weights > edge * (1 + 1e-6)).nonzero().flatten().tolist()) <= found
     assert found <= set((weights >= edge * (1 - 1e-6)).nonzero().flatten().tolist())
@@ -119,7 +119,7 @@ def test_a_point_falls_on_the_weight_that_covers_it(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 63, 64, 5000, 20_480])
 @pytest.mark.parametrize("count", [1, 64, 300])
 def test_the_largest_are_those_of_a_whole_row(size: int, count: int) -> None:
-    row = some_logits(size).round(decimals=1)  # with equals among them
+    row = some_logits(size).round(decimals=1)  # so that some are equal
     row[size // 2 :: 3] = -math.inf
     values, places = module.largest(row, min(count, size))
     assert torch.equal(values, row.topk(min(count, size)).values)
@@ -127,13 +127,13 @@ def test_the_largest_are_those_of_a_whole_row(size: int, count: int) -> None:
     assert len(set(places.tolist())) == len(places)
 
 
-def test_weights_too_small_to_matter_are_none_at_all() -> None:
+def test_weights_too_small_to_matter_are_zero() -> None:
     powers = torch.linspace(-110, 0, 20_001)
     powers[::7] = -math.inf
     weights = module._weights(powers)
     assert torch.equal(weights[powers < module.MIN_EXPONENT], torch.zeros(int((powers < -87).sum())))
     assert torch.equal(weights[powers > -86.9], powers[powers > -86.9].exp())
-    # What is forbidden is not drawn at the very beginning of the distribution either.
+    # A forbidden token is not drawn at the very beginning of the distribution either.
     logits = torch.tensor([-math.inf, -1000.0, 3.0, 2.0])
     neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     assert module.pick(logits, temperature=0.3, point=0.0, **neutral) == 2  # type: ignore[arg-type]
@@ -144,12 +144,12 @@ def test_temperature_zero_is_greedy() -> None:
     assert set(drawn(logits, Sampling(temperature=0.0), 5)) == {int(logits.argmax())}
 
 
-def test_a_tiny_temperature_is_as_good_as_greedy() -> None:
+def test_a_tiny_temperature_equals_greedy() -> None:
     logits = some_logits(500)
     assert set(drawn(logits, Sampling(temperature=1e-30), 20)) == {int(logits.argmax())}
 
 
-def test_a_seed_repeats_whatever_else_is_sampled_in_between() -> None:
+def test_a_seed_repeats_whatever_other_samplers_do_in_between() -> None:
     logits, sampling = some_logits(500), Sampling(seed=11)
     alone = [Sampler(sampling, 500).sample(logits).token for _ in range(1)]
     first, second, other = (Sampler(s, 500) for s in (sampling, sampling, Sampling(seed=12)))
@@ -186,7 +186,7 @@ def test_a_bias_outside_the_vocabulary_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("presence", "frequency"), [(1.5, 0.0), (0.0, 1.5), (0.5, 0.25), (-1.0, -0.5)])
-def test_penalties_count_what_was_generated(presence: float, frequency: float) -> None:
+def test_penalties_count_generated_tokens(presence: float, frequency: float) -> None:
     logits = some_logits(50)
     sampling = Sampling(temperature=0.0, presence_penalty=presence, frequency_penalty=frequency)
     sampler, counts = Sampler(sampling, 50), Counter[int]()
@@ -215,7 +215,7 @@ def test_logprobs_are_of_the_distribution_before_temperature_bias_and_penalties(
         assert [value for _, value in found.top] == pytest.approx(best.values.tolist(), abs=1e-5)
 
 
-def test_logprobs_of_zero_alternatives_and_of_more_than_there_are() -> None:
+def test_logprobs_with_zero_alternatives_and_with_more_than_the_vocabulary() -> None:
     logits = some_logits(10)
     none = Sampler(Sampling(logprobs=0), 10).sample(logits).logprob
     everything = Sampler(Sampling(logprobs=20), 10).sample(logits).logprob
@@ -228,7 +228,7 @@ def test_logprobs_of_zero_alternatives_and_of_more_than_there_are() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_not_finite_are_an_error_that_says_so(bad: float, temperature: float) -> None:
+def test_logits_that_are_not_finite_are_an_error(bad: float, temperature: float) -> None:
     logits = some_logits(20)
     logits[3] = bad
     with pytest.raises(EngineFailed, match="not finite"):
@@ -242,7 +242,7 @@ def test_logits_of_minus_infinity_are_never_drawn() -> None:
     assert set(drawn(logits, Sampling(seed=1, top_p=0.5), 20)) == {3}
 
 
-def test_sampling_leaves_the_logits_as_they_are() -> None:
+def test_sampling_does_not_change_the_logits() -> None:
     logits = some_logits(50)
     before = logits.clone()
     drawn(logits, Sampling(seed=1, top_p=0.5, min_p=0.01, logit_bias={1: 1.0}), 3)

@@ -1,4 +1,4 @@
-"""Batching, chunks, preemption, prefixes, drafts and steps ahead change no token, over random schedules."""
+"""Over random schedules, batching, chunks, preemption, prefixes, drafts and steps ahead change no token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Limits
-from tests.doubles.inference.driven import Asking, Client, Driven, MemoryRunner, foretold
+from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
 
 SIZE = 4
 CONTEXT = 160
@@ -23,7 +23,7 @@ KINDS = ((None, 10), (10, None), (None,), (7,), (2, None))
 def driven(
     limits: Limits, windows: tuple[int | None, ...] = (10, None), *, spare: int = 0, context: int = CONTEXT
 ) -> Driven:
-    """Over as little memory as may be, and so many bytes more (a token of one kind is a byte)."""
+    """With the least possible memory, and `spare` bytes more (a token of one kind is a byte)."""
     kinds = [LayerKind(window, 1) for window in windows]
     least = 1
     while True:
@@ -32,7 +32,7 @@ def driven(
                 kinds, least, context=context, may_shorten=False, limits=limits, block_size=SIZE
             )
             break
-        except CheckpointError:  # the least that is enough is looked for
+        except CheckpointError:  # too little: try more
             least += SIZE
     if spare:
         plan = plan_memory(
@@ -56,23 +56,23 @@ def random_limits(draw: random.Random) -> Limits:
 
 def check(client: Client) -> None:
     assert client.end is Finish.LENGTH
-    assert client.tokens == foretold(client.prompt, client.limit)
+    assert client.tokens == predicted(client.prompt, client.limit)
     assert 0 <= client.cached < len(client.prompt)
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_every_sequence_gets_what_it_would_get_alone(seed: int) -> None:
+async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> None:
     draw = random.Random(seed)
     engine = driven(random_limits(draw), draw.choice(KINDS), spare=draw.choice([0, 0, 50, 400]))
-    asking = Asking(draw, CONTEXT // 2)
+    prompts = Prompts(draw, CONTEXT // 2)
     for _ in range(250):
-        match draw.choices(["ask", "turn", "read", "leave"], [4, 8, 3, 1])[0]:
-            case "ask":
+        match draw.choices(["request", "turn", "read", "leave"], [4, 8, 3, 1])[0]:
+            case "request":
                 salted = replace(
                     SAMPLING, cache_salt=draw.choice([None, None, "a"]), priority=draw.choice([0, 0, 1])
                 )
                 limit = draw.choice([1, 5, 30, 80])
-                engine.ask(asking.prompt(), limit, salted, capacity=draw.choice([3, 10_000]))
+                engine.request(prompts.next(), limit, salted, capacity=draw.choice([3, 10_000]))
             case "turn":
                 engine.turn()
             case "read" if engine.clients:
@@ -88,26 +88,26 @@ async def test_every_sequence_gets_what_it_would_get_alone(seed: int) -> None:
     engine.cache.check_integrity([])
 
 
-async def test_the_books_are_in_order_after_ten_thousand_operations() -> None:
+async def test_the_blocks_add_up_after_ten_thousand_operations() -> None:
     draw = random.Random(7)
     engine = driven(
         Limits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8), spare=40
     )
-    asking = Asking(draw, 60)
+    prompts = Prompts(draw, 60)
     for operation in range(10_000):
         if draw.random() < 0.15:
-            engine.ask(asking.prompt(), draw.randint(1, 90), SAMPLING)
+            engine.request(prompts.next(), draw.randint(1, 90), SAMPLING)
         elif engine.clients and draw.random() < 0.05:
             engine.leave(draw.choice(engine.clients))
         else:
-            engine.turn()  # checks them
+            engine.turn()  # checks the blocks
         if operation % 50 == 0:
             for client in engine.clients:
                 client.read()
             for client in [each for each in engine.clients if each.end is not None]:
                 check(client)
                 engine.clients.remove(client)
-            del asking.past[:-30]
+            del prompts.past[:-30]
     engine.finish()
     assert engine.cache.used == 0
     counts = engine.scheduler.counts
@@ -115,18 +115,18 @@ async def test_the_books_are_in_order_after_ten_thousand_operations() -> None:
     assert counts.cached_tokens > 1000
 
 
-async def test_memory_that_runs_out_ends_nobody() -> None:
+async def test_memory_that_runs_out_ends_no_sequence() -> None:
     engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
-    clients = [engine.ask([first] * 10, 120, SAMPLING) for first in range(5)]
+    clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
     engine.finish()
     assert engine.scheduler.counts.preemptions > 0
     for client in clients:
         check(client)
 
 
-async def test_the_eldest_never_gives_way() -> None:
+async def test_the_oldest_sequence_is_never_preempted() -> None:
     engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
-    clients = [engine.ask([first] * 10, 120, SAMPLING) for first in range(5)]
+    clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
     gone = []
     while engine.turn():
         for client in clients:
@@ -138,20 +138,20 @@ async def test_the_eldest_never_gives_way() -> None:
 
 async def test_choices_of_one_prompt_compute_it_once() -> None:
     engine = driven(Limits(max_concurrent=8, max_waiting=10, chunk=16), spare=2000)
-    clients = [engine.ask(list(range(50)), 5, SAMPLING) for _ in range(8)]
+    clients = [engine.request(list(range(50)), 5, SAMPLING) for _ in range(8)]
     engine.finish()
     assert [client.cached for client in clients] == [0] + [48] * 7
     for client in clients:
         check(client)
 
 
-async def test_a_prompt_that_is_only_read_is_there_for_the_next() -> None:
+async def test_a_prompt_that_is_only_read_serves_the_next_one() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
     for prompt in ([5], list(range(40))):
-        reader = engine.ask(prompt, 0, SAMPLING)
+        reader = engine.request(prompt, 0, SAMPLING)
         engine.finish()
         assert (reader.tokens, reader.end) == ([], Finish.LENGTH)
-    after_it = engine.ask([*range(40), 1, 2], 5, SAMPLING)
+    after_it = engine.request([*range(40), 1, 2], 5, SAMPLING)
     engine.finish()
     assert after_it.cached == 40
     check(after_it)
@@ -160,7 +160,7 @@ async def test_a_prompt_that_is_only_read_is_there_for_the_next() -> None:
 async def test_a_salt_keeps_prompts_apart() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
     salts = [None, "a", "a", None, "b"]
-    clients = [engine.ask(list(range(40)), 2, replace(SAMPLING, cache_salt=salt)) for salt in salts]
+    clients = [engine.request(list(range(40)), 2, replace(SAMPLING, cache_salt=salt)) for salt in salts]
     engine.finish()
     assert [client.cached for client in clients] == [0, 0, 36, 36, 0]
 
@@ -170,7 +170,7 @@ TIGHT_BLOCKS = (27, 400)  # of the layers with a window, and of those without
 
 
 def tight() -> Driven:
-    """Little memory for windows: two sequences, a chunk, and few besides."""
+    """Little memory for windows: two sequences, a chunk, and a few more."""
     return Driven(MemoryRunner((10, None), SIZE), (10, None), TIGHT_BLOCKS, TIGHT)
 
 
@@ -178,49 +178,49 @@ def tight() -> Driven:
 async def test_a_turn_that_loses_its_analysis_finds_its_prompt(
     monkeypatch: pytest.MonkeyPatch, marked: bool
 ) -> None:
-    """The window before the prompt's end is kept, though the answer and others have long moved on."""
+    """The window before the prompt's end is kept, although the answer and other sequences have moved on."""
     if not marked:
         monkeypatch.setattr(PrefixCache, "_is_marked", lambda *_: False)
     engine = tight()
     prompt = [at % 37 for at in range(100)]
-    engine.ask(prompt, 60, SAMPLING)
+    engine.request(prompt, 60, SAMPLING)
     engine.finish()
     for first in range(3):
-        engine.ask([40 + first] * 30, 20, SAMPLING)
+        engine.request([40 + first] * 30, 20, SAMPLING)
     engine.finish()
-    second = engine.ask([*prompt, 1, 2, 3], 5, SAMPLING)
+    second = engine.request([*prompt, 1, 2, 3], 5, SAMPLING)
     engine.finish()
     check(second)
     assert (second.cached == 100) is marked
 
 
-async def test_prompts_that_part_find_what_they_share_again_and_again() -> None:
+async def test_prompts_that_diverge_find_their_shared_prefix_repeatedly() -> None:
     engine = tight()
     cached = []
     for tail in range(6):
-        client = engine.ask([*range(48), *[tail] * 120], 3, SAMPLING)
+        client = engine.request([*range(48), *[tail] * 120], 3, SAMPLING)
         engine.finish()
         check(client)
         cached.append(client.cached)
     assert cached[2:] == [48] * 4
 
 
-async def test_more_than_may_wait_are_turned_away() -> None:
+async def test_requests_beyond_the_queue_are_refused() -> None:
     engine = driven(Limits(max_concurrent=2, max_waiting=3))
     for _ in range(5):
-        engine.ask([1], 5, SAMPLING)
+        engine.request([1], 5, SAMPLING)
     with pytest.raises(EngineBusy) as caught:
-        engine.ask([1], 5, SAMPLING)
+        engine.request([1], 5, SAMPLING)
     assert caught.value.retry_after > 0
     engine.finish()
-    engine.ask([1], 5, SAMPLING)
+    engine.request([1], 5, SAMPLING)
     engine.finish()
 
 
-async def test_the_lowest_priority_begins_first() -> None:
+async def test_the_lowest_priority_starts_first() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=10))
     clients = [
-        engine.ask([1, at], 2, replace(SAMPLING, priority=priority))
+        engine.request([1, at], 2, replace(SAMPLING, priority=priority))
         for at, priority in enumerate([2, 1, 0, 1])
     ]
     order = []
@@ -232,13 +232,13 @@ async def test_the_lowest_priority_begins_first() -> None:
     assert [clients.index(client) for client in order] == [2, 1, 3, 0]
 
 
-async def test_a_reader_that_does_not_read_holds_neither_slot_nor_memory_that_others_wait_for() -> None:
+async def test_a_stalled_reader_holds_neither_slot_nor_memory_that_others_wait_for() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=10))
-    lazy = engine.ask([1, 2, 3], 60, SAMPLING, capacity=5)
+    lazy = engine.request([1, 2, 3], 60, SAMPLING, capacity=5)
     while engine.turn():
         pass
     assert len(lazy.outbox._tokens) == 5
-    other = engine.ask([4, 5], 20, SAMPLING)
+    other = engine.request([4, 5], 20, SAMPLING)
     while engine.turn():
         pass
     other.read()
@@ -251,7 +251,7 @@ async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
     steps = {}
     for drafts in (0, 4):
         engine = driven(Limits(max_concurrent=1, max_waiting=1, drafts=drafts))
-        client = engine.ask([1, 2, 3], 100, SAMPLING)
+        client = engine.request([1, 2, 3], 100, SAMPLING)
         engine.finish()
         check(client)
         steps[drafts] = engine.scheduler.counts.steps
@@ -260,26 +260,26 @@ async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
     assert steps[4] == steps[0] - counts.accepted_tokens
 
 
-async def test_a_defect_of_the_scheduler_ends_those_who_are_here_and_nobody_after(
+async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = driven(Limits(max_concurrent=2, max_waiting=5))
-    unlucky = [engine.ask([first] * 20, 5, SAMPLING) for first in range(3)]
+    unlucky = [engine.request([first] * 20, 5, SAMPLING) for first in range(3)]
     engine.turn()
-    engine.loop._begin_anew(EngineFailed("a defect"))
+    engine.loop._reset(EngineFailed("a defect"))
     for client in unlucky:
         client.read()
         assert isinstance(client.end, EngineFailed)
     assert engine.loop.active == engine.cache.used == 0
-    check_after = engine.ask([9] * 20, 5, SAMPLING)
+    check_after = engine.request([9] * 20, 5, SAMPLING)
     engine.clients = [check_after]
     engine.finish()
     check(check_after)
 
 
-async def test_books_that_are_wrong_are_found() -> None:
+async def test_blocks_that_do_not_add_up_are_found() -> None:
     engine = driven(Limits(max_concurrent=1, max_waiting=1))
-    engine.ask([1] * 20, 5, SAMPLING)
+    engine.request([1] * 20, 5, SAMPLING)
     engine.turn()
     with pytest.raises(IntegrityError):
         engine.cache.check_integrity([])

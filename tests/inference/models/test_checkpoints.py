@@ -1,4 +1,4 @@
-"""Checkpoints that do not fit: the error names the file, the tensor, both shapes, and what to do."""
+"""Checkpoints that do not fit: the error names the file, the tensor, both shapes, and a remedy."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def error_of(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_a_shape_that_does_not_fit_is_told_with_both_shapes(folder: Path) -> None:
+def test_a_shape_that_does_not_fit_is_reported_with_both_shapes(folder: Path) -> None:
     change_tensor(folder, "model.layers.1.self_attn.k_proj.weight", torch.zeros(31, 64))
     message = error_of(folder)
     for part in ("model.safetensors", "model.layers.1.self_attn.k_proj.weight", "31×64", "32×64"):
         assert part in message
 
 
-def test_a_config_of_another_model_is_told(folder: Path) -> None:
+def test_a_config_of_another_model_is_reported(folder: Path) -> None:
     change_config(folder, intermediate_size=128)
     message = error_of(folder)
     assert "mlp.experts.gate_up_proj_bias" in message
@@ -68,7 +68,7 @@ def test_a_missing_tensor_is_named(folder: Path) -> None:
     assert "download it again" in message
 
 
-def test_more_layers_than_there_are_is_a_missing_tensor(folder: Path) -> None:
+def test_more_layers_than_the_files_have_are_a_missing_tensor(folder: Path) -> None:
     change_config(folder, num_hidden_layers=5, layer_types=["full_attention"] * 5)
     assert "model.layers.4." in error_of(folder)
 
@@ -89,15 +89,15 @@ def test_a_missing_shard_is_named(tmp_path: Path, config: ModelConfig) -> None:
     assert "model-00002-of-00003.safetensors is missing" in message
 
 
-def test_a_file_that_was_cut_short_is_named(folder: Path) -> None:
+def test_a_truncated_file_is_named(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:5000])
     message = error_of(folder)
     assert "model.safetensors" in message
-    assert "cut short" in message
+    assert "interrupted download" in message
 
 
-def test_a_repository_that_was_cloned_without_its_large_files_is_told(folder: Path) -> None:
+def test_a_repository_cloned_without_its_large_files_is_reported(folder: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 4792272488\n"
     (folder / "model.safetensors").write_text(pointer, encoding="ascii")
     assert "git lfs pull" in error_of(folder)
@@ -110,12 +110,12 @@ def test_a_broken_index_is_named(tmp_path: Path, config: ModelConfig, index: str
     assert "model.safetensors.index.json" in error_of(tmp_path)
 
 
-def test_another_architecture_is_told(folder: Path) -> None:
+def test_another_architecture_is_reported(folder: Path) -> None:
     save_file({"transformer.wte.weight": torch.zeros(3, 3)}, folder / "model.safetensors")
     assert "holds no gpt-oss model" in error_of(folder)
 
 
-def test_folders_without_weights_or_config_say_what_is_missing(tmp_path: Path, checkpoint: Path) -> None:
+def test_the_error_of_an_incomplete_folder_names_the_missing_file(tmp_path: Path, checkpoint: Path) -> None:
     assert "no checkpoint" in error_of(tmp_path)
     shutil.copy(checkpoint / "config.json", tmp_path)
     assert "no .safetensors file" in error_of(tmp_path)
@@ -123,13 +123,13 @@ def test_folders_without_weights_or_config_say_what_is_missing(tmp_path: Path, c
 
 def test_mxfp4_needs_sizes_of_whole_blocks(tmp_path: Path, config: ModelConfig) -> None:
     odd = replace(config, intermediate=48)
-    with pytest.raises(CheckpointError, match=r"blocks of 32, and intermediate_size is 48"):
+    with pytest.raises(CheckpointError, match=r"blocks of 32, but intermediate_size is 48"):
         write_random_checkpoint(tmp_path, odd)
 
 
 def test_a_context_longer_than_the_models_is_refused(checkpoint: Path) -> None:
     assert load_model(checkpoint, device=CPU, context=100, any_vocabulary=True).config.context_length == 100
-    with pytest.raises(CheckpointError, match=r"asked for is 2000 tokens; .* for 1024"):
+    with pytest.raises(CheckpointError, match=r"requested context is 2000 tokens; .* supports 1024"):
         load_model(checkpoint, device=CPU, context=2000, any_vocabulary=True)
 
 
@@ -138,7 +138,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_drawn_on_terminals_and_where_asked_for() -> None:
+def test_progress_is_drawn_on_terminals_and_on_request() -> None:
     drawn = {}
     for stream, show in (
         (Terminal(), None),
@@ -156,7 +156,7 @@ def test_progress_is_drawn_on_terminals_and_where_asked_for() -> None:
     assert "100%" in drawn[io.StringIO, True]
 
 
-def test_loading_draws_where_asked_for(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loading_draws_on_request(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load_model(checkpoint, device=CPU, progress=True, any_vocabulary=True)
     assert "Loading weights" in capsys.readouterr().err
     load_model(checkpoint, device=CPU, any_vocabulary=True)

@@ -1,4 +1,4 @@
-"""The model against an outsider, and against itself in other layouts and in other steps."""
+"""The model, compared with transformers, and with itself in other layouts and in other steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference.models.gpt_oss import GptOss, load_model
 from inference.models.head import pack_head
 from inference.models.random_checkpoint import write_random_checkpoint
 
-# Past the window (16) many times and past what the rope was first made for (32).
+# Many times longer than the window (16), and longer than the rope's original context (32).
 PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()
 CPU = torch.device("cpu")
 
@@ -46,7 +46,7 @@ def outsider(checkpoint: Path) -> torch.nn.Module:
 @torch.inference_mode()
 def test_logits_of_a_prompt_are_those_of_transformers(outsider: torch.nn.Module, logits: Tensor) -> None:
     wanted = outsider(torch.tensor([PROMPT])).logits[0]
-    assert logits.std() > 0.3  # a model whose logits are all alike would prove nothing
+    assert logits.std() > 0.3  # a model with nearly equal logits would prove nothing
     assert relative_error(logits, wanted) < 1e-4
     for row, other in zip(logits, wanted, strict=True):
         assert relative_error(row, other) < 1e-4
@@ -127,7 +127,7 @@ def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
     assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
 
 
-def test_all_experts_on_all_tokens_give_the_logits_of_each_its_own(
+def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
     checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
@@ -137,7 +137,7 @@ def test_all_experts_on_all_tokens_give_the_logits_of_each_its_own(
 
 def test_a_packed_head_gives_the_logits_of_floats() -> None:
     stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
-    stored[0] *= 1e-6  # below what half precision holds exactly
+    stored[0] *= 1e-6  # too small for half precision to hold exactly
     packed = pack_head(stored, torch.float32)
     if packed is None:
         pytest.skip("this PyTorch has no FBGEMM")
@@ -151,6 +151,6 @@ def test_a_packed_head_gives_the_logits_of_floats() -> None:
 @pytest.mark.parametrize(
     "stored", [torch.ones(8, 4), torch.full((8, 4), 1e6).bfloat16()], ids=["float32", "large"]
 )
-def test_a_head_that_would_lose_something_is_not_packed(stored: Tensor) -> None:
+def test_a_head_that_would_lose_precision_is_not_packed(stored: Tensor) -> None:
     assert pack_head(stored, torch.float32) is None
     assert pack_head(torch.ones(8, 4).bfloat16(), torch.bfloat16) is None

@@ -1,4 +1,4 @@
-"""Comparing states of the model: the loss is that of the model that serves; means are of the same rows."""
+"""Comparing states of the model: the loss equals that of the served model; means match rows by token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from recipe.training.export import compact, export, weights_of
 
 
 @torch.inference_mode()
-def test_the_loss_is_what_the_model_that_serves_lacks(tmp_path: Path) -> None:
+def test_the_loss_equals_that_of_the_served_model(tmp_path: Path) -> None:
     talks = held_out_talks(3, "call", 1)
     weights, saved = weights_of(COMPACT)
     score = Scorer(weights, saved["learned"], Shape(**saved["shape"])).score(talks)
@@ -33,17 +33,17 @@ def test_the_loss_is_what_the_model_that_serves_lacks(tmp_path: Path) -> None:
     for talk in talks:
         logits = served.all_logits(talk.tokens, served.new_cache())
         for turn in talk.turns:
-            said = torch.tensor(talk.tokens[turn.start : turn.end])
+            wanted = torch.tensor(talk.tokens[turn.start : turn.end])
             given = logits[turn.start - 1 : turn.end - 1]
-            losses.append(F.cross_entropy(given, said, reduction="none"))
+            losses.append(F.cross_entropy(given, wanted, reduction="none"))
             if turn.kind not in (PAST, "answer"):
-                right += torch.equal(given.argmax(1), said)
+                right += torch.equal(given.argmax(1), wanted)
     assert score.calls == 3
     assert score.right == right
     assert score.loss == pytest.approx(torch.cat(losses).mean().item(), rel=0.05, abs=1e-5)
 
 
-def test_the_command_tells_files_apart(
+def test_the_command_shows_a_difference_between_files(
     tmp_path: Path, small_shape: Shape, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [written(tmp_path, f"{seed}.safetensors", small_shape, [17, 5_000], seed) for seed in (1, 2)]
@@ -56,10 +56,10 @@ def test_the_command_tells_files_apart(
     monkeypatch.setattr(sys, "argv", ["compare", str(tmp_path / "none.safetensors")])
     with pytest.raises(SystemExit):
         compare_command()
-    assert f"there is no {tmp_path / 'none.safetensors'}" in capsys.readouterr().err
+    assert f"{tmp_path / 'none.safetensors'} does not exist" in capsys.readouterr().err
 
 
-def test_a_mean_of_several_files_is_of_the_same_tokens_rows(tmp_path: Path, small_shape: Shape) -> None:
+def test_a_mean_of_several_files_combines_rows_of_the_same_token(tmp_path: Path, small_shape: Shape) -> None:
     begun = written(tmp_path, "begun.safetensors", small_shape, [17, 5_000, 90_000], 1)
     others = [
         written(tmp_path, "other.safetensors", small_shape, [3, 17, 90_000], 2),
@@ -74,12 +74,12 @@ def test_a_mean_of_several_files_is_of_the_same_tokens_rows(tmp_path: Path, smal
     assert torch.allclose(found["map_in"], wanted, atol=2e-3)
     rows, first, other, last = (state["learned_in"] for state in (found, ours, second, third))
     for row, parts in ((1, (first[1], other[2], last[2])), (2, (first[2], first[2], last[1]))):
-        # A row that a file has not is as it was when that file's turn came.
+        # A file without a row leaves the mean so far unchanged.
         so_far = torch.lerp(parts[0], parts[1], 0.25 / 0.75)
         assert torch.allclose(rows[row], torch.lerp(so_far, parts[2], 0.25), atol=0.03)
 
 
-def test_each_file_counts_in_a_mean_as_its_share_says(tmp_path: Path, small_shape: Shape) -> None:
+def test_each_file_counts_in_a_mean_by_its_share(tmp_path: Path, small_shape: Shape) -> None:
     files = [written(tmp_path, f"{seed}.safetensors", small_shape, [17, 5_000], seed) for seed in (1, 2, 3)]
     mean = tmp_path / "mean.safetensors"
     first, second, third = (weights_of(file)[0]["map_in"] for file in files)
@@ -93,7 +93,7 @@ def test_each_file_counts_in_a_mean_as_its_share_says(tmp_path: Path, small_shap
 
 
 def written(folder: Path, name: str, shape: Shape, learned: list[int], seed: int) -> Path:
-    """An exported file of an untrained model whose learned rows are some."""
+    """An exported file of an untrained model with random learned rows."""
     torch.manual_seed(seed)
     model = TinyGptOss(shape, len(learned))
     for rows in (model.learned_in, model.learned_out, model.map_in, model.map_out):

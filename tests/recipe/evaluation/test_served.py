@@ -1,4 +1,4 @@
-"""The recipe beside the server: what the model is taught to say is what the server lets it say."""
+"""The recipe and the server: the server's grammar allows every turn that the model is taught."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recipe.text.words import Words
 
 
 def follow(grammar: Grammar, tokens: Sequence[int]) -> bool:
-    """Whether the tokens are a whole turn; raises for one that is not legal."""
+    """Whether the tokens are a complete turn; raises for an illegal one."""
     state = grammar.start()
     for token in tokens:
         state.accept(token)
@@ -33,7 +33,7 @@ def test_every_generation_of_the_stock_is_in_the_servers_grammar(skill: str) -> 
             assert follow(grammar, talk.tokens[turn.start : turn.end])
 
 
-def test_a_call_of_what_is_not_declared_is_not() -> None:
+def test_a_call_of_an_undeclared_function_is_not() -> None:
     rng = Random("served/undeclared")
     talk = SKILLS["call"](rng, Words(rng, True), True)
     turn = next(turn for turn in talk.turns if turn.kind in ("call", "preamble"))

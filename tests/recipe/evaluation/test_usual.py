@@ -1,4 +1,4 @@
-"""The requests in usual words: each call that is expected follows from its request and its declarations."""
+"""The requests in usual words: each expected call follows from its request and its declarations."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from recipe.text import stock
 from recipe.text.vocabulary import encoding
 
 
-def asked(case: Case) -> str:
+def request_of(case: Case) -> str:
     return (
         encoding().decode(list(case.prompt)).rpartition("<|start|>user<|message|>")[2].partition("<|end|>")[0]
     )
 
 
-def test_every_expected_call_is_one_of_a_declared_function_with_words_of_the_request() -> None:
+def test_every_expected_call_has_a_declared_function_and_words_of_the_request() -> None:
     cases = list(usual_cases())
     assert len(cases) == 160
-    assert len({asked(case) for case in cases}) == len(cases)
+    assert len({request_of(case) for case in cases}) == len(cases)
     for case in cases:
         wanted = outcome(case.expected, encoding().decode(list(case.prompt)))
-        assert wanted is not None, asked(case)
+        assert wanted is not None, request_of(case)
         assert wanted.recipient is not None
         (tool,) = [tool for tool in case.talk.tools if f"functions.{tool.name}" == wanted.recipient]
         schema = tool.parameters
         assert schema is not None
         Draft202012Validator({"additionalProperties": False, **schema}).validate(wanted.arguments)
         for name, value in wanted.arguments.items():
-            said = value if isinstance(value, str) else json.dumps(value)
+            text = value if isinstance(value, str) else json.dumps(value)
             options = schema["properties"][name].get("enum", ())
-            known = isinstance(value, bool) or said.lower() in asked(case).lower()
-            assert known or value in options, (asked(case), name)
+            known = isinstance(value, bool) or text.lower() in request_of(case).lower()
+            assert known or value in options, (request_of(case), name)
 
 
-def test_no_request_with_a_value_stands_in_the_stock() -> None:
+def test_the_stock_contains_no_request_with_a_value() -> None:
     texts = "\n".join(path.read_text("utf-8") for path in stock.FOLDER.iterdir()).lower()
-    said = [asked(case) for case in usual_cases() if "{}" not in encoding().decode(list(case.expected))]
-    assert len(said) > 140
-    assert not [request for request in said if request.lower() in texts]
+    requests = [
+        request_of(case) for case in usual_cases() if "{}" not in encoding().decode(list(case.expected))
+    ]
+    assert len(requests) > 140
+    assert not [request for request in requests if request.lower() in texts]

@@ -1,4 +1,4 @@
-"""How requests for made-up functions say which value is whose."""
+"""How requests for made-up functions connect values with parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REQUESTS = 400
 
 
 def _between(held_out: bool, plain: bool = False) -> set[str]:
-    """What stands between a value and the one word that its parameter is called, where it is behind it."""
+    """The single words between a value and its parameter's name after it."""
     found = set()
     for place in range(_REQUESTS):
         rng = Random(f"between/{place}")
@@ -26,19 +26,19 @@ def _between(held_out: bool, plain: bool = False) -> set[str]:
     return found
 
 
-def test_training_has_words_there_that_no_form_of_the_stock_has() -> None:
+def test_training_has_words_there_beyond_the_stocks_forms() -> None:
     forms = set(" ".join(stock.lines("forms.txt")).split())
     assert len(_between(False) - forms) > 30
 
 
-def test_the_held_out_part_has_its_own_forms_alone_and_training_none_of_them() -> None:
+def test_the_held_out_part_has_only_its_own_forms_and_training_none_of_them() -> None:
     kept_back = set(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
     assert _between(True) == {"for"}
     assert "for" in kept_back
     assert not _between(False) & kept_back
 
 
-def test_plain_requests_have_the_forms_of_the_stock_and_none_that_is_kept_back() -> None:
+def test_plain_requests_have_the_stocks_forms_and_none_that_is_kept_back() -> None:
     forms, kept_back = stock.lines("forms.txt")[:-KEPT_BACK], stock.lines("forms.txt")[-KEPT_BACK:]
     between = _between(False, plain=True)
     assert len(between) > 5

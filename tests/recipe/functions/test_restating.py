@@ -1,4 +1,4 @@
-"""The request said again in the thought before a call, with the values marked that the call takes from it."""
+"""The request restated in the thought before a call, with the call's values marked."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from recipe.training.marks import requests_in
 _MARK = re.compile(r" \[\w+:")
 
 
-def request(text: str, **said: str) -> Request:
-    """`text` asks for a function with these parameters, each with what is said for it."""
-    fields = tuple((Field(name, "word"), Value(value)) for name, value in said.items())
-    spans = tuple((text.index(value), text.index(value) + len(value)) for value in said.values())
+def request(text: str, **values: str) -> Request:
+    """`text` is a request for a function with these parameters and their values in the text."""
+    fields = tuple((Field(name, "word"), Value(value)) for name, value in values.items())
+    spans = tuple((text.index(value), text.index(value) + len(value)) for value in values.values())
     return Request(FunctionTool("f", None, {}), text, fields, spans, frozenset())
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("given", "expected"),
     [
         (
             request("Is it cold in New Oslo?", city="New Oslo"),
@@ -42,17 +42,17 @@ def request(text: str, **said: str) -> Request:
         (request("How is the weather?"), "How is the weather?"),
     ],
 )
-def test_values_are_marked_where_they_are_said(asked: Request, expected: str) -> None:
-    assert encoding().decode(restated(asked)) == f":\n{expected}"
+def test_values_are_marked_in_the_request(given: Request, expected: str) -> None:
+    assert encoding().decode(restated(given)) == f":\n{expected}"
 
 
 def test_the_call_has_its_arguments_in_the_order_of_the_declaration() -> None:
-    asked = request("From Rome to Oslo", to_city="Oslo", origin="Rome")
-    assert encoding().decode(arguments_of(asked)) == '{"to_city": "Oslo", "origin": "Rome"}'
+    given = request("From Rome to Oslo", to_city="Oslo", origin="Rome")
+    assert encoding().decode(arguments_of(given)) == '{"to_city": "Oslo", "origin": "Rome"}'
 
 
 def thoughts_and_calls(held_out: bool) -> list[tuple[str, str, dict[str, object]]]:
-    """The last message of the user, what the thought says of it, and the call's arguments."""
+    """The user's last message, its restatement in the thought, and the call's arguments."""
     found = []
     for seed in range(60):
         rng = Random(f"restating/{seed}")
@@ -64,18 +64,18 @@ def thoughts_and_calls(held_out: bool) -> list[tuple[str, str, dict[str, object]
 
 def _parts(talk: Talk, turn: Turn) -> tuple[str, str, dict[str, object]]:
     decode, tokens = encoding().decode, talk.tokens
-    asked = decode(tokens[: turn.start]).rpartition("<|start|>user<|message|>")[2].partition("<|end|>")[0]
+    text = decode(tokens[: turn.start]).rpartition("<|start|>user<|message|>")[2].partition("<|end|>")[0]
     thought = decode(tokens[turn.start : turn.end]).partition("<|end|>")[0].partition(":\n")[2]
     body = tokens.index(MESSAGE, tokens.index(CONSTRAIN, turn.start)) + 1
-    return asked, thought, json.loads(decode(tokens[body : turn.end - 1]))
+    return text, thought, json.loads(decode(tokens[body : turn.end - 1]))
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_without_its_marks_the_thought_says_the_request(held_out: bool) -> None:
-    said = [(asked, thought) for asked, thought, _ in thoughts_and_calls(held_out) if thought]
-    assert len(said) > 30
-    for asked, thought in said:
-        assert _MARK.sub("", thought).replace("]", "") == asked.replace("]", "")
+def test_without_its_marks_the_thought_equals_the_request(held_out: bool) -> None:
+    pairs = [(text, thought) for text, thought, _ in thoughts_and_calls(held_out) if thought]
+    assert len(pairs) > 30
+    for text, thought in pairs:
+        assert _MARK.sub("", thought).replace("]", "") == text.replace("]", "")
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -89,7 +89,7 @@ def test_the_marks_are_the_arguments_of_the_call(held_out: bool) -> None:
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_what_was_said_is_copied_by_one_rule_an_option_too(held_out: bool) -> None:
+def test_values_and_options_are_copied_by_one_rule(held_out: bool) -> None:
     """An option has the tokens of the request, not those of its declaration, which cuts words elsewhere."""
     (closes,) = tokens_of(CLOSES)
     options = 0
@@ -102,9 +102,10 @@ def test_what_was_said_is_copied_by_one_rule_an_option_too(held_out: bool) -> No
         for _, found in copies_of(talk, requests_in(talk.tokens)):
             for copy in found:
                 name = encoding().decode(list(copy.name))
-                said = encoding().decode(talk.tokens[copy.said : talk.tokens.index(closes, copy.said)])
+                end = talk.tokens.index(closes, copy.restated)
+                restated_value = encoding().decode(talk.tokens[copy.restated : end])
                 call = encoding().decode(talk.tokens[copy.naming : talk.tokens.index(CALL, copy.naming)])
-                if f'"{name}": "{said.strip()}"' in call:
+                if f'"{name}": "{restated_value.strip()}"' in call:
                     assert copy.same
                     options += name in declared
     assert options > 5

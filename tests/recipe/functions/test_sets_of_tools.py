@@ -41,7 +41,7 @@ def required(entry: dict[str, Any]) -> list[str]:
     return [str(place) for place in range(len(entry["params"])) if str(place) not in entry.get("options", {})]
 
 
-def test_every_request_says_what_is_required_and_nothing_else() -> None:
+def test_every_request_has_the_required_values_and_no_others() -> None:
     for entry in entries():
         for ask in entry["asks"]:
             assert sorted(_GAP.findall(ask)) == required(entry), (entry["names"], ask)
@@ -49,7 +49,7 @@ def test_every_request_says_what_is_required_and_nothing_else() -> None:
             assert all(_GAP.findall(ending) == [place] for ending in endings), entry["names"]
 
 
-def test_optional_parameters_are_the_last_ones_and_names_are_one_tools_alone() -> None:
+def test_optional_parameters_come_last_and_names_are_unique() -> None:
     names: list[str] = []
     for entry in entries():
         assert required(entry) == [str(place) for place in range(len(required(entry)))], entry["names"]
@@ -74,7 +74,7 @@ def test_every_kind_of_value_can_be_drawn_for_training_and_held_out() -> None:
             assert all(value == value.strip() and '"' not in value for value in values)
 
 
-def test_parameters_of_the_stock_have_kinds_of_values_that_there_are() -> None:
+def test_parameters_of_the_stock_have_known_kinds() -> None:
     of_the_stock = {
         (entry["names"][0], names.split("|")[0])
         for entry in tools_of_the_stock()
@@ -86,7 +86,7 @@ def test_parameters_of_the_stock_have_kinds_of_values_that_there_are() -> None:
         assert kind in typed_kinds(), line
 
 
-def test_a_set_stands_together_and_what_none_of_it_can_do_is_asked_too() -> None:
+def test_a_set_is_declared_together_and_some_requests_fit_none_of_it() -> None:
     together = declined_beside_its_like = 0
     for seed in range(150):
         rng = Random(f"set/{seed}")
@@ -106,7 +106,7 @@ def test_a_set_stands_together_and_what_none_of_it_can_do_is_asked_too() -> None
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_sets_are_for_training_alone(held_out: bool) -> None:
+def test_sets_are_only_for_training(held_out: bool) -> None:
     found = 0
     for seed in range(200):
         rng = Random(f"alone/{seed}")
@@ -115,7 +115,7 @@ def test_sets_are_for_training_alone(held_out: bool) -> None:
     assert (found == 0) if held_out else (40 < found < 120)
 
 
-def test_values_are_of_the_kind_that_the_parameter_says() -> None:
+def test_values_have_the_kind_of_their_parameter() -> None:
     entry = next(one for one in entries() if any(kind == "cuisine" for kind, _ in one["params"].values()))
     usual, drawn = set(natural_values("cuisine", False)), 0
     for seed in range(60):
@@ -128,7 +128,7 @@ def test_values_are_of_the_kind_that_the_parameter_says() -> None:
     assert drawn > 15
 
 
-def test_more_values_are_of_kinds_that_there_are_and_for_training_alone() -> None:
+def test_more_values_have_known_kinds_and_are_only_for_training() -> None:
     first: dict[str, list[str]] = stock.parsed("values_typed.json")
     files = sorted(stock.FOLDER.glob("values_more_*.json"))
     assert files
@@ -140,7 +140,7 @@ def test_more_values_are_of_kinds_that_there_are_and_for_training_alone() -> Non
             assert set(natural_values(kind, False)) - set(first[kind])
 
 
-def test_a_sentence_between_quotes_may_end_as_sentences_do_and_has_one_pair_of_quotes() -> None:
+def test_a_quoted_sentence_may_end_like_a_sentence_and_has_one_pair_of_quotes() -> None:
     asks = ["Say {0} to everybody", 'Say "{0}" to everybody']
     entry = {"names": ["say_it"], "about": ["Says it."], "params": {"text": ["phrase", ""]}, "asks": asks}
     ended = 0

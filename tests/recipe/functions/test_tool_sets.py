@@ -1,4 +1,4 @@
-"""What is declared side by side in training, under which names, and which requests are made for it."""
+"""The tools that training declares together, their names, and the requests for them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from recipe.functions.tool_names import general_words, renamed, words_in, words_of
 from recipe.functions.tool_sets import in_turn, some_tools, tools_for_like_things
-from recipe.functions.tool_stock import Offer, said_in, stock_tool, tools_of_the_stock
+from recipe.functions.tool_stock import Offer, stock_tool, tools_of_the_stock, words_of_wording
 from recipe.text import stock
 from recipe.text.words import Words
 
 
 def subjects(*texts: str | None) -> set[str]:
-    """The words by which things are told, without the ends that they take."""
+    """The beginnings of specific words."""
     words = {word for text in texts if text for word in words_of(text)}
     return {word[:5] for word in words if len(word) > 3 and word not in general_words()}
 
 
-def test_all_tools_are_asked_for_before_one_is_asked_for_again() -> None:
+def test_all_tools_are_requested_before_one_is_requested_again() -> None:
     rng = Random("in turn")
     offers: list[Offer] = []
     while len(offers) < 3:
@@ -31,8 +31,8 @@ def test_all_tools_are_asked_for_before_one_is_asked_for_again() -> None:
         assert sorted(names[first : first + len(offers)]) == sorted(offer.tool.name for offer in offers)
 
 
-def test_tools_for_like_things_are_asked_for_by_a_word_that_no_other_has() -> None:
-    asked = 0
+def test_requests_for_similar_tools_have_a_word_that_no_other_tool_has() -> None:
+    counted = 0
     for seed in range(60):
         rng = Random(f"like/{seed}")
         offers = tools_for_like_things(rng, Words(rng, False), 6)
@@ -41,14 +41,14 @@ def test_tools_for_like_things_are_asked_for_by_a_word_that_no_other_has() -> No
             assert request.tool is offer.tool
             others = [one.tool for one in offers if one is not offer]
             elsewhere = subjects(*(text for tool in others for text in (tool.name, tool.description)))
-            said = subjects(*request.said)
-            assert not said & elsewhere, (request.text, elsewhere)
-            assert said & subjects(offer.tool.name, offer.tool.description), request.text
-            asked += len(offers) > 1
-    assert asked > 100
+            own = subjects(*request.wording)
+            assert not own & elsewhere, (request.text, elsewhere)
+            assert own & subjects(offer.tool.name, offer.tool.description), request.text
+            counted += len(offers) > 1
+    assert counted > 100
 
 
-def test_tools_for_like_things_do_stand_side_by_side_in_training_alone() -> None:
+def test_only_training_declares_similar_tools_together() -> None:
     def together(held_out: bool) -> bool:
         for seed in range(3000):
             rng = Random(f"together/{seed}")
@@ -61,7 +61,7 @@ def test_tools_for_like_things_do_stand_side_by_side_in_training_alone() -> None
     assert not together(held_out=True)
 
 
-def test_another_name_says_what_the_tool_is_for() -> None:
+def test_another_name_still_shows_the_tools_purpose() -> None:
     changed = 0
     for entry in tools_of_the_stock():
         things = [words_of(name)[1:] or words_of(name) for name in entry["names"]]
@@ -82,9 +82,9 @@ def test_held_out_tools_keep_the_names_of_the_stock() -> None:
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_in_training_a_name_has_now_and_then_a_word_behind_it_that_no_wording_has(held_out: bool) -> None:
+def test_in_training_a_name_is_sometimes_followed_by_a_random_word(held_out: bool) -> None:
     entry = next(entry for entry in tools_of_the_stock() if "get_contact" in entry["names"])
-    wordings = [said_in(ask) for ask in entry["asks"]]
+    wordings = [words_of_wording(ask) for ask in entry["asks"]]
     around = {"please", *(word for aside in stock.lines("asides.txt") for word in words_in(aside))}
     strange = 0
     for seed in range(300):
@@ -96,11 +96,11 @@ def test_in_training_a_name_has_now_and_then_a_word_behind_it_that_no_wording_ha
         extra = min(len(rest - wording - around) for wording in wordings)
         assert extra <= 1
         strange += extra
-        assert request.said in wordings
+        assert request.wording in wordings
     assert (strange == 0) if held_out else (5 < strange < 60)
 
 
-def test_where_requests_are_plain_no_set_of_one_area_is_declared() -> None:
+def test_plain_requests_have_no_set_of_one_area() -> None:
     def of_sets(plain: bool) -> int:
         found = 0
         for seed in range(60):

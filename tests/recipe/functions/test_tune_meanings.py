@@ -1,4 +1,4 @@
-"""What words have to do with each other: what tuning makes of their vectors, and what is shipped of it."""
+"""Similarities of words: the effect of tuning on their vectors, and the shipped result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recipe.network.wiring import slow_places
 from recipe.text.meanings import COMPARED, FILE, meanings
 from recipe.text.vocabulary import ids_by_bytes, likeness
 
-FOUND_FROM = 139  # what a word has to outdo in the shipped file, as tuning said
+FOUND_FROM = 139  # the least product of matching words in the shipped file, as tuning printed it
 
 
 def tokens(*words: str) -> list[int]:
@@ -31,16 +31,16 @@ def tokens(*words: str) -> list[int]:
 
 @pytest.fixture
 def looks() -> Looks:
-    """As tuning begins with the shipped vectors."""
+    """The initial state of tuning, with the shipped vectors."""
     return Looks(torch.from_numpy(meanings()[1].astype(np.float32))[:, :COMPARED])
 
 
-def test_the_heads_compare_as_many_numbers_as_were_tuned() -> None:
+def test_the_heads_compare_all_tuned_numbers() -> None:
     assert len(slow_places(Shape().head_dim)) == COMPARED
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("requested", "function"),
     [
         ("umbrella", "weather"),
         ("quieter", "volume"),
@@ -49,8 +49,8 @@ def test_the_heads_compare_as_many_numbers_as_were_tuned() -> None:
         ("sushi", "restaurant"),
     ],
 )
-def test_words_of_requests_are_like_those_of_the_functions_they_are_for(said: str, asked: str) -> None:
-    alike = likeness(tokens(said), tokens(asked, "invoice", "thermostat", "calendar"))[0]
+def test_words_of_requests_are_close_to_those_of_their_functions(requested: str, function: str) -> None:
+    alike = likeness(tokens(requested), tokens(function, "invoice", "thermostat", "calendar"))[0]
     assert alike[0] > FOUND_FROM > alike[1:].max()
 
 
@@ -63,7 +63,7 @@ def test_a_request_finds_its_function_among_others(looks: Looks) -> None:
 
 
 def test_the_vectors_alone_choose_most_of_the_usual_functions(looks: Looks) -> None:
-    """Requests that nothing was tuned on: the best of the declared functions, by the words of each alone."""
+    """For requests outside the tuning data: the best of the declared functions, by words alone."""
     with torch.no_grad():
         looks.terms[1] = looks.terms[0] + math.log(FOUND_FROM)
     right = several = 0
@@ -82,15 +82,15 @@ def test_the_vectors_alone_choose_most_of_the_usual_functions(looks: Looks) -> N
     assert right > 0.85 * several, right
 
 
-def test_tuning_teaches_from_nothing_but_the_stock() -> None:
-    looks, lacking = tune(steps=5, seed=3, report=0)
-    assert lacking[-1] < 0.8 * lacking[0]
+def test_tuning_learns_from_the_stock_alone() -> None:
+    looks, losses = tune(steps=5, seed=3, report=0)
+    assert losses[-1] < 0.8 * losses[0]
     numbers = looks.rounded().detach()
     assert (numbers == numbers.round()).all()
     assert numbers.abs().max() <= 7
 
 
-def test_what_may_mean_both_is_not_held_against_a_function() -> None:
+def test_a_request_that_fits_two_functions_counts_against_neither() -> None:
     entries = [*sets_of_tools()[0], *tools_of_the_stock()[:30]]
     both = may_mean_both(entries)
     size = len(sets_of_tools()[0])
@@ -101,7 +101,7 @@ def test_what_may_mean_both_is_not_held_against_a_function() -> None:
     assert 0 < sum(map(sum, both)) < len(entries) ** 2
 
 
-def test_the_file_keeps_its_words_and_what_is_not_compared(
+def test_the_file_keeps_its_words_and_the_uncompared_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = tmp_path / "tuned.npz"
@@ -111,5 +111,5 @@ def test_the_file_keeps_its_words_and_what_is_not_compared(
     with np.load(made) as tuned, np.load(FILE) as shipped:
         assert (tuned["words"] == shipped["words"]).all()
         assert tuned["vectors"].shape == shipped["vectors"].shape
-        behind = slice(COMPARED // 2, MEANING_DIM // 2)  # two numbers are a byte
-        assert (tuned["vectors"][:, behind] == shipped["vectors"][:, behind]).all()
+        rest = slice(COMPARED // 2, MEANING_DIM // 2)  # two numbers are a byte
+        assert (tuned["vectors"][:, rest] == shipped["vectors"][:, rest]).all()

@@ -1,4 +1,4 @@
-"""Words of three pieces, such as Helsinki: that training has them, and the heads that say the third."""
+"""Words of three pieces, such as Helsinki: training has them, and heads vote for the third."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fixed(texts: list[str]) -> torch.Tensor:
     return torch.from_numpy(fixed_part(token_table(), np.array([token(text) for text in texts], np.int32)))
 
 
-def test_heads_begin_by_saying_the_third_piece_of_the_word_whose_second_was_said() -> None:
+def test_heads_initially_vote_for_the_third_piece_after_the_second() -> None:
     shape = Shape(num_hidden_layers=3)
     torch.manual_seed(0)
     model = TinyGptOss(shape, 0)
@@ -48,10 +48,10 @@ def test_heads_begin_by_saying_the_third_piece_of_the_word_whose_second_was_said
         scores = (query @ key.T / size**0.5).masked_fill(torch.ones(6, 6).triu(1).bool(), float("-inf"))
         weights = torch.cat((scores, attention.sinks[head].expand(len(texts), 1)), 1).softmax(1)
         assert texts[int(weights[-1].argmax())] == " Helsinki"
-        assert int(weights[2].argmax()) == len(texts)  # after " hotel" the sink: nothing is to be said
-        said = weights[-1, :-1] @ attention.v_proj(x)[:, at] @ attention.o_proj.weight[:, of].T
+        assert int(weights[2].argmax()) == len(texts)  # after " hotel" the sink: no vote
+        vote = weights[-1, :-1] @ attention.v_proj(x)[:, at] @ attention.o_proj.weight[:, of].T
         some = [pieces[2], *pieces[:2], "lo", " the", "rooms", "ing", '"']
-        assert some[int((fixed(some) @ model.map_out @ said).argmax())] == pieces[2]
+        assert some[int((fixed(some) @ model.map_out @ vote).argmax())] == pieces[2]
 
 
 def test_training_draws_words_of_three_pieces_and_no_held_out_ones() -> None:

@@ -1,4 +1,4 @@
-"""Requests that only another value is said in: which function is meant, what was called before tells."""
+"""Follow-up requests with only another value: they mean the function of the last call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEDS = range(300)
 
 
 def follow_ups(held_out: bool) -> list[tuple[Request, Request]]:
-    """Requests, and what follows up on them."""
+    """Requests, each with its follow-up."""
     found = []
     for seed in SEEDS:
         rng = Random(f"again/{seed}")
@@ -32,7 +32,7 @@ def follow_ups(held_out: bool) -> list[tuple[Request, Request]]:
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_the_value_is_another_one_and_stands_where_the_request_says(held_out: bool) -> None:
+def test_the_value_is_another_one_at_the_place_of_its_span(held_out: bool) -> None:
     found = follow_ups(held_out)
     assert len(found) > 60
     changed = 0
@@ -47,31 +47,33 @@ def test_the_value_is_another_one_and_stands_where_the_request_says(held_out: bo
     assert changed > 0.9 * len(found)
 
 
-def test_only_a_function_of_one_free_argument_is_followed_up() -> None:
+def test_only_a_function_with_one_free_argument_has_follow_ups() -> None:
     for request, _ in follow_ups(held_out=False):
         ((field, _),) = request.arguments
         assert not field.options
         assert field.json_type != "boolean"
 
 
-def _asked(talk: Talk) -> list[str]:
+def requests_of(talk: Talk) -> list[str]:
     text = encoding().decode(talk.tokens)
     return [part.partition("<|end|>")[0] for part in text.split("<|start|>user<|message|>")[1:]]
 
 
-def test_training_follows_up_after_a_call_of_the_same_function() -> None:
-    """The request's own words name nothing, so that the function called last has to be the one."""
+def test_training_has_follow_ups_after_a_call_of_the_same_function() -> None:
+    """The request names no function, so it must mean the last called one."""
     followed = 0
     for seed in range(150):
         rng = Random(f"talks/{seed}")
         make = busy_talk if seed % 2 else call_talk
         talk = make(rng, Words(rng, False), False)
-        followed += any(text.lower().startswith(("and ", "the same", "now ")) for text in _asked(talk)[1:])
+        followed += any(
+            text.lower().startswith(("and ", "the same", "now ")) for text in requests_of(talk)[1:]
+        )
     assert followed > 10
 
 
-def test_the_thought_begins_with_the_function_that_was_called_last() -> None:
-    """In the tokens that it has there, the dot among them or not; then it is named as ever, and called."""
+def test_the_thought_begins_with_the_last_called_function() -> None:
+    """In the tokens of that call, with or without the dot; then it names and calls it as usual."""
     decode, dotted = encoding().decode, []
     taken_up = re.compile(r".*?<\|message\|>The user needs functions\.(\w+), so \1 fits")
     for seed in range(240):
@@ -87,9 +89,9 @@ def test_the_thought_begins_with_the_function_that_was_called_last() -> None:
             assert found[1] == last
             assert f"to=functions.{last} <|constrain|>" in text
             place = talk.tokens.index(MESSAGE, turn.start) + len(tokens_of(GOES_ON))
-            for said in (place, place + 1):
-                at = looked[said]
-                assert talk.tokens[at] == talk.tokens[said + 1]
+            for at_thought in (place, place + 1):
+                at = looked[at_thought]
+                assert talk.tokens[at] == talk.tokens[at_thought + 1]
                 assert decode(talk.tokens[: at + 4]).rpartition("functions.")[2].startswith(last[:1])
             dotted.append(decode(talk.tokens[place + 1 : place + 2]) != ".")
     assert len(dotted) > 20

@@ -1,4 +1,4 @@
-"""Commands for the shell: what conversations ask for, and what practising them leaves out."""
+"""Commands for the shell: what conversations request, and what is not practised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def talk_of(seed: int, held_out: bool = False, rounds: int = 1) -> Talk:
 
 
 def commands(talk: Talk) -> list[tuple[str, str]]:
-    """What the user said before each command, and the command."""
+    """The user's message before each command, and the command."""
     found = []
     for turn in talk.turns:
         if turn.kind == "shell":
@@ -38,24 +38,24 @@ def commands(talk: Talk) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_commands_do_what_was_asked_for(tmp_path: Path, held_out: bool) -> None:
-    """Run by a real shell: each file that was to be written says what the user wanted it to say."""
+def test_commands_do_what_the_user_requests(tmp_path: Path, held_out: bool) -> None:
+    """In a real shell, each written file has the text that the user wanted."""
     written = 0
     for seed in range(80):
-        for asked, command in commands(talk_of(seed, held_out, 4)):
-            said, _, file = command.removeprefix("echo ").partition(" > ")
+        for request, command in commands(talk_of(seed, held_out, 4)):
+            quoted, _, file = command.removeprefix("echo ").partition(" > ")
             if not command.startswith("echo ") or not file or "/" in file:
                 continue
             subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=20)
             text = (tmp_path / file).read_text().removesuffix("\n")
-            assert text == said.strip("'")
-            assert text in asked
-            assert file in asked
+            assert text == quoted.strip("'")
+            assert text in request
+            assert file in request
             written += 1
     assert written > 10
 
 
-def test_what_runs_commands_is_declared_under_many_names() -> None:
+def test_the_command_runner_has_many_names() -> None:
     names = set()
     for seed in range(40):
         for tool in talk_of(seed).tools:
@@ -64,7 +64,7 @@ def test_what_runs_commands_is_declared_under_many_names() -> None:
     assert len(names) > 60
 
 
-def test_nothing_of_the_rules_is_practised() -> None:
+def test_the_rules_are_not_practised() -> None:
     talk = next(talk for seed in range(99) if (talk := talk_of(seed, rounds=6)).rules_end > 1500)
     batch = packed([talk], np.arange(1000), np.random.default_rng(1), 1.0)
     assert batch.columns.min() + 1 >= talk.rules_end

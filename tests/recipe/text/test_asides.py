@@ -1,4 +1,4 @@
-"""Words around a request that are no part of a value: in training only, and never taken for one."""
+"""Words around a request that are no part of a value: only in training, and never marked as one."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from recipe.text.vocabulary import encoding
 from recipe.text.words import Words
 
 
-def said(kinds: list[str], ask: str) -> set[str]:
+def wordings(kinds: list[str], ask: str) -> set[str]:
     rng = Random(1)
     return {with_an_aside(rng, kinds, ask) for _ in range(3000)}
 
 
-def test_some_requests_are_said_with_one() -> None:
-    found = said(["city"], "Is it raining in {0}?")
+def test_some_requests_have_an_aside() -> None:
+    found = wordings(["city"], "Is it raining in {0}?")
     assert "Hey, is it raining in {0}?" in found
     assert "Is it raining in {0} for me?" in found
     assert "Is it raining in {0}?" in found
     assert all(text.count("{0}") == 1 and text.endswith("?") for text in found)
 
 
-def test_none_stands_behind_a_value_that_may_end_in_any_words() -> None:
-    assert not any(text.endswith("me") for text in said(["sentence"], "Remind me to {0}"))
+def test_no_aside_follows_a_value_that_may_end_in_any_words() -> None:
+    assert not any(text.endswith("me") for text in wordings(["sentence"], "Remind me to {0}"))
 
 
 @pytest.mark.parametrize("ask", ["I need {0}", "{0} please"])
-def test_a_name_and_the_speaker_stay_as_they_are_written(ask: str) -> None:
-    assert all("i need" not in text and "{0}" in text for text in said(["name"], ask))
+def test_a_name_and_the_speaker_keep_their_case(ask: str) -> None:
+    assert all("i need" not in text and "{0}" in text for text in wordings(["name"], ask))
 
 
 def test_no_aside_is_marked_as_a_value() -> None:

@@ -1,4 +1,4 @@
-"""What words mean: the file of it, what tokens have of it, and the heads that compare it."""
+"""The meanings of words: their file, their vectors in tokens, and the heads that compare them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def token(text: str) -> int:
     ("word", "like", "unlike"),
     [("room", "hotel", "invoice"), ("Utrecht", "Amsterdam", "piano"), ("rain", "weather", "calendar")],
 )
-def test_words_of_a_like_meaning_are_known(word: str, like: str, unlike: str) -> None:
+def test_words_of_similar_meaning_are_close(word: str, like: str, unlike: str) -> None:
     near, far = likeness([token(f" {word}")], [token(f" {like}"), token(f" {unlike}")])[0]
     assert near > 70 > far
 
 
-def test_a_word_means_the_same_however_it_is_written() -> None:
+def test_every_spelling_of_a_word_has_the_same_meaning() -> None:
     table = token_table()
     rows = table.meanings[[token(text) for text in (" weather", "weather", "_weather", " Weather")]]
     assert len(set(rows.tolist())) == 1
@@ -41,7 +41,7 @@ def test_a_word_means_the_same_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("text", [" ", "12", "?", " é"])
-def test_what_is_no_word_has_no_meaning(text: str) -> None:
+def test_a_token_that_is_no_word_has_no_meaning(text: str) -> None:
     place = token(text)
     assert word_of(place) is None
     assert not fixed_part(token_table(), np.array([place], dtype=np.int32))[:, MEANING].any()
@@ -54,8 +54,8 @@ def test_the_fixed_part_of_a_token_has_its_words_vector() -> None:
     assert (fixed_part(token_table(), ids)[0, MEANING] == vectors[places["hotel"]]).all()
 
 
-def test_heads_begin_by_looking_at_words_of_a_like_meaning() -> None:
-    """Of a layer's wired group, its queries and keys all else being nothing."""
+def test_heads_initially_look_at_words_of_similar_meaning() -> None:
+    """With all other weights of the wired group's queries and keys at zero."""
     shape = Shape(num_hidden_layers=3)
     torch.manual_seed(0)
     model = TinyGptOss(shape, 0)
@@ -81,12 +81,12 @@ def test_heads_begin_by_looking_at_words_of_a_like_meaning() -> None:
 
 @pytest.mark.parametrize("kind", ["txt", "json"])
 def test_the_file_is_made_of_word_vectors(tmp_path: Path, kind: str) -> None:
-    """Of those of the file itself, with numbers behind them that mean nothing."""
+    """From the file's own vectors, with meaningless numbers appended."""
     rng = np.random.default_rng(0)
     places, vectors = meanings()
     words = [*list(places)[:900], "nosuchwordatall"]
     rows = np.concatenate([vectors[:900], vectors[:1]]).astype(np.float32)
-    rows = np.concatenate([rows + 3, rng.normal(size=(len(rows), 6)) * 0.1], axis=1)  # a mean that goes
+    rows = np.concatenate([rows + 3, rng.normal(size=(len(rows), 6)) * 0.1], axis=1)  # the mean is removed
     source = tmp_path / f"vectors.{kind}"
     if kind == "json":
         held = {word: [*row.tolist(), 9.0, 1] for word, row in zip(words, rows, strict=True)}
@@ -101,7 +101,7 @@ def test_the_file_is_made_of_word_vectors(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "the x y\n", "the 0.5\n\n"])
-def test_a_file_of_something_else_is_told(
+def test_another_kind_of_file_is_reported(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "vectors.txt"

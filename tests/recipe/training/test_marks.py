@@ -1,11 +1,11 @@
-"""Where training asks for something in between: found again in the tokens of conversations."""
+"""The places of hints, found in the tokens of conversations."""
 
 from __future__ import annotations
 
 from gpt_oss_server.harmony.render import FunctionTool
-from recipe.functions.copies import BEGINS, GOES_ON, NOTHING, copies_of
+from recipe.functions.copies import BEGINS, CONTINUES, NOTHING, copies_of
 from recipe.functions.restating import LEADS, OPENS
-from recipe.functions.tool_stock import Field, Offer, Request, said_in
+from recipe.functions.tool_stock import Field, Offer, Request, words_of_wording
 from recipe.functions.tool_thoughts import choosing
 from recipe.skills.calls import arguments_of
 from recipe.text.talk import Talk, Value, function_call, tokens_of
@@ -23,7 +23,7 @@ def test_declared_names_are_found_where_they_begin(talks: list[Talk]) -> None:
             assert encoding().decode(talk.tokens[:begin]).endswith("\ntype")
 
 
-def test_no_name_is_found_where_nothing_is_declared() -> None:
+def test_no_name_is_found_without_declarations() -> None:
     talk = Talk("chat")
     talk.open(None)
     talk.user("Which type get_weather = is it?\ntype")
@@ -32,31 +32,31 @@ def test_no_name_is_found_where_nothing_is_declared() -> None:
     assert len(marks.carried) == len(marks.looked) == 0
 
 
-def test_every_naming_is_marked_with_where_the_name_begins(talks: list[Talk]) -> None:
+def test_every_naming_is_marked_with_the_beginning_of_the_name(talks: list[Talk]) -> None:
     marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
-    decided = asked = told = found = 0
+    decided = considered = explained = found = 0
     for row, talk in enumerate(talks):
         if len(declared_names(talk.tokens)) == 1:
             continue
         decided += sum(turn.kind == "choice" for turn in talk.turns)
         thoughts = [decode(talk.tokens[turn.start : turn.end]).partition(LEADS)[0] for turn in talk.turns]
-        asked += sum(thought.count("?") for thought in thoughts)
-        told += sum(thought.count(": ") for thought in thoughts)
+        considered += sum(thought.count("?") for thought in thoughts)
+        explained += sum(thought.count(": ") for thought in thoughts)
         for _, place, begin in marks.looked[marks.looked[:, 0] == row].tolist():
             assert decode(talk.tokens[:begin]).endswith(("\ntype", "\n//"))
-            said = decode([talk.tokens[place + 1]])
-            assert said == " so" or talk.tokens[place + 1] == talk.tokens[begin]
+            following = decode([talk.tokens[place + 1]])
+            assert following == " so" or talk.tokens[place + 1] == talk.tokens[begin]
             found += 1
-    # Of each choice two places (whether, which), and of each function asked about its name and its purpose.
-    assert found == 2 * decided + asked + told
-    assert min(decided, asked, told) > 0
+    # Two places of each choice (whether, which), and the name and purpose of each considered function.
+    assert found == 2 * decided + considered + explained
+    assert min(decided, considered, explained) > 0
 
 
 def first_piece(token: int) -> int:
     return int(token_table().pieces[token, 0])
 
 
-def test_words_of_names_are_marked_with_those_of_the_request_that_are_like_them(talks: list[Talk]) -> None:
+def test_words_of_names_are_marked_with_similar_words_of_the_request(talks: list[Talk]) -> None:
     marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
     spelt = meant = nowhere = 0
     for row, place, begin in marks.matched.tolist():
@@ -68,16 +68,16 @@ def test_words_of_names_are_marked_with_those_of_the_request_that_are_like_them(
             assert word not in request.lower().replace("?", "").replace(".", "").split()
             nowhere += 1
             continue
-        said = decode([tokens[begin]]).strip(" _").lower()
-        assert said in request.lower()
-        same = word is not None and (said[:3], said[-3:]) == (word[:3], word[-3:])
+        found = decode([tokens[begin]]).strip(" _").lower()
+        assert found in request.lower()
+        same = word is not None and (found[:3], found[-3:]) == (word[:3], word[-3:])
         same |= first_piece(tokens[place]) == first_piece(tokens[begin])  # of "_rem", "inder" and " reminder"
         assert same or likeness([tokens[place]], [tokens[begin]]) > 100
         spelt, meant = spelt + same, meant + (not same)
     assert min(spelt, meant, nowhere) > 0
 
 
-def test_names_and_values_are_marked_with_where_they_stand_already(calls: list[Talk]) -> None:
+def test_names_and_values_are_marked_with_their_sources(calls: list[Talk]) -> None:
     marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
     pieces = token_table().pieces
     taken_apart = [found for talk in calls for _, found in copies_of(talk, requests_in(talk.tokens))]
@@ -89,10 +89,10 @@ def test_names_and_values_are_marked_with_where_they_stand_already(calls: list[T
             before = decode(tokens[:place]).rpartition("<|start|>user<|message|>")[2]
             if LEADS not in before:
                 continue
-            if decode([tokens[place]]) == OPENS:  # the parameter's name: as it was said or as it is declared
+            if decode([tokens[place]]) == OPENS:  # the parameter's name: from the request or the declaration
                 assert pieces[tokens[begin], 0] == pieces[tokens[place + 1], 0]
                 near += "<|start|>user" in decode(tokens[:begin])
-            elif tokens[place - 1] == tokens_of(":")[0]:  # what the call has of a value
+            elif tokens[place - 1] == tokens_of(":")[0]:  # a value in the call
                 assert pieces[tokens[begin], 0] == tokens[place + 1]
                 values += 1
             else:  # a name in the call, from the thought
@@ -104,7 +104,7 @@ def test_names_and_values_are_marked_with_where_they_stand_already(calls: list[T
     assert 0 < near < names
 
 
-def test_a_request_is_taken_apart_into_its_values_and_the_rest(calls: list[Talk]) -> None:
+def test_a_request_is_split_into_its_values_and_the_rest(calls: list[Talk]) -> None:
     marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
     values = 0
     for row, talk in enumerate(calls):
@@ -114,7 +114,7 @@ def test_a_request_is_taken_apart_into_its_values_and_the_rest(calls: list[Talk]
             assert "<|start|>user<|message|>" in decode(talk.tokens[:place])
             if tag == BEGINS:
                 spans.append([place])
-            elif tag == GOES_ON:
+            elif tag == CONTINUES:
                 assert spans[-1][-1] == place - 1
                 spans[-1].append(place)
         for span in spans:
@@ -129,7 +129,7 @@ def a_call(function: str, text: str, values: dict[str, str]) -> Talk:
     tool = FunctionTool(function, None, {"type": "object", "properties": {name: {} for name in values}})
     fields = tuple((Field(name, "word"), Value(value)) for name, value in values.items())
     spans = tuple((text.index(value), text.index(value) + len(value)) for value in values.values())
-    request = Request(tool, text, fields, spans, said_in(text))
+    request = Request(tool, text, fields, spans, words_of_wording(text))
     talk = Talk("call")
     talk.open(None, tools=[tool])
     talk.user(text)
@@ -146,7 +146,7 @@ def test_a_value_may_look_like_the_arguments_of_a_call() -> None:
     assert all(copy.same for copy in copies)
 
 
-def test_a_value_is_held_by_its_further_tokens_and_by_a_name_behind_it() -> None:
+def test_a_value_is_held_by_its_further_tokens_and_by_a_name_after_it() -> None:
     text = "Show movies using New York City for user id and city Rome"
     talk = a_call("show_movies", text, {"user_id": "New York City", "city": "Rome"})
     begun = requests_in(talk.tokens)[0]
@@ -167,24 +167,24 @@ def test_a_value_is_held_by_its_further_tokens_and_by_a_name_behind_it() -> None
     places, thought = [looks[place] for place in opened], talk.turns[0].start
     named = [(decode(talk.tokens[at - 1 : at + 1]), at > thought) for at in places]
     assert named == [
-        (" for user", False),  # behind the value, in the request
-        (" and city", True),  # in front of it, in the thought
+        (" for user", False),  # after the value, in the request
+        (" and city", True),  # before it, in the thought
     ]
 
 
-def test_words_that_have_to_be_told_are_marked_where_they_were_said(calls: list[Talk]) -> None:
+def test_words_to_identify_are_marked_at_their_sources(calls: list[Talk]) -> None:
     marks, learned = marks_of(calls, learned_tokens(1)), set(learned_tokens(1).tolist())
     values = {(row, place) for row, place, tag in marks.tagged.tolist() if tag != NOTHING}
-    assert len(marks.told)
-    for row, place, token in marks.told.tolist():
+    assert len(marks.identified)
+    for row, place, token in marks.identified.tolist():
         talk = calls[row]
         assert talk.tokens[place] == token
         before = encoding().decode(talk.tokens[:place])
-        if any(turn.start <= place < turn.end for turn in talk.turns):  # said in the thought, for the call
+        if any(turn.start <= place < turn.end for turn in talk.turns):  # in the thought, for the call
             assert OPENS in before.rpartition(LEADS)[2]
             continue
         assert "<|start|>user" in before
         returned = not before.rpartition("<|start|>")[2].startswith(("user", "assistant"))
         unsure = row not in marks.tagged[:, 0]
         assert token not in learned or (row, place) in values or returned or unsure
-    assert values <= {(row, place) for row, place, _ in marks.told.tolist()}
+    assert values <= {(row, place) for row, place, _ in marks.identified.tolist()}

@@ -1,4 +1,4 @@
-"""In which numbers training multiplies: the quicker ones on this processor."""
+"""The number format of training: the faster one on this processor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _tried_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("known", "quicker"), [(True, True), (True, False), (False, True)])
-def test_bf16_is_taken_where_it_is_there_and_quicker(
+def test_bf16_is_used_if_available_and_faster(
     known: bool, quicker: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = {torch.bfloat16: 1.0 if quicker else 3.0, torch.float32: 2.0}

@@ -1,4 +1,4 @@
-"""What training asks for beside the next token: hints at steps in between, and impostors in the softmax."""
+"""Training beyond the next token: hints for intermediate steps, and impostors in the softmax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from recipe.training.train import main as train_command
 from recipe.training.trainer import Trainer
 
 
-def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(calls: list[Talk]) -> None:
+def test_an_empty_reader_identifies_nothing_and_a_fitted_one_everything(calls: list[Talk]) -> None:
     torch.manual_seed(0)
     shape = Shape()
     layer, hints = Layer(shape, sliding=False), Hints(shape)
@@ -41,7 +41,7 @@ def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(call
         tagged=nothing,
         looked=nothing,
         matched=nothing,
-        told=marks.told[:40],
+        identified=marks.identified[:40],
     )
     x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
     cos, sin = rotation(shape, x.shape[1])
@@ -61,7 +61,7 @@ def test_what_is_told_is_nothing_to_an_empty_reader_and_all_to_a_fitted_one(call
     assert lacking() < 0.1
 
 
-def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
+def test_a_look_is_measured_like_attention(talks: list[Talk]) -> None:
     torch.manual_seed(0)
     shape = Shape()
     layer = Layer(shape, sliding=False)
@@ -71,7 +71,7 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
     cos, sin = rotation(shape, x.shape[1])
     hints.see(shape.num_hidden_layers - 1, x, layer, cos, sin)
 
-    # Each place by itself, from the layer's own projections.
+    # Each place separately, from the layer's own projections.
     attention = layer.self_attn
     looks = []
     for row, column, begin in hints.marks.looked.tolist():
@@ -88,7 +88,7 @@ def test_a_look_is_measured_as_attention_is_defined(talks: list[Talk]) -> None:
     assert hints.measured["look"] == pytest.approx(np.mean(looks), rel=1e-4)
 
 
-def test_hints_count_less_in_a_model_that_goes_on_from_a_trained_one(calls: list[Talk]) -> None:
+def test_hints_count_less_in_a_model_that_starts_from_a_trained_one(calls: list[Talk]) -> None:
     shape = Shape()
     layer, marks = Layer(shape, sliding=False), marks_of(calls, learned_tokens(1))
     x = torch.randn(len(calls), max(len(talk.tokens) for talk in calls), shape.hidden_size)
@@ -101,7 +101,7 @@ def test_hints_count_less_in_a_model_that_goes_on_from_a_trained_one(calls: list
     assert 0 < losses[1] < losses[0] / 2
 
 
-def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> None:
+def test_hints_teach_their_goals(tmp_path: Path, calls: list[Talk]) -> None:
     run = Trainer(tmp_path, Shape(), 1)
     batches = (packed(list(two), run.learned, np.random.default_rng(0), 0.3) for two in pairwise(calls))
     kinds = dataclasses.fields(Marks)
@@ -115,7 +115,7 @@ def test_hints_teach_what_they_ask_for(tmp_path: Path, calls: list[Talk]) -> Non
     assert seen[-1]["tell"] < seen[0]["tell"]
 
 
-def test_impostors_are_what_would_be_said_instead() -> None:
+def test_impostors_are_what_the_model_would_write_instead() -> None:
     torch.manual_seed(0)
     rows = torch.randn(VOCABULARY, 8)
     hidden = rows[[7, 70_000]] * 3
@@ -129,7 +129,7 @@ def test_impostors_are_what_would_be_said_instead() -> None:
     assert not {7, 70_000} & set(found.tolist())
 
 
-def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
+def test_targets_in_the_prompt_get_no_impostors() -> None:
     rows = torch.randn(VOCABULARY, 8)
     nothing, _ = Impostors(rows.to, half=False).of(
         rows[:3], torch.ones(3), torch.zeros(0, dtype=torch.long), torch.tensor([0])
@@ -137,24 +137,26 @@ def test_no_impostor_is_looked_for_where_the_prompt_is_the_target() -> None:
     assert len(nothing) == 0
 
 
-def test_a_row_of_the_head_that_would_only_learn_to_be_silent_stays_empty(
-    calls: list[Talk], tmp_path: Path
-) -> None:
+def test_a_row_of_the_head_that_is_never_generated_stays_empty(calls: list[Talk], tmp_path: Path) -> None:
     run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=3), 1)
     silent = run.learned[run.silent - 1]
-    said = {token for talk in calls for turn in talk.turns for token in talk.tokens[turn.start : turn.end]}
+    generated = {
+        token for talk in calls for turn in talk.turns for token in talk.tokens[turn.start : turn.end]
+    }
     texts = [token_bytes()[token] for token in silent]
     assert len(silent) > 100
-    assert len(said & set(silent.tolist())) < 5  # by a sample of conversations, these are not in it
+    assert (
+        len(generated & set(silent.tolist())) < 5
+    )  # silent tokens come from a sample without these conversations
     assert all(text.isalpha() for text in texts)
     run.train(packed(calls, run.learned, np.random.default_rng(0), 0.3), 0.1)
-    heard = np.setdiff1d(np.arange(1, len(run.learned) + 1), run.silent)
+    others = np.setdiff1d(np.arange(1, len(run.learned) + 1), run.silent)
     assert (run.model.learned_out[run.silent] == 0).all()
-    assert (run.model.learned_out[heard] != 0).any()
+    assert (run.model.learned_out[others] != 0).any()
     assert (run.model.learned_in[run.silent] != 0).any()
 
 
-def test_onlookers_are_shown_every_layers_input() -> None:
+def test_onlookers_see_every_layers_input() -> None:
     model = TinyGptOss(shape := Shape(), 3)
     seen: list[tuple[int, torch.Size]] = []
     x = torch.randn(2, 9, shape.hidden_size)
@@ -163,14 +165,14 @@ def test_onlookers_are_shown_every_layers_input() -> None:
     assert torch.equal(watched, model(x)[0])
 
 
-@pytest.mark.parametrize("kind", ["another shape", "of before shapes were kept", "of words without meaning"])
-def test_a_run_of_another_shape_is_not_gone_on_with(
+@pytest.mark.parametrize("kind", ["another shape", "older than shapes", "older than meanings"])
+def test_a_run_of_another_shape_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Trainer(tmp_path, dataclasses.replace(Shape(), num_hidden_layers=3), 1)
     run.save()
-    if kind == "another shape":  # the command's is the recipe's
-        command, told = train_command, ["train", "--folder", str(tmp_path)]
+    if kind == "another shape":  # the command uses the recipe's shape
+        command, arguments = train_command, ["train", "--folder", str(tmp_path)]
     else:
         saved = torch.load(run.file, weights_only=False)
         if "shapes" in kind:
@@ -178,15 +180,18 @@ def test_a_run_of_another_shape_is_not_gone_on_with(
         else:
             saved["model"]["map_in"] = saved["model"]["map_in"][: MEANING.start]
         torch.save(saved, run.file)
-        command, told = export_command, ["export", "--folder", str(tmp_path), "--to", str(tmp_path / "made")]
-    monkeypatch.setattr(sys, "argv", told)
+        command = export_command
+        arguments = ["export", "--folder", str(tmp_path), "--to", str(tmp_path / "made")]
+    monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit):
         command()
-    assert f"The run in {tmp_path} was begun with another shape" in capsys.readouterr().err
+    assert (
+        f"The run in {tmp_path} has another shape of model than the current recipe" in capsys.readouterr().err
+    )
     assert not (tmp_path / "made").exists()
 
 
-def test_training_ends_with_an_error_where_no_conversations_can_be_made(
+def test_training_ends_with_an_error_if_conversations_fail(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> Talk:
@@ -195,21 +200,21 @@ def test_training_ends_with_an_error_where_no_conversations_can_be_made(
     monkeypatch.setattr(batches, "make_talk", broken)
     monkeypatch.setattr(feeders, "_PATIENCE", 0.1)
     feeder = Feeder("seed", np.arange(10), 512)
-    with pytest.raises(RuntimeError, match="no conversations"):
+    with pytest.raises(RuntimeError, match="no more conversations"):
         feeder.next()
     feeder.close()
     assert "no such word" in capfd.readouterr().err
 
 
-def test_a_start_that_cannot_be_made_as_large_is_refused_with_a_sentence(
+def test_a_start_that_cannot_be_widened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = dataclasses.replace(Shape(), num_hidden_layers=3, num_local_experts=2)
     (tmp_path / "other").mkdir()
     run = Trainer(tmp_path / "other", other, 1)
     run.save()
-    told = ["train", "--folder", str(tmp_path / "made"), "--start", str(run.file)]
-    monkeypatch.setattr(sys, "argv", told)
+    arguments = ["train", "--folder", str(tmp_path / "made"), "--start", str(run.file)]
+    monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit):
         train_command()
     assert "it can grow in hidden_size, num_hidden_layers, num_key_value_heads" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What training does otherwise on a card, held to what it does on a processor; and batches from several."""
+"""Training's variants for a GPU, compared with those for a CPU; and batches from several processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recipe.training.impostors import Impostors
 
 
 @pytest.mark.parametrize("window", [None, 16, 150])
-def test_attention_as_a_card_does_it_is_the_same(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_for_a_gpu_is_the_same(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(2, 300, heads, 32, requires_grad=True) for heads in (6, 2, 2)]
     sinks, weights = torch.randn(6, requires_grad=True), torch.randn(2, 300, 6 * 32)
@@ -34,7 +34,7 @@ def test_attention_as_a_card_does_it_is_the_same(window: int | None, monkeypatch
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_experts_as_a_card_does_them_are_the_same() -> None:
+def test_experts_for_a_gpu_are_the_same() -> None:
     torch.manual_seed(0)
     experts = Experts(Shape())
     experts.quantised = True
@@ -43,7 +43,7 @@ def test_experts_as_a_card_does_them_are_the_same() -> None:
             parameter.add_(torch.randn_like(parameter) * 0.05)
     inputs = torch.randn(200, experts.shape.hidden_size)
     whose = torch.randint(0, 8, (200,)).sort().values
-    whose[whose == 3] = 4  # one has nothing to do
+    whose[whose == 3] = 4  # one expert gets no token
     belongs = whose.unsqueeze(1) == torch.arange(8)
     counts = belongs.sum(0)
     wanted, found = experts._each(inputs, counts), experts._grouped(inputs, belongs, counts)
@@ -55,7 +55,7 @@ def test_experts_as_a_card_does_them_are_the_same() -> None:
         assert (a - b).norm() / b.norm() < 1e-5
 
 
-def test_larger_batches_have_as_many_more_impostors() -> None:
+def test_larger_batches_have_proportionally_more_impostors() -> None:
     torch.manual_seed(0)
     rows = torch.randn(5_000, 8)
     hidden, losses, places = torch.randn(900, 8), torch.rand(900), torch.arange(900)
@@ -65,7 +65,7 @@ def test_larger_batches_have_as_many_more_impostors() -> None:
     assert len(set(more.tolist())) == len(more)
 
 
-def test_several_processes_take_turns_and_make_the_same_batches_again() -> None:
+def test_several_processes_take_turns_and_are_reproducible() -> None:
     learned = learned_tokens(1)
 
     def made() -> list[bytes]:
@@ -90,7 +90,7 @@ def test_tokens_that_occur_are_the_first_candidates() -> None:
     assert np.array_equal(np.unique(batch.tokens), np.arange(batch.tokens.max() + 1))
 
 
-def test_a_rotation_that_serving_asked_for_first_can_be_trained_with() -> None:
+def test_training_can_use_a_rotation_that_serving_cached() -> None:
     with torch.inference_mode():
         cos, _ = rotation(Shape(), 77)
     x = torch.ones(77, Shape().head_dim // 2, requires_grad=True)
