@@ -1,4 +1,4 @@
-"""Answers with citations, over a folder of documents: no key, no network.
+"""Answers with citations from a folder of documents. Needs no key and no network.
 
 Start the server with: gpt-oss-server serve --browser local:examples/documents
 """

@@ -29,7 +29,7 @@ stream = client.chat.completions.create(
 )
 for chunk in stream:
     delta: Any = chunk.choices[0].delta
-    if getattr(delta, "reasoning", None):  # `reasoning_content` says the same, for clients that read that
+    if getattr(delta, "reasoning", None):  # `reasoning_content` repeats it for clients that read that name
         print("thinks:", delta.reasoning)
     if delta.content:
         print(delta.content, end="", flush=True)
@@ -38,7 +38,8 @@ print()
 messages: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
 for _ in range(5):
     answer = client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS).choices[0]
-    # The whole message goes back, its reasoning too: within a tool loop the model is shown what it thought.
+    # Send back the whole message with its reasoning: within a tool loop, the model sees its earlier
+    # reasoning.
     messages.append(answer.message.to_dict())
     if not answer.message.tool_calls:
         break

@@ -9,12 +9,12 @@ client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:800
 first = client.responses.create(input="My name is Ada.", instructions="Be brief.")
 print("1:", first.output_text)
 
-# Instructions are not inherited: what should hold for this turn is sent with it.
+# Instructions are not inherited: send the instructions that apply to this turn.
 second = client.responses.create(
     input="What is my name?", instructions="Be brief.", previous_response_id=first.id
 )
 print("2:", second.output_text)
 
-# What is stored can be read again, and forgotten.
+# A stored response can be retrieved and deleted.
 print("Stored:", client.responses.retrieve(second.id).status)
 client.responses.delete(second.id)

@@ -1,4 +1,4 @@
-"""See what the model really read and wrote: the Harmony text behind a response."""
+"""Read what the model really read and wrote: the Harmony text of a response."""
 
 import json
 import os
@@ -17,4 +17,4 @@ print("Prompt:", metadata["__debug_input"])
 print("Completion:", metadata["__debug_output"])
 for warning in json.loads(metadata["__debug_warnings"]):
     print("Slip:", warning["kind"], warning["detail"])
-print("Our own key is kept:", metadata["ticket"])
+print("The client's own key is kept:", metadata["ticket"])

@@ -1,4 +1,4 @@
-"""A tool loop: the model calls a function of ours, reads the result, and answers."""
+"""A tool loop: the model calls a function of the client, reads the result, and answers."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def get_weather(city: str) -> dict[str, object]:
 
 
 def call(name: str, arguments: str) -> str:
-    """What the model reads: a result, or what was wrong with its call."""
+    """The text that the model reads: a result, or what was wrong with its call."""
     try:
         return json.dumps({"get_weather": get_weather}[name](**json.loads(arguments)))
     except (KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A small MCP server of one's own, for mcp_tools.py: it converts lengths."""
+"""A small MCP server, for mcp_tools.py: it converts lengths."""
 
 from mcp.server.mcpserver import MCPServer
 

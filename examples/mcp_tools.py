@@ -1,4 +1,4 @@
-"""Tools of an MCP server: the model calls them within the response, once we agree.
+"""Tools of an MCP server: the model calls them within the response, after approval.
 
 Start the server with: gpt-oss-server serve --mcp units="python examples/mcp_server.py"
 """
@@ -9,13 +9,13 @@ from openai import OpenAI
 
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
 
-# A server that the operator did not configure is named by its `server_url`, with `authorization` if need be.
+# Name a server that the operator did not configure by its `server_url`, plus `authorization` if it needs one.
 TOOLS = [{"type": "mcp", "server_label": "units", "require_approval": "always"}]
 
 response = client.responses.create(input="How many nautical miles are 44 kilometres?", tools=TOOLS)
 
 for _ in range(5):
-    agreed = []
+    approvals = []
     for item in response.output:
         if item.type == "mcp_list_tools":
             print("Offered:", ", ".join(tool.name for tool in item.tools))
@@ -23,9 +23,11 @@ for _ in range(5):
             print(f"Called: {item.server_label}.{item.name}({item.arguments}) -> {item.output or item.error}")
         elif item.type == "mcp_approval_request":
             print(f"Approved: {item.name}({item.arguments})")
-            agreed.append({"type": "mcp_approval_response", "approval_request_id": item.id, "approve": True})
-    if not agreed or response.status != "completed":
-        break  # what was cut off cannot be agreed to
-    response = client.responses.create(input=agreed, tools=TOOLS, previous_response_id=response.id)
+            approvals.append(
+                {"type": "mcp_approval_response", "approval_request_id": item.id, "approve": True}
+            )
+    if not approvals or response.status != "completed":
+        break  # a response that was cut off cannot be approved
+    response = client.responses.create(input=approvals, tools=TOOLS, previous_response_id=response.id)
 
 print("Answer:", response.output_text)

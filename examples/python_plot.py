@@ -1,6 +1,6 @@
-"""Python in a sandbox: the model computes and plots; variables and files live on between turns.
+"""Python in a sandbox: the model computes and plots. Variables and files persist between turns.
 
-The server needs a sandbox for it: bubblewrap on Linux (apt install bubblewrap), or Docker.
+The server needs a sandbox: bubblewrap on Linux (apt install bubblewrap), or Docker.
 """
 
 import base64
@@ -41,7 +41,7 @@ def show(call):
 first = ask("Plot the first ten square numbers, and save them as CSV.")
 second = ask("What is their sum?", previous=first.id)
 
-# What the code wrote to /mnt/data can be downloaded, and files can be put there too.
+# Files that the code wrote to /mnt/data can be downloaded; files can also be uploaded there.
 for item in second.output:
     if item.type == "code_interpreter_call" and item.status == "completed":
         for file in client.containers.files.list(item.container_id):

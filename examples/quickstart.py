@@ -1,4 +1,4 @@
-"""Ask, and read the reasoning and the answer."""
+"""Ask a question, and read the reasoning and the answer."""
 
 import os
 

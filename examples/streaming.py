@@ -1,11 +1,11 @@
-"""Show reasoning and answer while they are being written."""
+"""Show the reasoning and the answer while the model writes them."""
 
 import os
 
 from openai import OpenAI
 
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
-model = client.models.list().data[0].id  # this helper of the SDK wants a name; `create` does without
+model = client.models.list().data[0].id  # this SDK helper requires a name; `create` does not
 
 with client.responses.stream(model=model, input="Who are you?") as stream:
     for event in stream:

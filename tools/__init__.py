@@ -1,1 +1,1 @@
-"""Tools that run in mid-generation (browser, python, MCP). They know neither the server nor inference."""
+"""Tools that run during a generation (browser, python, MCP). They know neither the server nor inference."""

@@ -1,8 +1,8 @@
-"""Which network addresses a tool may reach on a stranger's word.
+"""Which network addresses a tool may reach when a client or a model chose the host.
 
-In goes a host name or an IP address that a client or a model wrote; out come addresses that are all public,
-to be connected to as they are (resolving the name again would let it answer differently). Nothing here opens
-a connection or knows of HTTP: callers inject the resolver, and decide what a refusal means.
+Takes a host name or an IP address that a client or a model wrote. Returns addresses that are all public.
+Callers must connect to these addresses, because resolving the name again could give others. This module opens
+no connection and must not know HTTP: callers inject the resolver and decide what a refusal means.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Every address of a host, as text. Raises OSError where the name does not resolve."""
 
-# Refused besides what `is_global` refuses, which differs between Python's releases.
+# Refused in addition to what `is_global` refuses, which differs between Python's releases.
 _REFUSED_V4 = tuple(
     IPv4Network(block)
     for block in (
@@ -28,7 +28,7 @@ _REFUSED_V4 = tuple(
         "224.0.0.0/3",  # multicast, reserved, broadcast
     )
 )
-# Outside it lie all forms that carry an IPv4 address to a gateway: mapped, compatible, NAT64.
+# All forms that carry an IPv4 address to a gateway (mapped, compatible, NAT64) lie outside of it.
 _GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
 _REFUSED_V6 = tuple(
     IPv6Network(block)
@@ -43,7 +43,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)  # an IPv4 address in the interface's half
 
 
 class AddressRefused(Exception):
-    """A host may not be reached. The sentence names the host as it was asked for, and no address."""
+    """A host may not be reached. The message names the host as it was requested, and no address."""
 
 
 def is_literal(host: str) -> bool:
@@ -56,7 +56,7 @@ def is_literal(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address, in text, belongs to the public internet. What is no address is not public."""
+    """Whether an IP address, as text, belongs to the public internet. False for anything else."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -81,10 +81,10 @@ async def system_resolver(host: str, port: int) -> list[str]:
 async def resolve_allowed(
     host: str, port: int, *, resolver: Resolver = system_resolver, allow_private: bool = False
 ) -> list[str]:
-    """The addresses to connect to: each of them public, or none at all.
+    """The addresses to connect to, all of them public. Otherwise raises `AddressRefused`.
 
-    One private address among public ones refuses the host: which of them a connection would take is chance,
-    and a name that mixes them is a known way to get past such checks.
+    One private address among public ones refuses the host: chance decides which one a connection takes, and
+    mixing them is a known way past such checks.
     """
     try:
         addresses = await resolver(host, port)

@@ -1,8 +1,8 @@
-"""Starts processes without holding up the event loop, and tells when they end.
+"""Starts processes without blocking the event loop, and reports when they end.
 
-In: a command line. Out: `Child`, once it runs. Starting waits until the new process has become its program,
-which takes long on a busy machine, so a thread does it. It is one thread for all, and it never ends: a
-process that asked to die with its parent (bubblewrap does) dies with the thread that started it.
+Takes a command line and returns a `Child` once it runs. Starting waits until the new process has become its
+program, which takes long on a busy machine, so a thread does it. One thread serves all and never ends,
+because a process that asked to die with its parent (as bubblewrap does) dies with the thread that started it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 
 
 class Child:
-    """A running process of ours. Made in the event loop, which reaps it."""
+    """A running child process. Create it in the event loop, which reaps it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -28,7 +28,7 @@ class Child:
             return
         try:
             self._handle = os.pidfd_open(process.pid)
-        except OSError:  # no descriptor is left: it could run, but not be waited for
+        except OSError:  # no descriptor is left: the process could run, but nothing could wait for it
             process.kill()
             process.wait()
             raise
@@ -43,7 +43,7 @@ class Child:
         return self._process.returncode
 
     def kill(self) -> None:
-        self._process.kill()  # does nothing to one that has ended, whose number may be another's by now
+        self._process.kill()  # does nothing after the end, when the number may belong to another process
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -52,7 +52,7 @@ class Child:
     def _reap(self) -> None:
         self._loop.remove_reader(self._handle)
         os.close(self._handle)
-        self._process.wait()  # at once: it has ended
+        self._process.wait()  # returns immediately, because the process has ended
         self._ended.set()
 
 
@@ -67,12 +67,12 @@ async def start(
     errors: int | None = None,
     of_its_own: bool = False,
 ) -> Child:
-    """Starts a process, its words and errors going to `output`, or these to `errors`. Raises OSError.
+    """Starts a process. Its output and errors go to `output`, or its errors to `errors`. Raises OSError.
 
-    `of_its_own`: in a process group that has its number, which can be ended as a whole.
+    `of_its_own`: in a process group of its own, which can be ended as a whole.
 
-    Until it returns, even when cancelled, the descriptors are in use: closed earlier, their numbers could be
-    those of other files when the process inherits them.
+    Until it returns, even when cancelled, the descriptors are in use: if they were closed earlier, the
+    process could inherit other files under their numbers.
     """
 
     def popen() -> subprocess.Popen[bytes]:

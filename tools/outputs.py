@@ -1,4 +1,4 @@
-"""Outputs of tools made fit to be read, stored and sent: bounded, and text that every encoder takes."""
+"""Prepares outputs of tools for reading, storing and sending: limits them, and ensures encodable text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """Characters of the text that the model reads, and of the details as JSON (pictures are inside)."""
+    """The limits on the text that the model reads, and on the details as JSON (including images)."""
 
     text: int = 200_000
     details: int = 32_000_000
@@ -27,12 +27,12 @@ def bounded(output: ToolOutput, limits: OutputLimits) -> ToolOutput:
 
 
 def encodable(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 stream can carry."""
+    """The text without lone surrogates, which UTF-8 cannot represent."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, or its beginning and its end with a note of how much is missing between them."""
+    """The text; if it is too long, its beginning and its end, with a note on how much is missing."""
     if len(text) <= limit:
         return text
     head = limit - limit // 4
@@ -41,7 +41,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def _bounded_details(details: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
-    """The details, or none where they are too large or cannot be written as JSON."""
+    """The details, or none if they are too large or cannot be written as JSON."""
     if not details:
         return {}
     try:

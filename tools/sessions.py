@@ -1,8 +1,8 @@
-"""The sessions of one tool, one per conversation, and how long they live.
+"""The sessions of one tool, one per conversation, and their lifetimes.
 
-In: a tool, limits and a clock. Out: a conversation's session, for one call at a time. A session ends when it
-is idle or old, or when a newer conversation needs its place; one in use never ends for these reasons.
-Nothing here knows what a session does, nor of calls, time-outs and texts.
+Takes a tool, limits and a clock. Lends a conversation's session to one call at a time. A session ends when it
+is idle or old, or when a newer conversation needs its place, but never while it is in use. It must not know
+what a session does, nor calls, time-outs or texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOSE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """When sessions end: seconds without a call, seconds since the first, and how many there may be."""
+    """When sessions end: seconds without a call, seconds since the first call, and their number."""
 
     idle: float = 1200.0
     age: float = 14_400.0
@@ -29,7 +29,7 @@ class SessionLimits:
 
 
 class TooManySessions(Exception):
-    """Every session is in use; none can make room."""
+    """Every session is in use, so none can make room."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class SessionPool:
 
     @asynccontextmanager
     async def use(self, conversation: str) -> AsyncIterator[Session]:
-        """The conversation's session, alone. Raises TooManySessions, or what the tool's `open` raises."""
+        """Lends the conversation's session. Raises TooManySessions, or what the tool's `open` raises."""
         entry = self._entry(conversation)
         entry.users += 1
         try:
@@ -70,30 +70,30 @@ class SessionPool:
             self._wake_later()
 
     def open(self, conversation: str) -> Session:
-        """The same for other uses than calls, such as putting files there. Raises what `use` raises."""
+        """The same for uses other than calls, such as adding files. Raises what `use` raises."""
         entry = self._entry(conversation)
-        entry.used = self._clock()  # else the place of an idle session could be taken before it is used
+        entry.used = self._clock()  # otherwise an idle session could lose its place before this use
         self._wake_later()
         return entry.session
 
     def peek(self, conversation: str) -> Session | None:
-        """The conversation's session, if there is one: to ask it, not to run calls in it."""
+        """The conversation's session, if there is one, to query it but not to run calls in it."""
         entry = self._entries.get(conversation)
         return entry.session if entry is not None else None
 
     def touch(self, conversation: str) -> None:
-        """It is used, if there is one, by other means than calls: it must not end as idle."""
+        """Keeps the session, if there is one, from ending as idle: something other than a call uses it."""
         if (entry := self._entries.get(conversation)) is not None:
             entry.used = self._clock()
 
     @property
     def conversations(self) -> tuple[str, ...]:
-        """Those that have a session, the oldest first."""
+        """The conversations that have a session, the oldest first."""
         self.sweep()
         return tuple(self._entries)
 
     def discard(self, conversation: str) -> None:
-        """Ends a session whose state nobody can vouch for; the next call gets a fresh one."""
+        """Ends a session whose state is not reliable; the next call gets a new one."""
         entry = self._entries.pop(conversation, None)
         if entry is None:
             return
@@ -108,7 +108,7 @@ class SessionPool:
                 self.discard(conversation)
 
     async def close(self) -> None:
-        """Ends all sessions, those in use included. May be called again."""
+        """Ends all sessions, including those in use. May be called again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -141,7 +141,7 @@ class SessionPool:
         return min(entry.used + self._limits.idle, entry.opened + self._limits.age)
 
     def _wake_later(self) -> None:
-        """Sessions must end in a quiet server too, so a timer looks when the first of them is due."""
+        """Sets a timer for the first session that is due, because sessions must end in a quiet server too."""
         if self._timer is not None or not self._entries:
             return
         due = min(self._expires(entry) for entry in self._entries.values()) - self._clock()
@@ -153,7 +153,7 @@ class SessionPool:
         self._wake_later()
 
     def _close_soon(self, entry: _Entry) -> None:
-        """Closes in a task of its own: ending a kernel takes a while, and the next call need not wait."""
+        """Closes in a task of its own: ending a kernel takes a while, and the next call should not wait."""
         task = asyncio.get_running_loop().create_task(_close(entry.session))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -1,8 +1,8 @@
-"""What a tool is: calls of the model in, text for the model out.
+"""The contract of tools: takes calls of the model, returns text for the model.
 
-A `Tool` is made once by the server. For each conversation it opens a `Session`, which holds what the tool
-remembers between calls (pages and cursors, a kernel). A call that goes wrong is an answer like any other: the
-model reads what happened. Nothing here knows of the server, of Harmony's tokens or of inference.
+The server creates a `Tool` once. For each conversation it opens a `Session`, which holds the tool's state
+between calls (pages and cursors, a kernel). A failed call is an ordinary output: the model reads what
+happened. It must not know the server, Harmony's tokens or inference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a tool as the model is told of it."""
+    """A function of a tool, as declared to the model."""
 
     name: str
     description: str | None = None
@@ -23,7 +23,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A tool as the model is told of it. Without functions it is called by its bare name (`python`)."""
+    """A tool, as declared to the model. Without functions it is called by its bare name (`python`)."""
 
     namespace: str
     description: str | None = None
@@ -36,12 +36,12 @@ class ToolCall:
 
     function: str
     arguments: str
-    options: Mapping[str, Any] = field(default_factory=dict)  # the request's settings of this tool
+    options: Mapping[str, Any] = field(default_factory=dict)  # the request's settings for this tool
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What the model reads, whether the call failed, and what the API's item shows of it.
+    """The text for the model, whether the call failed, and the data for the API's item.
 
     `details` has the form that the tool documents (the browser's action and sources, python's outputs).
     """
@@ -55,7 +55,7 @@ class Session(Protocol):
     """One conversation's use of one tool. Calls come one at a time."""
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Never raises for what the model wrote or the world answered. Cancelling it stops the work."""
+        """Never raises because of the model's input or the outside world. Cancelling it stops the work."""
         ...
 
     async def close(self) -> None: ...
@@ -66,11 +66,11 @@ class Tool(Protocol):
     def declaration(self) -> Declaration: ...
 
     def open(self) -> Session:
-        """A fresh session; cheap, so that what is costly waits for the first call."""
+        """A new session. Must be cheap: expensive work waits for the first call."""
         ...
 
     async def close(self) -> None: ...
 
 
 class ToolUnavailable(Exception):
-    """A tool cannot be used here; the text says what to install or to set."""
+    """A tool cannot be used here; the message states what to install or to set."""

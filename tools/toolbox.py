@@ -1,10 +1,10 @@
-"""The tools that a server offers: a call of the model in, what the model reads out.
+"""The tools that a server offers: takes a call of the model, returns the model's input.
 
 Routes a Harmony recipient (`browser.search`, `python`, `label.tool`) to its tool and runs it in the
-conversation's session, within the tool's time. Whatever goes wrong there is a failed output with a
-sentence, never an exception; only cancellation passes through, and takes the running work with it. A
-request's own tools stand in a toolbox whose parent is the server's: closing it leaves the server's tools
-alone. Nothing here knows of the server, of Harmony's tokens, or of what any tool does.
+conversation's session, within the tool's time limit. Every error becomes a failed output with a sentence,
+never an exception. Only cancellation propagates, and cancels the running work too. A request's own tools are
+in a toolbox whose parent is the server's, so that closing it leaves the server's tools alone. It must not
+know the server, Harmony's tokens, or what any tool does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tools.sessions import SessionLimits, SessionPool, TooManySessions
 from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _log = logging.getLogger(__name__)
-_STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is left behind
+_STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is abandoned
 _MARGIN = 15.0  # seconds by which the time-out of an offer exceeds that of its tool
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool and its bounds. `counted_as` keeps names that clients choose out of the metrics."""
+    """A tool and its limits. `counted_as` keeps names that clients choose out of the metrics."""
 
     tool: Tool
     timeout: float = 120.0
@@ -44,7 +44,7 @@ def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Of
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What calls of one tool came to. Time-outs are failures too; cancelled calls are neither."""
+    """The outcomes of one tool's calls. Time-outs count as failures too, cancelled calls as neither."""
 
     calls: int = 0
     failures: int = 0
@@ -54,11 +54,11 @@ class Counters:
 
 
 class _TimedOut(Exception):
-    """The work took too long and was stopped; `left_behind` where it did not stop."""
+    """The work took too long and was stopped; `abandoned` if it did not stop."""
 
-    def __init__(self, *, left_behind: bool) -> None:
+    def __init__(self, *, abandoned: bool) -> None:
         super().__init__()
-        self.left_behind = left_behind
+        self.abandoned = abandoned
 
 
 class _Closed(Exception):
@@ -80,7 +80,7 @@ class Toolbox:
         for offer in offers:
             namespace = offer.tool.declaration.namespace
             if namespace in self._offers:
-                raise ValueError(f"Two tools are called {namespace!r}.")
+                raise ValueError(f"Two tools are named {namespace!r}.")
             self._add(namespace, offer)
         self._parent = parent
         self._outputs = outputs or OutputLimits()
@@ -90,7 +90,7 @@ class Toolbox:
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
-        """What the model is told of, the parent's tools first; a tool here hides one of its name there."""
+        """All declarations, the parent's first; a tool here hides the parent's tool of the same name."""
         above = self._parent.declarations if self._parent is not None else ()
         kept = tuple(each for each in above if each.namespace not in self._offers)
         return kept + tuple(offer.tool.declaration for offer in self._offers.values())
@@ -101,17 +101,17 @@ class Toolbox:
 
     @property
     def sessions(self) -> Mapping[str, int]:
-        """How many sessions each tool has open."""
+        """The number of open sessions per tool."""
         return {name: len(pool) for name, pool in self._pools.items()}
 
     def offers(self, recipient: str) -> bool:
-        """Whether a recipient's namespace is a tool here, be its function known or not."""
+        """Whether a recipient's namespace is a tool here, even if its function is unknown."""
         return self._find(_split(recipient)[0]) is not None
 
     async def run(
         self, conversation: str, recipient: str, arguments: str, options: Mapping[str, Any] | None = None
     ) -> ToolOutput:
-        """Runs one call. Raises nothing but the caller's own cancellation."""
+        """Runs one call. Raises only the caller's own cancellation."""
         namespace, function = _split(recipient)
         box = self._find(namespace)
         if box is None:
@@ -119,31 +119,31 @@ class Toolbox:
         return await box._run(conversation, namespace, ToolCall(function, arguments, options or {}))
 
     def session(self, conversation: str, namespace: str) -> Session | None:
-        """What a tool holds of a conversation, for who knows the tool: to resolve cursors, to list files."""
+        """A tool's session for a conversation, for callers that know it: to resolve cursors or list files."""
         box = self._find(namespace)
         return box._pools[namespace].peek(conversation) if box is not None else None
 
     def touch(self, conversation: str, namespace: str) -> None:
-        """What a tool holds of a conversation is used, such as its files: it is not idle."""
+        """Marks a tool's session for a conversation as used, so that it is not idle."""
         if (box := self._find(namespace)) is not None:
             box._pools[namespace].touch(conversation)
 
     def conversations(self, namespace: str) -> tuple[str, ...]:
-        """Whose sessions a tool has open, the oldest first."""
+        """The conversations with an open session of a tool, the oldest first."""
         box = self._find(namespace)
         return box._pools[namespace].conversations if box is not None else ()
 
     def open(self, conversation: str, namespace: str) -> Session:
-        """The same, made where there is none yet. Raises TooManySessions or ToolUnavailable."""
+        """The same, but opens a session if there is none. Raises TooManySessions or ToolUnavailable."""
         box = self._find(namespace)
         if box is None:
             raise ToolUnavailable(f"There is no tool called {namespace[:80]!r}.")
-        if box._closed:  # nothing would close what is opened now
+        if box._closed:  # nothing would close a session opened now
             raise ToolUnavailable("The server is shutting down; no tool can be used any more.")
         return box._pools[namespace].open(conversation)
 
     def forget(self, conversation: str, namespace: str | None = None) -> None:
-        """Ends what the tools here hold of a conversation, or what one tool does, be it the parent's."""
+        """Ends the conversation's sessions here, or its session of one tool, even if it is the parent's."""
         box = self._find(namespace) if namespace is not None else self
         pools = box._pools if box is not None else {}
         for name, pool in pools.items():
@@ -151,7 +151,7 @@ class Toolbox:
                 pool.discard(conversation)
 
     async def take(self, offers: Iterable[Offer]) -> None:
-        """Offers more from now on. A tool here whose name one of them has ends, with its sessions."""
+        """Offers more tools from now on. A tool here with the same name ends, with its sessions."""
         if self._closed:  # nothing would close them later
             for offer in offers:
                 await offer.tool.close()
@@ -166,7 +166,7 @@ class Toolbox:
             await _end(name, offer, pool)
 
     async def close(self) -> None:
-        """Stops every call, closes every session and every tool here. May be called again."""
+        """Stops every call and closes every session and every tool here. May be called again."""
         self._closed = True
         running = set(self._running)
         for task in running:
@@ -197,7 +197,7 @@ class Toolbox:
             self._count(name, outcome, self._clock() - began)
 
     async def _outcome(self, conversation: str, namespace: str, call: ToolCall) -> tuple[ToolOutput, str]:
-        """What the model reads, and the counter it belongs to."""
+        """The output for the model, and the counter that it belongs to."""
         offer, pool = self._offers[namespace], self._pools[namespace]
         recipient = f"{namespace}.{call.function}" if call.function else namespace
         if self._closed:
@@ -210,20 +210,20 @@ class Toolbox:
                 try:
                     output = await self._bounded(_checked_run(session, call), offer.timeout)
                 except _TimedOut as stopped:
-                    if stopped.left_behind:
+                    if stopped.abandoned:
                         pool.discard(conversation)
                     raise
             return output, "failed" if output.failed else "done"
         except _TimedOut:
-            said = f"The call to {recipient} took longer than {offer.timeout:g} seconds and was stopped."
-            return _failed(said), "timeout"
+            message = f"The call to {recipient} took longer than {offer.timeout:g} seconds and was stopped."
+            return _failed(message), "timeout"
         except _Closed:
             return _failed("The server is shutting down; the call was stopped."), "failed"
         except TooManySessions:
-            said = (
+            message = (
                 f"Too many conversations use {namespace} at the moment. Try again later, or go on without it."
             )
-            return _failed(said), "failed"
+            return _failed(message), "failed"
         except Exception:
             _log.exception("The tool %s raised", namespace)
             return _failed(
@@ -231,7 +231,7 @@ class Toolbox:
             ), "failed"
 
     async def _bounded(self, work: Coroutine[Any, Any, ToolOutput], seconds: float) -> ToolOutput:
-        """Runs the work in a task of its own, so that it can be stopped, or left behind if it will not."""
+        """Runs the work in a task of its own, so that it can be stopped, or abandoned if it does not stop."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -241,7 +241,7 @@ class Toolbox:
             await _stop(task)
             raise
         if not done:
-            raise _TimedOut(left_behind=not await _stop(task))
+            raise _TimedOut(abandoned=not await _stop(task))
         if task.cancelled() and self._closed:
             raise _Closed
         if task.cancelled():
@@ -289,7 +289,7 @@ async def _stop(task: asyncio.Task[ToolOutput]) -> bool:
 
 
 def _read_outcome(task: asyncio.Task[ToolOutput]) -> None:
-    """Looks at what stopped work ended with, which asyncio would else report as never retrieved."""
+    """Retrieves the result of stopped work, which asyncio would otherwise report as never retrieved."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("A tool's call raised while it was being stopped", exc_info=error)
 
@@ -300,17 +300,17 @@ def _split(recipient: str) -> tuple[str, str]:
 
 
 def _wrong_function(declaration: Declaration, function: str) -> str | None:
-    """What to tell the model of a function that its tool does not have."""
+    """The message to the model about a function that its tool does not have."""
     name = declaration.namespace
     known = [each.name for each in declaration.functions]
     if not known:
         return None if not function else f"{name} has no functions: it is called by its bare name, {name}."
     if function in known:
         return None
-    asked = (
+    mistake = (
         f"{name} has no function {function[:80]!r}." if function else f"{name} cannot be called by itself."
     )
-    return f"{asked} Its functions are: {', '.join(f'{name}.{each}' for each in known)}."
+    return f"{mistake} Its functions are: {', '.join(f'{name}.{each}' for each in known)}."
 
 
 def _failed(text: str) -> ToolOutput:

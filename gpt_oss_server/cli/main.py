@@ -1,8 +1,8 @@
-"""The command line: words in, an exit code out.
+"""The command line: takes words and returns an exit code.
 
-0: done. 1: it could not be done, and a sentence on standard error says why. 2: the command line itself is
-wrong. Never a traceback for what a user can cause. The commands are imported when they are run, so that
-`--help` and `version` answer at once.
+0: success. 1: failure, with a sentence on standard error. 2: the command line itself is wrong. A user's
+mistake never causes a traceback. Each command imports what it needs when it runs, so that `--help` and
+`version` are fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpt_oss_server.settings import SettingsError, misspelt_variables, read_sett
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A word after `gpt-oss-server`: its module has `add_arguments(parser)` and `run(args, settings)`."""
+    """A word after `gpt-oss-server`. Its module has `add_arguments(parser)` and `run(args, settings)`."""
 
     name: str
     summary: str
@@ -34,10 +34,10 @@ class Command:
 COMMANDS = (
     Command("serve", "serve a model over HTTP", "gpt_oss_server.cli.commands.serve"),
     Command("chat", "talk with a model in the terminal", "gpt_oss_server.cli.commands.chat"),
-    Command("mcp", "serve the browser or python over MCP", "gpt_oss_server.cli.commands.mcp"),
+    Command("mcp", "serve the browser or Python over MCP", "gpt_oss_server.cli.commands.mcp"),
     Command("render", "show the exact prompt of a request", "gpt_oss_server.cli.commands.render"),
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
-    Command("version", "tell the versions in use", "gpt_oss_server.cli.commands.version"),
+    Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 
 INTRODUCTION = """\
@@ -50,18 +50,18 @@ first steps:
   gpt-oss-server chat                      the same, in this terminal
   gpt-oss-server serve --model openai/gpt-oss-20b
 
-Each command has its own help: gpt-oss-server serve --help. Every flag is an environment variable too
+Each command has its own help: gpt-oss-server serve --help. Every flag is also an environment variable
 (--max-body-bytes is GPT_OSS_SERVER_MAX_BODY_BYTES); the flag wins."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, telling what is wrong as a sentence and where help is."""
+    """An argparse parser whose errors are sentences that point to the help."""
 
     subcommands: dict[str, argparse.ArgumentParser]
 
     def error(self, message: str) -> NoReturn:
-        told = message[:1].upper() + message[1:]
-        console.err(f"{told}. See `{self.prog} --help`.")
+        sentence = message[:1].upper() + message[1:]
+        console.err(f"{sentence}. See `{self.prog} --help`.")
         self.exit(2)
 
 
@@ -93,7 +93,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # A sign that cannot be read or shown costs nothing but itself.
+        # A character that cannot be decoded or encoded is replaced; the rest of the text survives.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     foreign = foreign_packages()
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         for strange, meant in misspelt_variables(os.environ):
-            console.err(f"The variable {strange} is no setting. Was {meant} meant?")
+            console.err(f"The variable {strange} is not a setting. Did you mean {meant}?")
         settings = read_settings(vars(args), os.environ)
     except SettingsError as error:
         console.err(str(error))
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if settings.log_level == "debug":
                 raise
             kind = type(error).__name__
-            console.err(f"A defect of gpt-oss-server: {kind}: {error}. `--log-level debug` shows where.")
+            console.err(f"A bug in gpt-oss-server: {kind}: {error}. `--log-level debug` shows where.")
             return 1
         console.err(str(error))
         return 1
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether its text is a sentence for the user; anything else is a defect of ours."""
+    """Whether its text is a sentence for the user; any other error is a bug."""
     from gpt_oss_server.errors import ApiError
     from inference.engine import InferenceError
 

@@ -1,5 +1,5 @@
-"""What binds a turn: grammars for the engine, and checks of what it generated.
+"""Constraints on a turn: grammars for the engine, and checks of what it generated.
 
-A wanted form (JSON schema, regex, grammar, calls) comes in. A grammar that masks tokens, or a check of the
-finished turn, goes out; a form that cannot be kept is a 400. It must not know which API the form comes from.
+Takes a required form (JSON schema, regex, grammar, calls). Returns a grammar that masks tokens, or a check of
+the finished turn; a form that cannot be enforced is a 400. It must not know which API requires the form.
 """

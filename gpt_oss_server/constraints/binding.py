@@ -1,8 +1,8 @@
-"""What binds a turn: the wanted form, as a grammar for the engine or as a check of the finished turn.
+"""Binds a turn to the form that its request requires: by a grammar for the engine, or by a check afterwards.
 
-In: the recipients that the model may call, the form of its answer, and whether it must call, in no API's
-words. Out: a `Binding`, or a 400 that names the schema's keyword and place. An engine that enforces grammars
-gets one for every turn, so that no header can be malformed; elsewhere the turn is checked when it ends.
+Takes the allowed calls, the form of the answer, and whether a call is required, in terms of no API. Returns a
+`Binding`, or raises a 400 that names the schema's keyword and place. An engine that enforces grammars gets
+one for every turn, so that headers are always legal; for other engines the finished turn is checked.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as the client sent it, and the parameter it came in."""
+    """A schema as the client sent it, and the parameter that held it."""
 
     given: Mapping[str, Any]
     param: str
-    strict: bool = True  # if not, keywords that cannot be enforced stand in the prompt alone
+    strict: bool = True  # False: what cannot be enforced is declared to the model, but not enforced
 
 
 @dataclass(frozen=True, slots=True)
 class TextGrammar:
-    """A grammar of free text as the client sent it, and the parameter it came in."""
+    """A grammar of free text as the client sent it, and the parameter that held it."""
 
     syntax: Syntax
     definition: str
@@ -50,7 +50,7 @@ class TextGrammar:
 
 @dataclass(frozen=True, slots=True)
 class ClientCall:
-    """A tool that the client runs: how it is called, and what binds the call's body."""
+    """A tool that the client runs: its recipient, and the form of the call's body."""
 
     recipient: str
     form: Schema | TextGrammar | None = None
@@ -59,36 +59,37 @@ class ClientCall:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The form that a request wants of a turn."""
+    """What a request requires of the form of a turn."""
 
     calls: Sequence[ClientCall] = ()  # to the client's tools
     declarations: Sequence[Declaration] = ()  # tools that run here
     answer: Schema | None = None
     must_call: bool = False
-    only: frozenset[str] | None = None  # recipients that may be called; None: all
+    only: frozenset[str] | None = None  # the only recipients that may be called; None: all
     parallel: bool = False  # several calls in one generation
     choice_param: str = "tool_choice"
-    bounds_reasoning: bool = False  # to a number of tokens, after which there is no more of it
+    bounds_reasoning: bool = False  # limits reasoning to a number of tokens
 
     @property
     def forms(self) -> dict[str, Schema | TextGrammar]:
-        """The forms of calls' bodies, by recipient."""
+        """The forms of the bodies of calls, by recipient."""
         return {call.recipient: call.form for call in self.calls if call.form is not None}
 
     @property
     def binds(self) -> bool:
-        """Whether the request wants anything beyond legal headers."""
+        """Whether the request requires anything beyond legal headers."""
         return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The grammars of a turn's generations, and the check of the whole."""
+    """The grammars of a turn's generations, and the check of the whole turn."""
 
     grammar: Grammar | None = None
-    later: Grammar | None = None  # after a call that ran here, so that the required call has been made
+    later: Grammar | None = None  # after a hosted tool ran: the required call has been made
     check: TurnCheck | None = None
-    unreasoned: Grammar | None = None  # these two where the budget for reasoning is spent
+    # The same two grammars once the budget for reasoning is spent.
+    unreasoned: Grammar | None = None
     unreasoned_later: Grammar | None = None
 
     def at(self, *, called: bool, reasons: bool) -> Grammar | None:
@@ -98,7 +99,7 @@ class Binding:
 
 
 def make_ready(encoding: Encoding) -> threading.Thread:
-    """Builds what the first grammar would wait for, on a thread of its own."""
+    """Prepares, on a thread of its own, what the first grammar would otherwise wait for."""
     thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
     thread.start()
     return thread
@@ -108,11 +109,11 @@ def _make_ready(encoding: Encoding) -> None:
     try:
         grammars_of(encoding)
     except GrammarsMissing as error:
-        _log.warning("Headers are not held to their grammar, and schemas are refused. %s", error)
+        _log.warning("Headers are not constrained to their grammar, and schemas are refused. %s", error)
 
 
 def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
-    """Takes milliseconds, and a second the first time: it must not run on the event loop."""
+    """Compiles the binding. Too slow for the event loop: a second the first time, then milliseconds."""
     if not wanted.binds and not enforces:
         return Binding()
     try:
@@ -125,11 +126,11 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
     if wanted.must_call and not callees:
-        raise InvalidRequest("A call is asked for, and no tool can be called.", param=wanted.choice_param)
+        raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
     if not enforces:
         return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     body = None if answer is None else JsonBody(answer)
-    # A preamble comes before a call; a turn that can only answer in a form has none.
+    # A turn whose whole output has a form has no place for preambles.
     preambles = () if body is not None and not callees else _PREAMBLES
     first = TurnShape(
         callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
@@ -204,7 +205,7 @@ def _compiled(grammars: Grammars, lark: str, wanted: Wanted) -> Grammar:
 
 @lru_cache(_KEPT_GRAMMARS)
 def _compile(grammars: Grammars, lark: str) -> Grammar:
-    """Agents send the same tools again and again."""
+    """A cache, because agents send the same tools again and again."""
     return grammars.compile(lark)
 
 

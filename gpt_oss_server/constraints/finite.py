@@ -1,7 +1,7 @@
-"""Whether any finite JSON fits a schema: one that demands itself again and again can never be answered.
+"""Checks that some finite JSON fits a schema; no answer can end if a schema requires itself without end.
 
-In goes a schema as `schema_support.py` leaves it. The grammar would accept such a schema and never let the
-answer end.
+Takes a schema that `schema_support.py` has read. The check is necessary because the grammar would accept such
+a schema and never let the answer end.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from gpt_oss_server.constraints.schema_spellings import resolve
 
 
 def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
-    """References count as without a value until one is found: rounds until nothing changes."""
+    """Whether some finite value fits. A reference counts as without a value until a round finds one."""
     judge = _Judge(root)
     judge.has_value(schema)
-    for reference in judge.met:  # the list grows meanwhile
+    for reference in judge.references:  # this list grows during the loop
         judge.has_value(resolve(root, reference))
     while True:
         before = len(judge.found)
-        # The last that was met first: in a chain of references that is its end, so that one round will do.
-        for reference in reversed(judge.met):
+        # In reverse order, because a chain of references then needs a single round: its end was met last.
+        for reference in reversed(judge.references):
             if reference not in judge.found and judge.has_value(resolve(root, reference)):
                 judge.found.add(reference)
         if len(judge.found) == before:
@@ -31,7 +31,7 @@ def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
 class _Judge:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self.met: list[str] = []  # references, in order
+        self.references: list[str] = []  # in the order in which they were met
         self._known: set[str] = set()
         self.found: set[str] = set()  # those with a value
 
@@ -48,11 +48,11 @@ class _Judge:
             return True
         if reference not in self._known:
             self._known.add(reference)
-            self.met.append(reference)
+            self.references.append(reference)
         return reference in self.found
 
     def _each(self, schemas: Iterable[Any]) -> list[bool]:
-        """Of every one, without a short cut: what each refers to must be known in the next round."""
+        """Checks every schema, without short-circuiting: the next round must know all their references."""
         return [self.has_value(each) for each in schemas]
 
     def _cases(self, schema: Mapping[str, Any]) -> bool:
@@ -77,10 +77,10 @@ class _Judge:
         return all(self._each([*first, *more]))
 
     def _object(self, schema: Mapping[str, Any]) -> bool:
-        """Of its own properties those that must be there, and of any others as many as must be."""
+        """Counts the required properties, and optional ones up to `minProperties`."""
         properties, required = schema.get("properties", {}), schema.get("required", ())
         own = {key: self.has_value(each) for key, each in properties.items()}
-        # Which pattern a name matches is not known here: one that has a value will do.
+        # It is not known here which pattern a name matches: any pattern with a value is enough.
         others = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties", True)]
         has_others = any(self._each(others))
         optional = sum(has for key, has in own.items() if key not in required)

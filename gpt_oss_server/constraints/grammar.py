@@ -1,20 +1,20 @@
-"""One turn of the model as a grammar: which messages it may write, to whom, and in what form.
+"""One turn of the model as a grammar: which messages it may write, to which recipient, and in what form.
 
-In goes what a request allows (whom the model may call, whether it may answer, what binds a body), out comes
-Lark text for llguidance. Reasoning and preambles are free text, as are bodies that nothing binds; headers are
-always legal, so that a turn cannot slip. Generation begins after `<|start|>assistant`.
+Takes what a request allows (recipients, whether the model may answer, the forms of bodies). Returns Lark text
+for llguidance. Reasoning, preambles and bodies without a form are free text; headers are always legal, so
+that a turn cannot slip. Generation starts after `<|start|>assistant`.
 
-    <|channel|>analysis<|message|>…<|end|><|start|>assistant                  any number of these
-    <|channel|>commentary<|message|>…<|end|><|start|>assistant                and of these, then one of
+    <|channel|>analysis<|message|>…<|end|><|start|>assistant                  any number
+    <|channel|>commentary<|message|>…<|end|><|start|>assistant                of these, then one of
     <|channel|>final<|message|>…<|return|>
     <|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
     _to=functions.f<|channel|>commentary <|constrain|>json<|message|>{…}<|call|>
 
-Where calls are `parallel`, more of them may follow the first, each after `<|start|>assistant`. What the
-model has learnt to write after its last call is the beginning of the tool's answer, `<|start|>functions…`:
-that ends the turn too, so that the model need not call again only because it may write nothing else.
+With `parallel` calls, more may follow the first, each after `<|start|>assistant`. After its last call the
+model has learnt to write the start of the tool's answer, `<|start|>functions…`. The grammar lets this end the
+turn, so that the model need not call again merely because nothing else is legal.
 
-It must not know of requests, items, schemas' meaning or engines.
+It must not know requests, items, the meaning of schemas, or engines.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from typing import Any, assert_never
 
 from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 
-# White space between JSON's tokens, where any amount is legal: a model that has lost its way would fill the
-# rest of its answer with it.
+# The white space allowed between JSON's tokens. JSON allows any amount: a model that has lost its way would
+# fill the rest of its answer with it.
 _SPACE = r"[ \n\r\t]{0,24}"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """A body that is JSON and fits a schema, as `schema_support.py` leaves it."""
+    """A JSON body that fits a schema which `schema_support.py` has read."""
 
     schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TextBody:
-    """A body that is text and follows a grammar of its own, as `text_grammar.py` leaves it."""
+    """A text body that follows a grammar of its own, which `text_grammar.py` has checked."""
 
     lark: str
 
@@ -52,7 +52,7 @@ ANY_OBJECT = JsonBody({"type": "object"})
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """Someone whom the model may call, and the channels and content types it may name in doing so."""
+    """A recipient that the model may call, with the channels and content types that such a call may name."""
 
     recipient: str
     body: Body = None
@@ -62,7 +62,7 @@ class Callee:
 
 @dataclass(frozen=True, slots=True)
 class TurnShape:
-    """What a turn may be. Without an answer it must end in a call."""
+    """What a turn may consist of. Without an answer it must end in a call."""
 
     callees: Sequence[Callee] = ()
     answer: Body = None
@@ -72,7 +72,7 @@ class TurnShape:
 
 
 def turn_grammar(shape: TurnShape) -> str:
-    """Lark text; where bodies follow grammars of their own, JSON of it and those, as llguidance takes it."""
+    """Lark text; if bodies follow grammars of their own, JSON with all grammars, as llguidance takes it."""
     if not shape.may_answer and not shape.callees:
         raise ValueError("A turn that may neither answer nor call has no end.")
     rules = [f"start: {'aside* ' if shape.asides else ''}last"]
@@ -132,7 +132,7 @@ def _call(name: str, callee: Callee, parts: dict[str, str]) -> str:
 
 
 def _types(types: Sequence[str]) -> str:
-    """` <|constrain|>json`, ` json`, or nothing: the model writes all three."""
+    """` <|constrain|>json`, ` json`, or nothing, because the model writes all three."""
     forms = []
     for name in types:
         forms.append(f'" "? {_token(CONSTRAIN)} {_quoted(name)}')

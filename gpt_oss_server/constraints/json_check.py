@@ -1,8 +1,8 @@
-"""Whether a JSON value fits a schema.
+"""Checks whether a JSON value fits a schema.
 
-In goes a schema as `schema_support.py` leaves it and a value, out comes what is wrong, with its place, or
-None. Patterns and formats are matched by llguidance, in time that grows with the text and no faster: the
-schema is the client's, and a backtracking match of its pattern could hold up everybody.
+Takes a schema that `schema_support.py` has read, and a value. Returns what is wrong and where, or None.
+llguidance matches patterns and formats, in time linear in the text: the schema is the client's, and a
+backtracking match of its pattern could block all other requests.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_multiple(value: int | float, step: int | float) -> bool:
-    """Of the numbers as they are spelt: 0.3 is a multiple of 0.1."""
+    """Decides for the numbers as they are spelt: 0.3 is a multiple of 0.1."""
     return Fraction(str(value)) % Fraction(str(step)) == 0
 
 

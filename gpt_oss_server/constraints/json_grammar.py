@@ -1,8 +1,8 @@
-"""A client's JSON schema, made ready to bind an answer; or the 400's sentence, with the place.
+"""Prepares a client's JSON schema for enforcement, or refuses it with the place of the error.
 
-In goes a schema as it was sent, out comes one that llguidance enforces and that some finite answer fits. What
-`schema_support.py` cannot know (is this pattern regular? do these cases overlap?) llguidance says itself; its
-sentence comes without a place, which is found by asking it about the schema's parts.
+Takes a schema as it was sent. Returns one that llguidance enforces and that some finite answer fits.
+llguidance itself decides what `schema_support.py` cannot (is this pattern regular? do these cases overlap?).
+Its errors have no place; this module finds it by testing the schema's parts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gpt_oss_server.constraints.schema_support import (
     read_schema,
 )
 
-_SEARCH_SECONDS = 0.5  # a sentence without a place is better than a server that searches
+_SEARCH_SECONDS = 0.5  # an error without its place is better than a long search
 _HOME = "x-whole"
 _LOOSENING_SECONDS = 2.0
 
 
 def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
-    """Raises `SchemaRefused`."""
+    """The schema for enforcement; raises `SchemaRefused`."""
     clean = read_schema(given)
     problem = _problem(grammars, clean)
     if problem is not None:
@@ -38,7 +38,7 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
 
 
 def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
-    """The same without what cannot be enforced; raises `SchemaMalformed` for what is no schema."""
+    """The same, without what cannot be enforced; raises `SchemaMalformed` if `given` is not a schema."""
     try:
         clean = read_schema(given, lenient=True)
         loose = clean if _problem(grammars, clean) is None else _loosened(grammars, clean)
@@ -51,7 +51,7 @@ def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
 
 
 def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | None:
-    """Without the keywords that llguidance refuses, from the inside out; None where that takes long."""
+    """Removes the keywords that llguidance refuses, from the inside out; None if that takes too long."""
     until = time.monotonic() + _LOOSENING_SECONDS
     moved = _moved(clean)
     for _, part in _parts(moved, ""):
@@ -78,7 +78,7 @@ def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
 
 
 def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | None:
-    """The deepest part that is refused by itself, and why."""
+    """The deepest part that is refused on its own, and the reason."""
     until = time.monotonic() + _SEARCH_SECONDS
     moved = _moved(whole)
     for at, part in _parts(moved, ""):
@@ -91,8 +91,8 @@ def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | Non
 
 
 def _keyword(grammars: Grammars, part: dict[str, Any], home: dict[str, Any]) -> str:
-    """The keyword without which the part would do; empty where no single one is to blame."""
-    for keyword in sorted(part, key="type".__eq__):  # a type is seldom what is wrong
+    """The keyword whose removal makes the part acceptable; empty if no single one does."""
+    for keyword in sorted(part, key="type".__eq__):  # a type is seldom the cause
         rest = {name: value for name, value in part.items() if name != keyword}
         if _problem(grammars, {**rest, _HOME: home}) is None:
             return keyword
@@ -100,7 +100,7 @@ def _keyword(grammars: Grammars, part: dict[str, Any], home: dict[str, Any]) -> 
 
 
 def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema's parts and their places, each after those within it."""
+    """The schema's parts and their places, inner parts first."""
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
@@ -117,7 +117,7 @@ def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _moved(value: Any, *, back: bool = False) -> Any:
-    """A copy whose references hold where it is put under `_HOME`, or `back` where it was."""
+    """A copy whose references hold when it stands under `_HOME`, or, with `back`, in its original place."""
     if isinstance(value, list):
         return [_moved(each, back=back) for each in value]
     if not isinstance(value, dict):
@@ -131,9 +131,9 @@ def _moved(value: Any, *, back: bool = False) -> Any:
 
 def _readable(problem: str) -> str:
     if "coerce_one_of" in problem:
-        return "the cases of 'oneOf' may overlap; tell them apart by a const, or use anyOf"
+        return "the cases of 'oneOf' may overlap; distinguish them by a const, or use anyOf"
     if "circular references with sibling keys" in problem:
-        return "a reference that leads back to itself must stand alone: put what is beside it where it leads"
+        return "a reference that leads back to itself must stand alone: move its siblings to its target"
     first, cause = first_line_and_cause(problem)
     reason = (cause or first).rpartition("failed to compile JSON schema: ")[2]
     return reason.removeprefix("Unsatisfiable schema: ")[:300]

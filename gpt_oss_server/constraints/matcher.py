@@ -1,8 +1,8 @@
-"""Grammars in the form that engines enforce, with llguidance.
+"""Compiles grammars, with llguidance, to the form that engines enforce.
 
-In goes a grammar as Lark text, in which `<[200005]>` stands for a token; out comes a `Grammar` of
-`inference.grammar`, or a sentence that says what is wrong with it. llguidance is imported when it is first
-needed, so that a server without it runs and refuses what needs it. It knows nothing of Harmony's messages.
+Takes a grammar as Lark text, in which `<[200005]>` stands for a token. Returns a `Grammar` of
+`inference.grammar`, or a sentence that explains what is wrong with it. llguidance is imported on first use,
+so that a server without it runs and refuses only what needs it. It must not know Harmony's messages.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MASK_WORDS = -(-VOCABULARY_SIZE // 32)
 
 
 class GrammarError(Exception):
-    """A grammar that llguidance does not take; its sentence."""
+    """llguidance refuses a grammar; the message is its first line."""
 
 
 class GrammarsMissing(Exception):
-    """llguidance is not installed, or does not load; what to do."""
+    """llguidance is not installed or does not load; the message explains what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MatcherState:
 
 
 class Grammars:
-    """Compiles. One for the process: making it takes a second, in which Python stands still."""
+    """Compiles grammars. One for the process: creating it takes a second and holds the GIL throughout."""
 
     def __init__(self, encoding: Encoding) -> None:
         try:
@@ -85,11 +85,12 @@ class Grammars:
         except ImportError as error:
             raise GrammarsMissing(
                 f"Grammars need llguidance, which is missing here ({error}). "
-                "Install it beside the server: pip install 'llguidance>=1.9,<2'."
+                "Install it next to the server: pip install 'llguidance>=1.9,<2'."
             ) from None
         self._library: Any = llguidance
         self._limits = llguidance.LLParserLimits(verbose_errors=False)
-        # With the default slices, half of the second: without, a mask in free text takes up to 6 ms, not 0.3.
+        # The default slices cost half of that second; without them a mask in free text takes up to 6 ms, not
+        # 0.3.
         self._tokenizer = self._library.LLTokenizer(_Vocabulary(encoding), eos_token=[ENDOFTEXT])
 
     def compile(self, lark: str) -> CompiledGrammar:
@@ -104,13 +105,13 @@ class Grammars:
         return bool(matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting())
 
     def problem(self, lark: str) -> str | None:
-        """What is wrong with a grammar, without the vocabulary."""
+        """What is wrong with a grammar, checked without the vocabulary; None if nothing is."""
         found = self._library.LLMatcher.validate_grammar(lark, limits=self._limits)
         return None if not found or found.startswith("WARNING") else str(found)
 
 
 class _Vocabulary:
-    """The vocabulary in the form that llguidance asks for."""
+    """The vocabulary in the form that llguidance requires."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -123,12 +124,12 @@ class _Vocabulary:
         self._encode: Callable[[str], list[int]] = encoding.encode
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """Words that a grammar forces are spelt in the tokens that the model knows them by."""
+        """Encodes words that a grammar forces into the tokens that the model would use."""
         return self._encode(text if isinstance(text, str) else text.decode("utf-8", "replace"))
 
 
 def _ordinary_tokens(encoding: Encoding) -> list[bytes]:
-    """All at once with a separator that no ordinary token holds: ten times as fast as one by one."""
+    """Decodes many at a time, split at a token that no ordinary token contains: ten times as fast."""
     separator, found = encoding.token_bytes([RETURN]), []
     for first in range(0, FIRST_SPECIAL, _CHUNK):
         chunk = range(first, min(first + _CHUNK, FIRST_SPECIAL))
@@ -156,13 +157,13 @@ def _first_line(matcher: Any) -> str:
     return str(matcher.get_error()).strip().partition("\n")[0]
 
 
-_making = threading.Lock()
-_made: dict[int, Grammars] = {}
+_create_lock = threading.Lock()
+_created: dict[int, Grammars] = {}
 
 
 def grammars_of(encoding: Encoding) -> Grammars:
-    """Made at the first call, and kept as long as the process; raises `GrammarsMissing`."""
-    with _making:
-        if id(encoding) not in _made:
-            _made[id(encoding)] = Grammars(encoding)
-        return _made[id(encoding)]
+    """The grammars of an encoding, created at the first call and kept; raises `GrammarsMissing`."""
+    with _create_lock:
+        if id(encoding) not in _created:
+            _created[id(encoding)] = Grammars(encoding)
+        return _created[id(encoding)]

@@ -1,4 +1,4 @@
-"""JSON that the model has written, read into values that can be kept, sent on and checked."""
+"""Reads JSON that the model has written, so that the result can be stored, sent on and checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def read_json_text(text: str) -> Any:
-    """Raises ValueError with a sentence that names the fault."""
+    """Raises ValueError with a sentence that explains what is wrong."""
     try:
         value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""What JSON Schema's keywords mean for enforcement: tables, and nothing that runs.
+"""What JSON Schema's keywords mean for enforcement, as tables.
 
-Whatever is in none of these tables, nor read in `schema_support.py`, is an annotation or unknown to JSON
-Schema, and binds nothing.
+A keyword that is neither in these tables nor read in `schema_support.py` is an annotation, or unknown to JSON
+Schema, and constrains nothing.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, Final
 MOST_DEPTH: Final = 48
 MOST_NODES: Final = 4_000
 MOST_TEXT: Final = 200_000  # characters in names, patterns and constants
-MOST_STRING: Final = 5_000  # characters in one of them: masks within a constant cost more the longer it is
-MOST_PATTERNS: Final = 100  # in patternProperties: each is compared with each
+MOST_STRING: Final = 5_000  # characters in one of them: the longer a constant, the costlier its masks
+MOST_PATTERNS: Final = 100  # in patternProperties: every pair is compared
 MOST_STEP: Final = 100_000  # digits of a multipleOf as a whole number: each is a state of the grammar
-LARGEST: Final = 2**53 - 1  # number in a bound or a constant: what every reader of JSON can tell apart
-MOST_COUNT: Final = 100_000  # of minLength, maxItems and their like: each is a state of the grammar
+LARGEST: Final = 2**53 - 1  # in a bound or a constant: the range that every JSON reader keeps exact
+MOST_COUNT: Final = 100_000  # of minLength, maxItems and the like: each is a state of the grammar
 
 TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 
 _EACH_CASE = "use anyOf with one complete schema for each case"
 _ON_YOUR_SIDE = "leave it out, and check on your side"
 
-# They change what is valid, and are not enforced; what to do instead.
+# Keywords that change what is valid and are not enforced, each with an alternative.
 REFUSED: Final[dict[str, str]] = {
     "not": "list what is allowed instead",
     "if": _EACH_CASE,
@@ -36,13 +36,13 @@ REFUSED: Final[dict[str, str]] = {
     "minContains": _ON_YOUR_SIDE,
     "maxContains": _ON_YOUR_SIDE,
     "propertyNames": "use patternProperties with additionalProperties false",
-    "additionalItems": "it counts beside a list in items only",
+    "additionalItems": "it counts only together with a list in items",
     "unevaluatedProperties": "use additionalProperties",
     "unevaluatedItems": "use items",
     "$dynamicRef": "use $ref",
     "$recursiveRef": "use $ref",
 }
-# Values with which they change nothing.
+# Values with which these keywords change nothing.
 NEUTRAL: Final[dict[str, Any]] = {
     "uniqueItems": False,
     "unevaluatedProperties": True,
@@ -54,7 +54,7 @@ SIZES: Final = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minPrope
 FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
 )
-# JSON Schema's own as well; any other name (int32, password, …) is an annotation there.
+# Other formats of JSON Schema; any other name (int32, password, …) is an annotation.
 REFUSED_FORMATS: Final = frozenset(
     {
         "idn-email",

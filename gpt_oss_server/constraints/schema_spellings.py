@@ -1,9 +1,9 @@
-"""Spellings of JSON Schema that mean the same, brought to the one that is enforced.
+"""Rewrites spellings of JSON Schema to the equivalent one that is enforced.
 
-In goes one schema as a client sent it, out comes an equal one: draft 7's tuples (which the official SDK sends
-for Zod), OpenAPI's `nullable` and its bounds that are said to be exclusive, names that can only be strings or
-are listed, and cases that cannot overlap. Only its own keywords are looked at; the schemas within are the
-same objects.
+Takes one schema as a client sent it and returns an equal one. It rewrites draft 7's tuples (which the
+official SDK sends for Zod), OpenAPI's `nullable` and boolean exclusive bounds, `propertyNames` that allow any
+string or list the names, and cases that cannot overlap. It looks only at the schema's own keywords; the
+schemas within remain the same objects.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _ANY_NAME: Final[tuple[Any, ...]] = (True, {}, {"type": "string"})
 _BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _OF_SEVERAL: Final = ("$ref", "const", "anyOf", "oneOf", "allOf")
 _ANNOTATIONS: Final = ("title", "description", "default", "examples")
-_MOST_REFERENCES: Final = 16  # one behind the other
-_MOST_CASES: Final = 200  # each is compared with each
-_Told = tuple[set[str], dict[str, frozenset[str]]]  # a case's types, and its properties' constants
+_MOST_REFERENCES: Final = 16  # in a chain
+_MOST_CASES: Final = 200  # every pair is compared
+_Outline = tuple[set[str], dict[str, frozenset[str]]]  # a case's types, and its properties' constants
 
 
 def respelt(given: dict[str, Any], root: Any) -> dict[str, Any]:
-    """`root` is what references in it lead into."""
+    """The rewritten schema. `root` is the document into which its references point."""
     schema = dict(given)
     if schema.pop("nullable", None) is True:
         schema = _or_null(schema)
@@ -56,7 +56,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_names(schema: dict[str, Any], root: Any) -> dict[str, Any]:
-    """Names that may be any, or are listed (by an enum's reference, too): then they are properties."""
+    """Removes `propertyNames` that allow any name, and turns listed names into properties."""
     names, value = schema["propertyNames"], schema.get("additionalProperties", True)
     rest = {keyword: each for keyword, each in schema.items() if keyword != "propertyNames"}
     if names in _ANY_NAME:
@@ -68,7 +68,7 @@ def _without_names(schema: dict[str, Any], root: Any) -> dict[str, Any]:
 
 
 def _listed(names: Schema) -> list[str] | None:
-    """The names, where the schema lists them and says nothing else of them."""
+    """The names, if the schema lists them and states nothing else about them."""
     if not names.keys() <= {"type", "enum", "const", *_ANNOTATIONS} or names.get("type") not in (
         None,
         "string",
@@ -80,9 +80,9 @@ def _listed(names: Schema) -> list[str] | None:
 
 
 def _are_apart(schema: Schema, root: Any) -> bool:
-    """Whether no value can be of two of its cases, references among them: those llguidance does not compare.
+    """Whether no value can fit two of the cases; llguidance does not compare cases that are references.
 
-    A discriminator tells them apart by the schema's own word, whether it is required or not.
+    A discriminator distinguishes cases by the schema's own declaration, whether it is required or not.
     """
     cases, tag = schema["oneOf"], schema.get("discriminator")
     if not isinstance(cases, list) or len(cases) > _MOST_CASES:
@@ -91,12 +91,12 @@ def _are_apart(schema: Schema, root: Any) -> bool:
         return False
     name = tag.get("propertyName") if isinstance(tag, dict) else None
     known = [_followed(case, root) for case in cases]
-    marks = [(_kinds(case), _constants(case, name)) for case in known]
-    return all(_apart(one, other) for one, other in combinations(marks, 2))
+    outlines = [(_kinds(case), _constants(case, name)) for case in known]
+    return all(_apart(one, other) for one, other in combinations(outlines, 2))
 
 
 def _followed(case: Any, root: Any) -> Schema:
-    """The schema that a case stands for; one that says nothing where that is not known."""
+    """The schema that a case stands for, or an empty one if it is not known."""
     for _ in range(_MOST_REFERENCES):
         if not isinstance(case, dict):
             break
@@ -106,11 +106,11 @@ def _followed(case: Any, root: Any) -> Schema:
     return {}
 
 
-def _apart(one: _Told, other: _Told) -> bool:
+def _apart(one: _Outline, other: _Outline) -> bool:
     (first, mine), (second, others) = one, other
     if first and second and not first & second:
         return True
-    if not first == second == {"object"}:  # of other values properties say nothing
+    if not first == second == {"object"}:  # properties say nothing about other values
         return False
     return any(values.isdisjoint(others[name]) for name, values in mine.items() if name in others)
 
@@ -122,7 +122,7 @@ def _kinds(schema: Schema) -> set[str]:
 
 
 def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
-    """What the properties are that must be there and have a few values only, each as JSON."""
+    """The required properties that have only a few values, each value as JSON."""
     properties, required = schema.get("properties"), schema.get("required")
     found: dict[str, frozenset[str]] = {}
     for name, each in properties.items() if isinstance(properties, dict) else ():
@@ -135,7 +135,7 @@ def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
 
 
 def resolve(root: Any, reference: str) -> Any:
-    """What `#/a/b` stands for, or None."""
+    """The target of the reference `#/a/b`, or None."""
     found = root
     for part in reference.split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -149,5 +149,5 @@ def resolve(root: Any, reference: str) -> Any:
 
 
 def pointer_part(name: str) -> str:
-    """A name as it is written within a reference."""
+    """A name as it is spelt within a reference."""
     return quote(name.replace("~", "~0").replace("/", "~1"))

@@ -1,8 +1,8 @@
-"""Which JSON schemas can be enforced, and what is wrong with one that cannot.
+"""Decides which JSON schemas can be enforced, and explains what is wrong with one that cannot.
 
-In goes a schema as a client sent it, out comes the same schema with nothing but what binds an answer
-(annotations, `$schema` and unknown keywords left out), or a `SchemaRefused` that names the keyword and its
-place. What is left is what llguidance enforces; the last word is its own (see `json_grammar.py`).
+Takes a schema as a client sent it. Returns the same schema without whatever does not constrain an answer
+(annotations, `$schema`, unknown keywords), or raises `SchemaRefused`, which names the keyword and its place.
+llguidance enforces the result, and has the last word on it (see `json_grammar.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Schema = Mapping[str, Any]
 
 
 class SchemaRefused(Exception):
-    """The sentence for the client; `at` is the place in the schema, e.g. `properties.name.pattern`."""
+    """The reason, for the client; `at` is the place in the schema, e.g. `properties.name.pattern`."""
 
     def __init__(self, at: str, why: str) -> None:
         super().__init__(why)
@@ -42,14 +42,14 @@ class SchemaRefused(Exception):
 
 
 class SchemaMalformed(SchemaRefused):
-    """It is no JSON schema, whoever enforces it."""
+    """It is not a JSON schema at all."""
 
 
 class _Reader:
-    """Reads one schema; counts what it has seen, so that no schema costs more than its bounds."""
+    """Reads one schema. Counts nodes and characters, so that no schema costs more than the limits allow."""
 
     def __init__(self, root: Any, *, lenient: bool = False) -> None:
-        """`lenient`: what cannot be enforced is left out, rather than refused."""
+        """`lenient`: leaves out what cannot be enforced, instead of refusing it."""
         self._root = root
         self._lenient = lenient
         self._nodes = 0
@@ -66,7 +66,7 @@ class _Reader:
                 kind = SchemaRefused if self._lenient and target is not None else SchemaMalformed
                 raise kind(at, f"there is no schema {reference!r:.80}; put it under $defs")
             read = self._read.get(id(target), target)
-            if resolve(clean, reference) is not read:  # it stands elsewhere in the spelling that is enforced
+            if resolve(clean, reference) is not read:  # the enforced spelling has it in another place
                 clean.setdefault("$defs", {})[reference] = read
                 schema["$ref"] = f"#/$defs/{pointer_part(reference)}"
         return clean
@@ -103,7 +103,7 @@ class _Reader:
         return clean
 
     def _keyword(self, clean: dict[str, Any], keyword: str, value: Any, at: str, depth: int) -> None:
-        """Adds what the keyword binds to `clean`."""
+        """Adds the keyword's constraint to `clean`."""
         place = _join(at, keyword)
         if keyword in REFUSED:
             if keyword in NEUTRAL and value == NEUTRAL[keyword]:
@@ -128,7 +128,7 @@ class _Reader:
     def patterns(self, given: Any, at: str, depth: int) -> dict[str, Any]:
         read = self.schemas(given, at, depth)
         if len(read) > MOST_PATTERNS:
-            raise SchemaRefused(at, f"at most {MOST_PATTERNS} patterns are told apart")
+            raise SchemaRefused(at, f"at most {MOST_PATTERNS} patterns are supported")
         return read
 
     def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
@@ -234,7 +234,7 @@ class _Reader:
             raise SchemaRefused(at, f"its names and constants have more than {MOST_TEXT} characters")
 
 
-# What says of the rest, that which another keyword does not name: without the one the other says more.
+# Keywords for what their counterpart does not name: without the counterpart, they would constrain more.
 OF_THE_REST = {
     "properties": "additionalProperties",
     "patternProperties": "additionalProperties",
@@ -274,7 +274,7 @@ _READERS: dict[str, _Read] = {
 
 
 def read_schema(given: Any, *, lenient: bool = False) -> dict[str, Any]:
-    """The schema with nothing but what binds; raises `SchemaRefused`, if it is not `lenient`."""
+    """The schema without what does not constrain; raises `SchemaRefused`, unless `lenient`."""
     if not isinstance(given, dict):
         raise SchemaMalformed("", "it must be a JSON schema object")
     clean: dict[str, Any] = _Reader(given, lenient=lenient).read()

@@ -1,8 +1,8 @@
-"""A client's grammar of text (Lark or a regular expression), made ready to bind a body; or what is wrong.
+"""Prepares a client's grammar of text (Lark or a regular expression) for enforcement, or refuses it.
 
-In goes a grammar as it was sent, out comes Lark text that llguidance takes. It speaks of text alone: special
-tokens and other grammars by name are refused, so that no body can end its message or begin another. It must
-not know of requests or tools.
+Takes a grammar as it was sent. Returns Lark text that llguidance takes. It describes only text: special
+tokens and references to other grammars are refused, so that no body can end its message or start another. It
+must not know requests or tools.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 
 
 class GrammarRefused(Exception):
-    """The sentence for the client, to go on after "the grammar cannot be enforced: "."""
+    """The reason, for the client, as the continuation of "the grammar cannot be enforced: "."""
 
 
 def text_grammar(grammars: Grammars, syntax: Syntax, definition: str) -> str:
-    """Raises `GrammarRefused`."""
+    """The grammar as Lark text; raises `GrammarRefused`."""
     if len(definition) > LONGEST:
-        raise GrammarRefused(f"it has {len(definition)} characters, and {LONGEST} are served")
+        raise GrammarRefused(f"it has {len(definition)} characters, and the limit is {LONGEST}")
     if syntax == "regex":
         lark = f"start: /{_escaped(definition)}/\n" if definition else 'start: ""\n'
     else:
@@ -42,7 +42,7 @@ def text_grammar(grammars: Grammars, syntax: Syntax, definition: str) -> str:
 
 
 def _escaped(pattern: str) -> str:
-    """As it stands between the slashes of a Lark terminal."""
+    """The pattern as it is spelt between the slashes of a Lark terminal."""
     lines = pattern.replace("\r", "\\r").replace("\n", "\\n")
     return _SLASH.sub(lambda found: found[1] or r"\/", lines)
 
@@ -51,7 +51,7 @@ def _check_text_alone(lark: str) -> None:
     bare = _LITERAL.sub(" ", lark)
     for sign, what in (("<", "a special token"), ("@", "another grammar")):
         if sign in bare:
-            raise GrammarRefused(f"{sign!r} outside of a literal names {what}, and it may hold text alone")
+            raise GrammarRefused(f"{sign!r} outside of a literal names {what}, but only text is allowed")
 
 
 def _readable(problem: str) -> str:

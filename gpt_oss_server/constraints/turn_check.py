@@ -1,7 +1,6 @@
-"""Whether a finished turn has the form that the request wants: for engines that enforce no grammar.
+"""Checks whether a finished turn has the required form, for engines that do not enforce grammars.
 
-In go the turn's messages, out comes a sentence that names the fault, or None. The check changes nothing in
-the turn.
+Takes the turn's messages. Returns a sentence that explains what is wrong, or None. It never changes the turn.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from gpt_oss_server.harmony.events import Header
 class TurnCheck:
     grammars: Grammars
     answer: Mapping[str, Any] | None
-    bodies: Mapping[str, Body]  # what binds a call's, by its recipient
+    bodies: Mapping[str, Body]  # the form of a call's body, by its recipient
     must_call: bool
     only: frozenset[str] | None
 
     def problem(self, messages: Iterable[tuple[Header, str]], called: bool = False) -> str | None:
-        """Of a turn that ended by itself. `called`: it began with a call that the user had agreed to."""
+        """Checks a turn that ended by itself. `called`: it started with a call that the user had approved."""
         answered = False
         for header, text in messages:
             called = called or header.recipient is not None
@@ -34,9 +33,9 @@ class TurnCheck:
             if (problem := self._of_message(header, text)) is not None:
                 return problem
         if self.must_call and not called:
-            return "The model was to call a tool, and called none."
+            return "The model had to call a tool, but called none."
         if self.answer is not None and not answered and not called:
-            return "The model gave no answer, and one of the format that was asked for was expected."
+            return "The model gave no answer, but an answer in the requested format was expected."
         return None
 
     def _of_message(self, header: Header, text: str) -> str | None:
@@ -45,7 +44,7 @@ class TurnCheck:
             if header.channel != "final" or self.answer is None:
                 return None
             problem = self._of_json(self.answer, text)
-            return problem and f"The model's answer does not fit the format that was asked for: {problem}."
+            return problem and f"The model's answer does not fit the requested format: {problem}."
         if self.only is not None and recipient not in self.only:
             return f"The model called '{recipient}', which tool_choice does not allow."
         return self._of_call(recipient, text)

@@ -1,5 +1,5 @@
-"""The Harmony format: text to tokens and tokens to events.
+"""The Harmony format: text to tokens, and tokens to events.
 
-Messages come in and prompts go out; sampled tokens come in and decoder events go out. It must not know
+Takes messages and returns prompts; takes sampled tokens and returns decoder events. It must not know
 engines, HTTP or any API.
 """

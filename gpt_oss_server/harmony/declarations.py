@@ -1,8 +1,8 @@
-"""What the model is told about itself and its tools: the texts of system and developer messages.
+"""The texts of system and developer messages: what the model reads about itself and its tools.
 
-In go settings, tool declarations and response formats; out comes plain text in the wording that the model
-was trained on (Harmony's own renderer is the reference, byte for byte, wherever it is not lossy). Nothing
-here knows of tokens or of the conversation.
+Takes settings, tool declarations and response formats. Returns plain text in the wording that the model was
+trained on: byte for byte that of Harmony's own renderer, except where that renderer is lossy. It must not
+know tokens or the conversation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ToolNamespace:
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """A JSON schema that the final answer is asked to follow."""
+    """A JSON schema for the final answer."""
 
     name: str
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def developer_text(
     namespaces: Sequence[ToolNamespace] = (),
     response_formats: Sequence[ResponseFormat] = (),
 ) -> str:
-    """The developer message; empty where there is nothing to say."""
+    """The text of the developer message, or an empty string if there is nothing to declare."""
     sections = []
     if instructions:
         sections.append(f"# Instructions\n\n{instructions}")
@@ -92,7 +92,7 @@ def developer_text(
 
 
 def tools_section(namespaces: Sequence[ToolNamespace]) -> str:
-    """`# Tools`, in the order of the names as the library has it, so that the prompt's prefix is stable."""
+    """`# Tools`, sorted by name as the library sorts it, so that the prompt's prefix is stable."""
     by_name = sorted(namespaces, key=lambda namespace: namespace.name)
     return "\n\n".join(["# Tools", *map(_namespace, by_name)])
 
@@ -118,7 +118,7 @@ def _response_format(wanted: ResponseFormat) -> str:
 
 
 def _lines(text: str | None) -> list[str]:
-    """Lines end with a line feed only, as in the library; Python's splitlines knows a dozen more ends."""
+    """Splits at line feeds only, as the library does; Python's splitlines knows a dozen more line ends."""
     if not text:
         return []
     lines = text.split("\n")

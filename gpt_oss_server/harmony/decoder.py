@@ -1,38 +1,38 @@
-"""Tokens in, Harmony events out: the framing of messages, and the one place where slips are mended.
+"""Tokens to Harmony events: frames the messages, and is the only place that repairs slips.
 
-In go the ids that were sampled after `<|start|>assistant`, one at a time; out come messages that begin,
-their text as it grows, messages that end, and slips. It must not know of requests, items, engines or HTTP.
+Takes, one at a time, the ids sampled after `<|start|>assistant`. Returns events: a message starts, its text
+grows, it ends; and slips. It must not know requests, items, engines or HTTP.
 
-It does not run on the library's StreamableParser, but tests hold it equal to that on legal streams. Measured,
-the parser
-- hands on special tokens inside a message as text (`<|channel|>`, `<|reserved_200013|>`);
-- keeps text back after broken UTF-8: it gives one U+FFFD a token, whatever the token brought, so that text
-  after a run of broken bytes comes late, or only at the end, at a cost per token that grows with the run;
-- gives the end of a text cut in mid-character only in `messages`, which serialises everything so far;
-- loses text without a header, and raises on most slips, after which it cannot go on.
+It does not use the library's StreamableParser, but tests check that both agree on legal streams. Measurements
+show that the parser
+- passes on special tokens inside a message as text (`<|channel|>`, `<|reserved_200013|>`);
+- withholds text after broken UTF-8: it emits one U+FFFD per token, whatever the token holds, so text after a
+  run of broken bytes arrives late, or only at the end, at a cost per token that grows with the run;
+- reveals the end of a text cut in mid-character only in `messages`, which serialises everything so far;
+- loses text without a header, and raises on most slips, after which it cannot continue.
 
-What becomes of each slip (headers: see header.py; recipients: see recipients.py):
+How each slip is repaired (headers: see header.py; recipients: see recipients.py):
 
-    seen                                      result                                         slip
-    text where a header belongs               a final message, all of it its text            no_header
+    input                                     result                                         slip
+    text where a header belongs               a final message that holds all of the text     no_header
     header, then text, no <|message|>         the header as far as it is one; then text      no_message_token
-    stop token in a header                    an empty message; none where nothing was said  stop_in_header
-    <|start|> in a header                     the same, and the next message begins          stop_in_header
-    <|start|><|start|>                        one                                            doubled_start
-    <|start|> or <|channel|> in a text        the message ends, the next begins              missing_end
-    a message that begins without <|start|>   it begins                                      missing_start
-    a stop token between messages             nothing; it belongs to the message before      stray_token
+    stop token in a header                    an empty message; none if the header is empty  stop_in_header
+    <|start|> in a header                     the same, and the next message starts          stop_in_header
+    <|start|><|start|>                        one <|start|>                                  doubled_start
+    <|start|> or <|channel|> in a text        the message ends, the next one starts          missing_end
+    a message that starts without <|start|>   the message starts                             missing_start
+    a stop token between messages             nothing; it belongs to the previous message    stray_token
     <|message|>, <|constrain|> in a text      nothing                                        stray_token
     ids that Harmony does not use             nothing                                        reserved_token
     tokens after <|return|>, <|endoftext|>    as after <|end|>                               after_stop
     a call that ends with <|end|>, <|return|> a call                                         call_end
-    no call that ends with <|call|>           no call                                        call_end
-    JSON arguments that are no JSON           as they are                                    invalid_json
+    another message that ends with <|call|>   not a call                                     call_end
+    JSON arguments that are not JSON          the arguments, unchanged                       invalid_json
     tokens that end in a header               text if it can only be text, else no message   cut_header
     tokens that end in a text                 the message, closed_by truncated
-    broken UTF-8                              U+FFFD where no byte to come can mend it
+    broken UTF-8                              U+FFFD, once no later byte can complete it
 
-No text is lost: ordinary tokens end in a message's text, in a header, or in the detail of a slip.
+No text is lost: every ordinary token ends up in a message's text, in a header, or in the detail of a slip.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ _ENDS = {
 }
 _MARKS = {CHANNEL: Mark.CHANNEL, CONSTRAIN: Mark.CONSTRAIN}
 
-# Names of functions and of their namespaces have up to 64 characters each; a longer header is no header.
+# Names of functions and of their namespaces have up to 64 characters each; anything longer is not a header.
 _LONGEST_HEADER = 160
 _MOST_ODD_WORDS = 3
 
 
 @dataclass(slots=True)
 class _OpenHeader:
-    """A header that is being read. `start` is the place of its first token."""
+    """A header that is being read. `start` is the position of its first token."""
 
     start: int
     begun: bool  # with <|start|>
@@ -115,7 +115,7 @@ class _OpenMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A message that ended, held until it is known which tokens belong to it."""
+    """A message that has ended, held until it is known which tokens belong to it."""
 
     message: _OpenMessage
     text: str
@@ -128,7 +128,7 @@ class _Ended:
 
 
 class Decoder:
-    """Decodes one generation. It is always in one of three places: in a header, in a message, or between."""
+    """Decodes one generation. It is always in one of three states: in a header, in a message, or between."""
 
     def __init__(self, encoding: Encoding, recipients: Recipients | None = None) -> None:
         self._encoding = encoding
@@ -139,20 +139,20 @@ class Decoder:
         self._header: _OpenHeader | None = _OpenHeader(0, begun=False)
         self._message: _OpenMessage | None = None
         self._ended: _Ended | None = None
-        self._covered = 0  # tokens that belong to messages which are told already
+        self._covered = 0  # tokens of messages whose end is already reported
         self._stopped = False  # the last message ended with a token that ends a turn
         self._closed = False
-        self._direct: list[str] | None = None  # texts of the open message, while no character is half done
+        self._direct: list[str] | None = None  # texts of the open message, unless a character is incomplete
         self._events: list[HarmonyEvent] = []
 
     @property
     def in_text(self) -> bool:
-        """Whether a message is open: an ordinary token that was just fed is of its text."""
+        """Whether a message is open, so that the ordinary token just fed belongs to its text."""
         return self._message is not None
 
     @property
     def in_reasoning(self) -> bool:
-        """Whether the open message is the model's talk to itself, and no call."""
+        """Whether the open message is reasoning and not a call."""
         message = self._message
         return message is not None and message.header.channel == "analysis" and not message.header.recipient
 
@@ -162,7 +162,7 @@ class Decoder:
         return bool(self._utf8.getstate()[0])
 
     def feed(self, token: int) -> Sequence[HarmonyEvent]:
-        """Takes the next token. The usual case, whole characters within a message, costs under 1 µs."""
+        """Decodes the next token. The usual case, whole characters within a message, takes under 1 µs."""
         if self._direct is not None and (text := self._whole_texts.get(token)) is not None:
             self._fed += 1
             self._direct.append(text)
@@ -180,7 +180,7 @@ class Decoder:
         return self._events
 
     def close(self) -> Sequence[HarmonyEvent]:
-        """The tokens have ended, wherever that was. Further calls have nothing to say."""
+        """Ends the open message or header after the last token. Further calls return no events."""
         self._events = []
         if not self._closed:
             self._text(self._utf8.decode(b"", final=True))
@@ -214,7 +214,7 @@ class Decoder:
             self._slip(SlipKind.RESERVED_TOKEN, f"{self._encoding.decode([token])} ({token}) was left out")
 
     def _text(self, text: str) -> None:
-        """Whole characters, for the open message or the open header."""
+        """Adds whole characters to the open message or the open header."""
         if not text:
             return
         if self._message is not None:
@@ -280,7 +280,7 @@ class Decoder:
         return self._begin(begun=False)
 
     def _open(self, header: _OpenHeader, reading: Reading) -> _OpenMessage:
-        """A message begins; only now is it known where the one before it ends."""
+        """Starts a message; only now is the end of the previous one known."""
         self._release(header.start)
         self._events += reading.slips
         message = self._message = _OpenMessage(reading.header, self._covered)
@@ -290,7 +290,7 @@ class Decoder:
         return message
 
     def _open_if_text(self, header: _OpenHeader) -> None:
-        """Text without a header must not wait for the end of the message."""
+        """Starts the message early, because text without a header must not wait for the message's end."""
         too_long = header.tokens >= _LONGEST_HEADER
         if not too_long and header.words <= _MOST_ODD_WORDS:
             return
@@ -305,14 +305,14 @@ class Decoder:
             self._slip(SlipKind.STOP_IN_HEADER, f"a message ended in its header: '{header.spelt.strip()}'")
         else:
             self._slip_without_message(reading)
-        if reading.said or reading.text.strip():
+        if reading.is_message or reading.text.strip():
             self._end(self._open(header, reading), closed_by)
         else:
             self._events += reading.slips
             self._header = None
 
     def _cut_short(self, header: _OpenHeader) -> None:
-        """The tokens ended in a header. One last word may be the beginning of a header's word."""
+        """Handles tokens that end in a header. A single last word may be an incomplete word of the header."""
         reading = read_cut_header(header.parts, self._recipients, begun=header.begun)
         words = reading.text.split()
         framed = header.begun or any(isinstance(part, Mark) for part in header.parts)
@@ -325,7 +325,7 @@ class Decoder:
         self._header = None
 
     def _slip_without_message(self, reading: Reading) -> None:
-        if reading.said:
+        if reading.is_message:
             self._slip(SlipKind.NO_MESSAGE_TOKEN, "a header went over into text without <|message|>")
         else:
             self._slip(SlipKind.NO_HEADER, "text without a header was taken as an answer")
@@ -335,7 +335,7 @@ class Decoder:
     def _end(self, message: _OpenMessage, closed_by: ClosedBy) -> None:
         text = "".join(message.texts)
         self._slips_at_end(message.header, text, closed_by)
-        # The token that begins the next message is no part of this one.
+        # The token that starts the next message does not belong to this one.
         own_end = self._fed - 1 if closed_by is ClosedBy.START else self._fed
         self._ended = _Ended(message, text, closed_by, own_end)
         self._message = None
@@ -343,7 +343,7 @@ class Decoder:
     def _slips_at_end(self, header: Header, text: str, closed_by: ClosedBy) -> None:
         if header.recipient is None:
             if closed_by is ClosedBy.CALL:
-                self._slip(SlipKind.CALL_END, "<|call|> after a message that is no call")
+                self._slip(SlipKind.CALL_END, "<|call|> after a message that is not a call")
             return
         if closed_by in (ClosedBy.END, ClosedBy.RETURN):
             self._slip(SlipKind.CALL_END, f"a call of '{header.recipient}' ended with <|{closed_by}|>")

@@ -1,8 +1,8 @@
 """The Harmony vocabulary: text to token ids and back, and the ids that frame messages.
 
-In go texts and ids, out come ids and texts. The only module that imports `openai_harmony`, whose name two
-distributions share (oss-harmony with the vocabulary inside, openai-harmony that downloads it); what is used
-here works with both. It must not know of conversations' rules, requests or HTTP.
+Takes texts and ids, returns ids and texts. The only module that imports `openai_harmony`, a name that two
+distributions share (oss-harmony, which contains the vocabulary, and openai-harmony, which downloads it); this
+module works with both. It must not know the rules of conversations, requests or HTTP.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ END: Final = 200007
 MESSAGE: Final = 200008
 CALL: Final = 200012
 
-# What ends a generation. Asking the library costs 0.1-0.35 ms a call, hence a constant; a test compares.
+# The ids that end a generation. A constant, because the library takes 0.1-0.35 ms a call; a test compares.
 STOP_IDS: Final = frozenset({RETURN, CALL, ENDOFTEXT})
 
 FIRST_SPECIAL: Final = 199998  # ids below are ordinary text, ids from here on are special tokens
-VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library knows one id more
+VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library has one id more
 
 UNKNOWN_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
-# What the encoder's pattern cannot split: letters and signs without a digit or a space among them, or spaces.
+# Runs that the encoder's pattern cannot split: letters and signs without a digit or a space, or only spaces.
 _LONG_RUN_LENGTH: Final = 2_000
 _LONG_RUN: Final = re.compile(r"(?<![^\s\d])[^\s\d]{2000,}|(?<!\s)\s{2000,}")
 
-# The library holds the GIL while it encodes, 0.2-0.4 µs a character: other threads wait 3 ms for a piece.
+# The library holds the GIL while it encodes, 0.2-0.4 µs a character: a piece blocks other threads for 3 ms.
 _PIECE: Final = 8_000
 
-# Where the encoder's pattern ends a match whatever stands around, and would where the text ended.
-# Nothing in it looks behind, so the tokens of both sides are those of the whole:
-# - before a space after a non-space, or any whitespace after a letter or digit: it can only begin a match;
-# - after a line feed, before what is no space and no slash: `\s*[\r\n]+` and `[\r\n/]*` both end there;
+# Where the encoder's pattern ends a match in any context, as it would at the end of the text. Nothing in the
+# pattern looks back, so the tokens of the two sides are the tokens of the whole:
+# - before a space after a non-space, or any whitespace after a letter or digit: it can only start a match;
+# - after a line feed, before neither a space nor a slash: `\s*[\r\n]+` and `[\r\n/]*` both end there;
 # - between a letter or a sign and a digit: no alternative holds both, and no contraction (`'s`) has a digit;
 # - after a single space, before a digit: `\s+` takes one space with or without what follows.
 _LETTER: Final = r"A-Za-z\u4e00-\u9fa5"
@@ -61,17 +61,17 @@ _BOUNDARIES: Final = "|".join(
 )
 _LAST_BOUNDARY: Final = re.compile(rf"(?s:.{{1,{_PIECE}}})(?:{_BOUNDARIES})")
 BOUNDARY: Final = re.compile(_BOUNDARIES)
-_DIGITS: Final = re.compile(rf"\d{{{_PIECE // 3 * 3}}}")  # from a boundary on they go three by three
-_SEARCHED: Final = 50_000  # characters at a time, as a search holds the GIL too
+_DIGITS: Final = re.compile(rf"\d{{{_PIECE // 3 * 3}}}")  # after a boundary, digits are matched in threes
+_SEARCHED: Final = 50_000  # characters at a time, as a search also holds the GIL
 
 _KEPT_FRAMES: Final = 256
-_KEPT_NAME: Final = 64  # a longer author's name is not worth its memory
+_KEPT_NAME: Final = 64  # longer author names are not worth the memory
 
 AuthorRole = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 def without_lone_surrogates(text: str) -> str:
-    """Each lone surrogate becomes U+FFFD, as the library does when it encodes (when it renders, it fails)."""
+    """Replaces lone surrogates by U+FFFD, as the library's encoder does (its renderer fails on them)."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -80,9 +80,9 @@ def without_lone_surrogates(text: str) -> str:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """The text in pieces of about 8,000 characters, whose tokens one after the other are the text's.
+    """Splits the text into pieces of about 8,000 characters, whose tokens in sequence are the text's tokens.
 
-    A piece is longer only where nothing in the text is known to be a boundary.
+    A piece is longer only where the text has no known boundary.
     """
     start = 0
     while len(text) - start > _PIECE:
@@ -104,16 +104,16 @@ def _end_of_piece(text: str, start: int) -> int:
 
 
 def without_long_runs(text: str) -> list[str]:
-    """The text in pieces none of which holds a run that the library's encoder cannot bear.
+    """Splits the text into pieces without any run that the library's encoder cannot handle.
 
-    Its cost is quadratic in a run without a boundary (14 s for 200,000 letters), and a million end in a
-    panic that no `except Exception` catches. Ordinary text has no such run and stays whole.
+    Its cost is quadratic in a run without a boundary (14 s for 200,000 letters), and a million letters cause
+    a panic that no `except Exception` catches. Ordinary text has no such run and stays whole.
     """
     if len(text) < _LONG_RUN_LENGTH:
         return [text]
     cuts = [0]
     start = 0
-    for piece in pieces_of(text):  # no boundary lies within a run, so that each piece has its runs whole
+    for piece in pieces_of(text):  # no boundary lies within a run, so each piece holds its runs whole
         for run in _LONG_RUN.finditer(piece) if _may_hold_long_run(piece) else ():
             cuts += range(start + run.start() + _LONG_RUN_LENGTH, start + run.end() + 1, _LONG_RUN_LENGTH)
         start += len(piece)
@@ -121,13 +121,13 @@ def without_long_runs(text: str) -> list[str]:
 
 
 def _may_hold_long_run(text: str) -> bool:
-    """The pattern for long runs takes ten times as long as this, which rules nearly all texts out."""
+    """A check that rules out nearly all texts; the pattern for long runs takes ten times as long."""
     lengths = [len(word) for word in text.split()]
     return max(lengths, default=0) >= _LONG_RUN_LENGTH or len(text) - sum(lengths) >= _LONG_RUN_LENGTH
 
 
 def _encodable(text: str) -> Iterator[str]:
-    """Pieces that the library encodes in milliseconds each; other threads have their turn between them."""
+    """Pieces that the library encodes in milliseconds each; other threads get to run between them."""
     for piece in pieces_of(without_lone_surrogates(text)):
         yield from without_long_runs(piece)
         if len(piece) < len(text):
@@ -135,38 +135,38 @@ def _encodable(text: str) -> Iterator[str]:
 
 
 class Encoding:
-    """The library's encoding with total functions: no text and no id makes it raise.
+    """The library's encoding made total: no text and no id makes it raise.
 
-    Threads may share one: all that changes are memos, whose entries are the same whoever writes them.
+    Threads may share one: only memos change, and every thread would write the same entries.
     """
 
     def __init__(self, library: Any) -> None:
         self._library = library
         self.whole_texts: dict[int, str] = {}
-        """Texts of ordinary tokens that are whole characters, as far as they were met (`ordinary_bytes`)."""
+        """Texts of those ordinary tokens met so far that are whole characters (`ordinary_bytes`)."""
         self._bytes_of: dict[int, bytes] = {}
         self._kept_frame = lru_cache(_KEPT_FRAMES)(self._frame)
 
     def encode(self, text: str) -> list[int]:
-        """Ordinary text: the spelling of a special token is text like any other."""
+        """Encodes ordinary text: the spelling of a special token is text like any other."""
         tokens: list[int] = []
         for piece in _encodable(text):
             tokens += self._library.encode(piece, allowed_special=set(), disallowed_special=())
         return tokens
 
     def encode_special(self, text: str) -> list[int]:
-        """Text in which `<|start|>` and its like are the special tokens. Never for text of users."""
+        """Encodes text in which `<|start|>` and the like are special tokens. Never use it for users' text."""
         tokens: list[int] = []
         for piece in pieces_of(without_lone_surrogates(text)):  # no boundary lies within a special token
             tokens += self._library.encode(piece, allowed_special="all")
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text, special tokens as they are spelt; broken UTF-8 and ids without a token become U+FFFD."""
+        """The text, with special tokens spelt out; broken UTF-8 and ids without a token become U+FFFD."""
         return self.token_bytes(tokens).decode("utf-8", errors="replace")
 
     def token_bytes(self, tokens: Sequence[int]) -> bytes:
-        """The bytes behind some ids, special tokens as they are spelt."""
+        """The bytes of some ids, with special tokens spelt out."""
         try:
             return self._bytes(list(tokens))
         except (openai_harmony.HarmonyError, OverflowError):
@@ -190,16 +190,17 @@ class Encoding:
         name: str | None = None,
         channel: str | None = None,
     ) -> tuple[int, ...]:
-        """One message as the library renders it, from <|start|> to its end token. `name` is the author's.
+        """Renders one message as the library does, from <|start|> to its end token. `name` is the author's.
 
-        The text is encoded here and put into the rendered frame: the library would encode it in one go.
+        This method encodes the text itself and inserts it into the rendered frame, because the library would
+        encode it in one call.
         """
         frame_of = self._kept_frame if len(name or "") <= _KEPT_NAME else self._frame
         frame = frame_of(role, name, channel)
         return (*frame[:-1], *self.encode(text), frame[-1])
 
     def _frame(self, role: AuthorRole, name: str | None, channel: str | None) -> tuple[int, ...]:
-        """The message without its text. The library takes 0.1 ms for it, hence the memo."""
+        """The message without its text. The library takes 0.1 ms to render it, hence the memo."""
         message = openai_harmony.Message.from_author_and_content(
             openai_harmony.Author(
                 role=openai_harmony.Role(role), name=None if name is None else without_lone_surrogates(name)
@@ -217,11 +218,11 @@ class Encoding:
 
     @property
     def library(self) -> Any:
-        """The library's HarmonyEncoding itself, for comparisons in tests and for building grammars."""
+        """The library's own HarmonyEncoding, for comparisons in tests and for building grammars."""
         return self._library
 
     def _bytes(self, tokens: list[int]) -> bytes:
-        # surrogateescape makes the library's public decode reversible, so that no private name is needed.
+        # surrogateescape makes the library's public decode reversible, so no private name is needed.
         text: str = self._library.decode(tokens, errors="surrogateescape")
         return text.encode("utf-8", "surrogateescape")
 
@@ -237,8 +238,8 @@ _loaded: list[Encoding] = []
 
 
 def load_encoding() -> Encoding:
-    """The one encoding of this process; the first call loads it (about 0.3 s)."""
-    with _loading:  # a plain cache would load twice when two threads come first together
+    """The one encoding of this process. The first call loads it, which takes about 0.3 s."""
+    with _loading:  # a plain cache would load twice if the first two calls came from two threads
         if not _loaded:
             name = openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS
             _loaded.append(Encoding(openai_harmony.load_harmony_encoding(name)))

@@ -1,6 +1,6 @@
-"""What the decoder tells: the tagged union of Harmony events.
+"""The events that the decoder emits, as a tagged union.
 
-Tokens come in, these come out; nothing here knows of HTTP, items or ids.
+It must not know HTTP, items or ids.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ class ClosedBy(StrEnum):
     END = "end"  # <|end|>
     RETURN = "return"  # <|return|>
     CALL = "call"  # <|call|>
-    START = "start"  # the next message began, or the text was cut by another stray special token
-    TRUNCATED = "truncated"  # the tokens ended in the middle of it
+    START = "start"  # the next message started, or a stray special token cut the text
+    TRUNCATED = "truncated"  # the tokens ended in mid-message
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A message's header after the lenient policy: always a legal channel, a recipient in its usual form."""
+    """A message's header after repair: always a legal channel, and a recipient in its canonical form."""
 
     channel: Channel
-    recipient: str | None = None  # "functions.get_weather", "browser.search", "python"; None: to the user
+    recipient: str | None = None  # "functions.get_weather", "browser.search", "python"; None: the user
     content_type: str | None = None  # "json", "code", …
 
 
@@ -38,20 +38,20 @@ class MessageStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """Text of the open message; never empty, never half a character."""
+    """Text of the open message: never empty, never half a character."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFinished:
-    """The open message is done. `text` is the sum of its deltas.
+    """The open message has ended. `text` is the sum of its deltas.
 
-    `start:end` are its places in the tokens fed so far. The spans of a decoder's messages follow each other
-    without gaps, so that, once it is closed, every fed token belongs to exactly one message (if there is
-    one). Hence this event comes when the next message starts, or on close: until then stray tokens and a
-    header that is cut short may still follow, and they belong to the message before them. `own_end` is where
-    the message itself ends, its end token included; None means at `end`.
+    `start:end` are its positions in the tokens fed so far. The spans of a decoder's messages follow each
+    other without gaps, so that after `close` every fed token belongs to exactly one message (if there is
+    one). This event therefore comes when the next message starts, or on close: until then stray tokens and a
+    header that is cut short may follow, and they belong to the message before them. `own_end` is where the
+    message itself ends, including its end token; None means at `end`.
     """
 
     header: Header
@@ -63,7 +63,7 @@ class MessageFinished:
 
 
 class SlipKind(StrEnum):
-    """Every kind of departure that the decoder mends; a closed list, so that counters have few labels."""
+    """Every kind of slip that the decoder repairs. The list is closed, so that counters have few labels."""
 
     NO_HEADER = "no_header"  # text where a header belongs
     NO_MESSAGE_TOKEN = "no_message_token"  # a header, then text, without <|message|> between them
@@ -73,28 +73,28 @@ class SlipKind(StrEnum):
     UNKNOWN_CHANNEL = "unknown_channel"
     DOUBLED_CHANNEL = "doubled_channel"
     DOUBLED_START = "doubled_start"
-    MISSING_START = "missing_start"  # a message began without <|start|>
-    MISSING_END = "missing_end"  # a message began in the middle of another
-    FOREIGN_ROLE = "foreign_role"  # a message of another author than the assistant, or of none
+    MISSING_START = "missing_start"  # a message started without <|start|>
+    MISSING_END = "missing_end"  # a message started in the middle of another
+    FOREIGN_ROLE = "foreign_role"  # a message by an author other than the assistant, or by none
     DOUBLED_RECIPIENT = "doubled_recipient"
     BARE_RECIPIENT = "bare_recipient"  # `f` for `functions.f`
     MISPLACED_RECIPIENT = "misplaced_recipient"  # `functions.python` for `python`
     UNDECLARED_RECIPIENT = "undeclared_recipient"
-    NO_TOOL = "no_tool"  # addressed to the user or another that is no tool
-    CALL_CHANNEL = "call_channel"  # a function called on a channel that is not for it
-    CALL_END = "call_end"  # a call that ended without <|call|>, or <|call|> after what is no call
-    INVALID_JSON = "invalid_json"  # arguments that say they are JSON
-    LEFTOVER_WORDS = "leftover_words"  # words in a header that mean nothing
-    ODD_SPACING = "odd_spacing"  # glued or torn words in a header
-    SPELT_TOKEN = "spelt_token"  # <|channel|> as letters in a header
-    STRAY_TOKEN = "stray_token"  # a framing token where it means nothing
+    NO_TOOL = "no_tool"  # addressed to the user, or to another recipient that is not a tool
+    CALL_CHANNEL = "call_channel"  # a function call on a channel that is not for calls
+    CALL_END = "call_end"  # a call that ended without <|call|>, or another message that ended with it
+    INVALID_JSON = "invalid_json"  # arguments declared as JSON that are not
+    LEFTOVER_WORDS = "leftover_words"  # words in a header without a meaning
+    ODD_SPACING = "odd_spacing"  # joined or split words in a header
+    SPELT_TOKEN = "spelt_token"  # <|channel|> spelt out in letters in a header
+    STRAY_TOKEN = "stray_token"  # a framing token in a place where it has no meaning
     RESERVED_TOKEN = "reserved_token"  # a special token that Harmony does not use, or an id without a token
     AFTER_STOP = "after_stop"  # tokens after the one that ends a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """A departure from Harmony that the decoder mended: what kind, and a sentence for a developer."""
+    """A departure from Harmony that the decoder repaired: its kind, and a sentence for a developer."""
 
     kind: SlipKind
     detail: str

@@ -1,20 +1,20 @@
 """The lenient reading of a message's header: the case table of the decoder's policy.
 
-In go the header's parts between the start of a message and `<|message|>` (or whatever came in its place):
-text, and the marks `<|channel|>` and `<|constrain|>`. Out comes a legal `Header`, the text that was no
-header, and slips. Nothing that was sampled is dropped in silence: a word ends in the header, in the text or
-in a slip's detail. It must not know of tokens, spans or state.
+Takes the header's parts between the start of a message and `<|message|>` (or the token in its place): text,
+and the marks `<|channel|>` and `<|constrain|>`. Returns a legal `Header`, the text that was not header, and
+slips. Nothing sampled is dropped silently: each word ends up in the header, in the text or in a slip's
+detail. It must not know tokens, spans or state.
 
     `_` is a space             read as                                 slip
     <|channel|>final           final
     _to=f<|channel|>analysis   analysis, to f; either order
     nothing                    final; commentary for a call            no_channel
     <|channel|>                the same                                no_channel
-    <|channel|>comment?        the known channel it begins like        unknown_channel
+    <|channel|>comment?        the known channel with the same start        unknown_channel
     <|channel|>thoughts        final; commentary for a call            unknown_channel
     two channels               the last known one                      doubled_channel
     two recipients             the last one                            doubled_recipient
-    word that is declared      recipient; its full name as type, too   bare_recipient
+    word that is declared      recipient; also its full name as a type   bare_recipient
     json, code, …              content type
     other words                                                        leftover_words
     user, functions.f, …       the author's role: text to the user     foreign_role
@@ -22,7 +22,7 @@ in a slip's detail. It must not know of tokens, spans or state.
     call on final              commentary                              call_channel
     _to_=_f, channelto=f       to f                                    odd_spacing
 
-Without `<|message|>` the header is its longest prefix that is understood strictly; the rest is text.
+Without `<|message|>`, the header is the longest prefix that a strict reading accepts; the rest is text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TYPES = frozenset({"json", "code", "text", "markdown", "python", "xml", "yaml"}
 _SPELT = re.compile("(" + "|".join(re.escape(mark.value) for mark in Mark) + ")")
 _SPACED_TO = re.compile(r"(?<!\S)to\s*=\s*")
 
-# Where there is no <|message|>: what is a header beyond doubt.
+# The undoubted parts of a header, for headers without <|message|>.
 _STRICT = {
     Mark.CHANNEL: re.compile(r"\s*(analysis|commentary|final)"),
     Mark.CONSTRAIN: re.compile(r"\s*(\w+)"),
@@ -67,17 +67,16 @@ _STRICT_TYPE = re.compile(r"\s*(json|code)(?=[\s{\[(\"'<]|$)")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a header says. `said`: it names a channel or a recipient, so there is a message even without
-    text."""
+    """What a header declares. `is_message`: it names a channel or a recipient, so it needs no text."""
 
     header: Header
-    said: bool
+    is_message: bool
     text: str = ""
     slips: tuple[Slip, ...] = ()
 
 
 def read_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -> Reading:
-    """A header that ended with `<|message|>`. `begun`: with `<|start|>`, so that a role comes first."""
+    """Reads a header that ended with `<|message|>`. `begun`: with `<|start|>`, so a role comes first."""
     words = _Words(recipients, expects_role=begun)
     for part in _with_marks(parts, words.slips):
         if isinstance(part, Mark):
@@ -88,7 +87,7 @@ def read_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -
 
 
 def read_cut_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -> Reading:
-    """A header that ended without `<|message|>`: what is header beyond doubt, and the rest as text."""
+    """Reads a header that ended without `<|message|>`: what is undoubtedly header, and the rest as text."""
     head, text = _split(parts, begun=begun)
     words = _Words(recipients, expects_role=begun and bool(head) and not isinstance(head[0], Mark))
     for part in head:
@@ -97,13 +96,15 @@ def read_cut_header(parts: Sequence[Part], recipients: Recipients, *, begun: boo
         else:
             words.word(part)
     reading = words.reading()
-    slips = tuple(slip for slip in reading.slips if reading.said or slip.kind is not SlipKind.NO_CHANNEL)
-    return Reading(reading.header, reading.said, text, slips)
+    slips = tuple(
+        slip for slip in reading.slips if reading.is_message or slip.kind is not SlipKind.NO_CHANNEL
+    )
+    return Reading(reading.header, reading.is_message, text, slips)
 
 
 @dataclass(slots=True)
 class _Words:
-    """Collects what the words of a header are, then decides."""
+    """Sorts the words of a header, then decides."""
 
     recipients: Recipients
     expects_role: bool
@@ -149,7 +150,7 @@ class _Words:
             self.others.append(word)
 
     def _is_recipient(self, word: str) -> bool:
-        """Whether a word in the place of a type says whom the message is to: a full name is no type."""
+        """Whether a word in the place of a type is the recipient: a full name is never a type."""
         return word.startswith("functions.") or ("." in word and self.recipients.knows(word))
 
     def reading(self) -> Reading:
@@ -184,7 +185,7 @@ class _Words:
         self.awaiting = None
 
     def _sort_others(self) -> None:
-        """Words with neither a mark nor `to=` before them."""
+        """Sorts words that have neither a mark nor `to=` before them."""
         left = []
         for word in self.others:
             if not self.addressed and (word.startswith("functions.") or self.recipients.knows(word)):
@@ -241,7 +242,7 @@ class _Words:
 
 
 def _with_marks(parts: Sequence[Part], slips: list[Slip]) -> Iterator[Part]:
-    """Marks and single words; marks that were spelt out become marks."""
+    """Marks and single words; marks spelt out in letters become marks."""
     for part in parts:
         if isinstance(part, Mark):
             yield part

@@ -1,7 +1,7 @@
-"""What a conversation is made of once rendered: segments of token ids that are never rendered again.
+"""A conversation after rendering: segments of token ids that are never rendered again.
 
-A segment is one Harmony message, with its own start and end tokens. Prompts are concatenations of segments;
-Harmony's rule which analysis is dropped is applied to whole segments, here and only here.
+A segment is one Harmony message, with its own start and end tokens. A prompt is a concatenation of segments.
+Harmony's rule for dropping analysis is applied to whole segments, and only here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ class Segment:
     tokens: tuple[int, ...]
     channel: Channel | None = None
     recipient: str | None = None
-    text: str | None = None  # developer messages: their instructions, so that leading ones can be merged
-    # The last segment of a compaction: so many, with itself, stand for all that came before them.
+    # Only for developer messages: their instructions, so that leading ones can be merged.
+    text: str | None = None
+    # On the last segment of a compaction: this many segments, itself included, replace all earlier ones.
     stands_for: int = 0
-    tools: tuple[Mapping[str, Any], ...] = ()  # that are there from here on, as the client wrote them
+    # The tools that are available from here on, as the client wrote them.
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_reasoning(self) -> bool:
@@ -39,16 +41,16 @@ class Segment:
 
 
 def kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list[Segment]:
-    """The segments that the model is shown: reasoning that led to an answer already given is dropped.
+    """The segments that the model sees: without the reasoning that led to an earlier answer.
 
     Within a tool loop (no answer since) reasoning stays. The library's own rule keeps all old reasoning when
-    the conversation ends on a tool result, so the rule is applied by turn here.
+    the conversation ends on a tool result, so this function applies the rule by turn.
     """
     return list(compress(history, are_kept(history, all_reasoning=all_reasoning)))
 
 
 def are_kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list[bool]:
-    """Which segments the model is shown. The same goes for what is left when the oldest are taken away."""
+    """Which segments the model sees. The result also holds for the rest when the oldest are removed."""
     if all_reasoning:
         return [True] * len(history)
     answer = last_answer(history)
@@ -56,14 +58,14 @@ def are_kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list
 
 
 def last_answer(history: Sequence[Segment]) -> int:
-    """Where it stands; -1 where nothing is answered yet."""
+    """The index of the last answer, or -1 if there is none."""
     return max((i for i, segment in enumerate(history) if segment.is_answer), default=-1)
 
 
 def since_compaction(history: Sequence[Segment]) -> tuple[Segment, ...]:
-    """What a conversation goes on from: the newest compaction stands for all before it but instructions.
+    """The history from the newest compaction on, which replaces all earlier segments except instructions.
 
-    Instructions that are still there are not repeated.
+    Instructions that the compaction kept are not repeated.
     """
     last = max((place for place, segment in enumerate(history) if segment.stands_for), default=None)
     if last is None:

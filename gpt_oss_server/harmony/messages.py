@@ -1,8 +1,8 @@
-"""Harmony tokens as messages in JSON: what the model was shown and what it said, for a person to read.
+"""Harmony tokens as JSON messages: the model's input and output, for a person to read.
 
-In go whole messages as token ids, out come objects in the form of the Harmony library's own (`to_dict`), with
-texts as the model sees them: system and developer messages are not taken apart. It judges nothing: a header
-that is none ends up in `name` and `content_type` as it stands.
+Takes whole messages as token ids. Returns objects in the form of the Harmony library's own (`to_dict`), with
+texts as the model sees them: system and developer messages are not taken apart. It does not judge: a
+malformed header ends up in `name` and `content_type`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANNEL = re.compile(r"<\|channel\|>([^\s<]*)")
 
 
 def messages_of(tokens: Sequence[int], encoding: Encoding) -> list[dict[str, Any]]:
-    """A cue at the end, which begins a message that is not there yet, is left out."""
+    """The messages of `tokens`. A cue at the end, which starts the next message, is left out."""
     return [
         _message(encoding.decode(span[:at]), encoding.decode(span[at + 1 :]))
         for span in _spans(tokens)
@@ -30,7 +30,7 @@ def messages_of(tokens: Sequence[int], encoding: Encoding) -> list[dict[str, Any
 
 
 def _spans(tokens: Sequence[int]) -> Iterator[list[int]]:
-    """What stands between each <|start|> and the end of its message."""
+    """The tokens between each <|start|> and the end of its message."""
     span: list[int] | None = None
     for token in tokens:
         if token == START:
@@ -58,5 +58,5 @@ def _message(header: str, text: str) -> dict[str, Any]:
         "recipient": recipient[1] if recipient else None,
         "content_type": " ".join(words) or None,
     }
-    told = {key: value for key, value in found.items() if value}
-    return {"role": role, "name": name or None, "content": [{"type": "text", "text": text}], **told}
+    present = {key: value for key, value in found.items() if value}
+    return {"role": role, "name": name or None, "content": [{"type": "text", "text": text}], **present}

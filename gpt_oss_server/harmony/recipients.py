@@ -1,7 +1,6 @@
-"""Whom the model may call, and whom it meant: recipients in their usual form.
+"""The recipients of calls: which ones a request declares, and which one the model meant.
 
-In goes the word after `to=`, out comes the recipient that routing tables know, or None where nobody is
-called.
+Takes the word after `to=`. Returns the recipient that routing tables know, or None if it is not a call.
 
     sampled                      known as                              result
     functions.f, browser.search  declared                              itself
@@ -9,8 +8,8 @@ called.
     search                       browser.search is on, no function     browser.search
     functions.browser.search     browser.search is on, no function     browser.search
     functions.python             python is on, no function python      python
-    assistant, user, all, …      roles                                 None: a message, not a call
-    anything else                nobody                                itself, for the client to judge
+    assistant, user, all, …      roles                                 None: not a call
+    anything else                not declared                          itself, for the client to judge
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ _NO_TOOLS = frozenset({"", "assistant", "user", "all", "system", "developer", "t
 
 @dataclass(frozen=True, slots=True)
 class Recipients:
-    """What a request declared: functions by name, and the full names of built-in tools that are on."""
+    """A request's declarations: functions by name, and the full names of its enabled built-in tools."""
 
     functions: frozenset[str] = frozenset()
     builtin: frozenset[str] = frozenset()  # "browser.search", "python", "server_label.tool"
 
     def knows(self, word: str) -> bool:
-        """Whether a word is a recipient, be it bare or misplaced."""
+        """Whether a word is a recipient, possibly bare or misplaced."""
         return self._full_name(word) is not None
 
     def resolve(self, word: str) -> tuple[str | None, tuple[Slip, ...]]:
-        """The recipient in its usual form, and what had to be mended."""
+        """The recipient in its canonical form, and the slips repaired on the way."""
         if word in _NO_TOOLS:
             return None, (Slip(SlipKind.NO_TOOL, f"'to={word}' addresses no tool"),)
         full = self._full_name(word)
@@ -53,12 +52,12 @@ class Recipients:
         within = word.removeprefix(_FUNCTIONS)
         if within in self.builtin:
             return within
-        named_so = [name for name in self.builtin if name.rpartition(".")[2] == word]
-        return named_so[0] if len(named_so) == 1 else None
+        matches = [name for name in self.builtin if name.rpartition(".")[2] == word]
+        return matches[0] if len(matches) == 1 else None
 
 
 def called_name(recipient: str) -> str:
-    """The name by which a client reads a call of nobody it knows: a name never says `functions.`."""
+    """The name that a client reads for an undeclared recipient: without the prefix `functions.`."""
     while recipient.startswith(_FUNCTIONS):
         recipient = recipient.removeprefix(_FUNCTIONS)
     return recipient or _FUNCTIONS.rstrip(".")

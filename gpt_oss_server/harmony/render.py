@@ -1,9 +1,9 @@
-"""Messages to token ids: everything that a prompt is made of.
+"""Messages to token ids: everything that a prompt consists of.
 
-In go texts, calls and results, and what was sampled; out come `Segment`s, and prompts made of them.
-Rendering is the library's (`Encoding.render_message`) but for two things: past calls and their results,
-whose form differs between the library's releases, and the texts of system and developer messages, where the
-library's schema renderer is lossy (typescript.py). It must not know of requests, items or engines.
+Takes texts, calls, results and sampled tokens. Returns `Segment`s, and prompts made of them. The library
+renders everything (`Encoding.render_message`) except past calls and their results, whose form differs between
+the library's releases, and the texts of system and developer messages, where the library's schema renderer is
+lossy (typescript.py). It must not know requests, items or engines.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _ENDS = STOP_IDS | {END}
 
 
 class CallForm(StrEnum):
-    """How past calls are written: the one switch, as evidence on which the model prefers conflicts."""
+    """How past calls are written. A switch, because the evidence on the model's preference conflicts."""
 
-    CHANNEL_FIRST = "channel_first"  # <|channel|>commentary to=functions.f …: what the model itself samples
+    CHANNEL_FIRST = "channel_first"  # <|channel|>commentary to=functions.f …: as the model itself samples it
     RECIPIENT_FIRST = "recipient_first"  # to=functions.f<|channel|>commentary …
 
 
 class Renderer:
-    """Makes segments and prompts; holds nothing but the vocabulary and the switch."""
+    """Makes segments and prompts. Its only state is the vocabulary and the form of calls."""
 
     def __init__(self, encoding: Encoding, *, call_form: CallForm = CallForm.CHANNEL_FIRST) -> None:
         self._encoding = encoding
@@ -57,7 +57,7 @@ class Renderer:
 
     @property
     def cue(self) -> tuple[int, ...]:
-        """`<|start|>assistant`: what a prompt ends with, and what every sampled message begins with."""
+        """`<|start|>assistant`: the end of every prompt and the start of every sampled message."""
         return self._cue
 
     # The head of a prompt
@@ -90,7 +90,7 @@ class Renderer:
         namespaces: Sequence[ToolNamespace] = (),
         response_formats: Sequence[ResponseFormat] = (),
     ) -> Segment | None:
-        """The developer message of a request; None when there is nothing to say."""
+        """The developer message of a request, or None if there is nothing to declare."""
         declared = [*namespaces, *([ToolNamespace(FUNCTIONS, tools=tuple(tools))] if tools else [])]
         text = declarations.developer_text(
             instructions=instructions, namespaces=declared, response_formats=response_formats
@@ -109,10 +109,10 @@ class Renderer:
         namespaces: Sequence[ToolNamespace] = (),
         response_formats: Sequence[ResponseFormat] = (),
     ) -> tuple[list[Segment], list[Segment]]:
-        """The head of the prompt and the history that is left: leading developer messages go into the head.
+        """The head of the prompt, with leading developer messages merged into it, and the remaining history.
 
-        In training the model saw one developer message, instructions and tools together; a conversation that
-        begins with developer items would show it two or three. The request's instructions come first.
+        In training the model saw one developer message with instructions and tools together; a conversation
+        that starts with developer items would show it two or three. The request's instructions come first.
         """
         leading, rest = split_leading_instructions(history)
         merged = "\n\n".join(text for text in (instructions, *leading) if text)
@@ -130,12 +130,12 @@ class Renderer:
         return Segment("user", self._encoding.render_message("user", text, name=name))
 
     def developer_message(self, text: str) -> Segment:
-        """A developer or system item within the conversation, in the form instructions had in training."""
+        """A developer or system item in the conversation, in the form that instructions had in training."""
         body = declarations.developer_text(instructions=text)
         return Segment("developer", self._encoding.render_message("developer", body), text=text)
 
     def tools_message(self, section: str) -> Segment:
-        """Tools that are there from here on: a `# Tools` section in a developer message of its own."""
+        """A developer message of its own with a `# Tools` section: tools available from here on."""
         return Segment("developer", self._encoding.render_message("developer", section))
 
     def answer(self, text: str) -> Segment:
@@ -155,7 +155,7 @@ class Renderer:
         channel: Channel = "commentary",
         content_type: str | None = "json",
     ) -> Segment:
-        """A past call. As the model does, `json` is written with <|constrain|>, `code` and others without."""
+        """A past call. As the model does, writes <|constrain|> before `json` but not before other types."""
         encode = self._encoding.encode
         to = encode(f" to={recipient}")
         in_channel = [CHANNEL, *encode(channel)]
@@ -169,18 +169,18 @@ class Renderer:
         return Segment("assistant", tokens, channel, recipient)
 
     def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
-        """What the tool that was called as `recipient` answered."""
+        """The result of the tool called as `recipient`."""
         encode = self._encoding.encode
         author = encode(recipient) + encode(" to=assistant")
         tokens = (START, *author, CHANNEL, *encode(channel), MESSAGE, *encode(text), END)
         return Segment("tool", tokens, channel, "assistant")
 
     def from_completion(self, tokens: Sequence[int], messages: Sequence[MessageFinished]) -> list[Segment]:
-        """What was sampled, as history: the sampled ids, each message with its own start and end.
+        """A generation as history: the sampled ids, each message with its own start and end.
 
-        Sampling begins after `<|start|>assistant`, so the first message gets it in front, as does one that
-        the model began without it. A final `<|return|>` becomes `<|end|>`, a call's becomes `<|call|>`, and
-        messages that were cut off get `<|end|>`. Stray tokens between messages are left out.
+        Sampling starts after `<|start|>assistant`, so the first message gets this cue, as does any message
+        that the model started without it. A final `<|return|>` becomes `<|end|>`, a call's becomes
+        `<|call|>`, and messages that were cut off get `<|end|>`. Stray tokens between messages are left out.
         """
         return [
             Segment(
@@ -197,7 +197,7 @@ class Renderer:
     def prompt(
         self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
     ) -> list[int]:
-        """The head, what the model is shown of the history, and the start of its turn."""
+        """The head, the history as the model sees it, and the start of the model's turn."""
         tokens: list[int] = []
         for segment in (*head, *kept(history, all_reasoning=all_reasoning)):
             tokens += segment.tokens
@@ -224,7 +224,7 @@ class Renderer:
 
 
 def builtin_namespace(encoding: Encoding, name: Literal["browser", "python"]) -> ToolNamespace:
-    """The built-in tool as the model was trained to see it."""
+    """The built-in tool as the model saw it in training."""
     declared = encoding.builtin_namespace(name)
     tools = tuple(
         FunctionTool(tool["name"], tool["description"], tool["parameters"]) for tool in declared["tools"]

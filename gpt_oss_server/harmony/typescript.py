@@ -1,21 +1,20 @@
 """JSON schema to TypeScript, the notation in which the model reads the parameters of functions.
 
-In goes a schema as a client sent it, out comes a type. Where Harmony's own renderer is right, the text is
-the same byte for byte: the model was trained on it, odd layout included (a nested object closes at its
-content's indent). Where that renderer is lossy or wrong, this one says more:
+Takes a schema as the client sent it and returns a type. Where Harmony's own renderer is right, the text is
+the same byte for byte, including its odd layout (a nested object closes at its content's indent), because the
+model was trained on it. Where that renderer is lossy or wrong, this one writes more:
 
-    anyOf, allOf, $ref, const, null, no type         any           → unions, intersections, what is meant
+    anyOf, allOf, $ref, const, null, no type         any           → unions, intersections, the intended type
     enum of numbers, or without a type               number, any   → 1 | 2
     array of an enum or of a union                   "a" | "b"[]   → ("a" | "b")[]
     ["array", "null"], ["object", "null"]            array | null  → string[] | null
     additionalProperties as a schema                 lost          → [key: string]: T
-    patternProperties, propertyNames                 lost          → the same, what keys may be in a comment
-    items behind prefixItems                         lost          → [T, ...U[]]
+    patternProperties, propertyNames                 lost          → the same, allowed keys in a comment
+    items after prefixItems                          lost          → [T, ...U[]]
     bounds, lengths, patterns, formats               lost          → a comment after the property
     line breaks in comments, quotes in strings       broken text   → commented, escaped
 
-Schemas are untrusted: recursion through $ref, depth and blow-up all end in `any`. Nothing here knows of
-tokens.
+Schemas are untrusted: recursion through $ref, depth and blow-up all end in `any`. It must not know tokens.
 """
 
 from __future__ import annotations
@@ -76,11 +75,11 @@ _ANY = _Type("any")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the schema a type is being written."""
+    """A position in the schema during the translation."""
 
     indent: str = ""
     depth: int = 0
-    inside: frozenset[str] = frozenset("#")  # the references that are being expanded
+    inside: frozenset[str] = frozenset("#")  # the references being expanded
 
     def deeper(self, by: int = 0) -> _Place:
         return replace(self, indent=self.indent + " " * by, depth=self.depth + 1)
@@ -123,7 +122,7 @@ class _Translation:
         return _union([_Type(compact_json(value)) for value in values])
 
     def _combined(self, schema: Schema, place: _Place) -> _Type:
-        """oneOf, anyOf and allOf, together with the object that they may stand beside."""
+        """oneOf, anyOf and allOf, combined with the object next to them, if there is one."""
         parts = []
         if "properties" in schema or not any(_variants(schema, word) for word in ("oneOf", "anyOf", "allOf")):
             parts.append(self._plain(schema, place))
@@ -150,7 +149,7 @@ class _Translation:
         return _or_null(variant, self.type_of(variant, place.deeper(3)))
 
     def _plain(self, schema: Schema, place: _Place) -> _Type:
-        """By `type`, or by what only one type can have."""
+        """Decides by `type`, or by keywords that only one type can have."""
         kind = schema.get("type")
         if isinstance(kind, list):
             kinds = [{**schema, "type": one} for one in kind if isinstance(one, str)]
@@ -190,7 +189,7 @@ class _Translation:
         return _Type(f"{above}{{\n{''.join(lines)}{place.indent}}}")
 
     def _others(self, schema: Schema) -> list[tuple[Any, str]]:
-        """Properties without a name, and what the keys of these may be."""
+        """Properties without a name, each with the keys that it allows."""
         given = schema.get("patternProperties")
         patterns = given.items() if isinstance(given, Mapping) else ()
         found = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns]
@@ -227,7 +226,7 @@ class _Translation:
     def _property_of_variants(
         self, name: str, schema: Schema, variants: Sequence[Any], types: Sequence[_Type], indent: str
     ) -> str:
-        """A union takes a line for each variant, its comments behind it."""
+        """Writes one line for each variant of a union, followed by its comments."""
         described = schema.get("description")
         first = variants[0].get("description") if isinstance(variants[0], Mapping) else None
         shows = isinstance(described, str) and described != first
@@ -266,7 +265,7 @@ def _or_null(schema: Any, found: _Type) -> _Type:
 
 
 def _limits(schema: Any) -> list[str]:
-    """What a type cannot say, as notes; those of an array's items are marked."""
+    """Limits that a type cannot express, as notes; those of an array's items are marked."""
     if not isinstance(schema, Mapping):
         return []
     sources = [schema, *(one for one in _variants(schema, "anyOf") if isinstance(one, Mapping))]

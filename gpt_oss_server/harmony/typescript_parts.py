@@ -1,7 +1,7 @@
 """The parts of a schema's translation that are not types: references, comments, literals.
 
-In go schemas and texts, out come schemas and lines of comment. What comes from the schema can never end a
-comment or a string early. Nothing here knows how types are written.
+Takes schemas and texts, returns schemas and comment lines. Text from the schema can never end a comment or a
+string early. It must not know how types are written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 from urllib.parse import unquote
 
-# What expanding references may add to a prompt. Chains of references double at each step; a reference
+# How much text expanded references may add to a prompt. Chains of references double at each step; a reference
 # counts at least `_LEAST`, which bounds their number.
 _MOST_TEXT = 400_000
 _LEAST = 400
@@ -19,7 +19,7 @@ _LONGEST_CHAIN = 16
 
 
 class References:
-    """Local references of one schema, expanded until there is too much of it."""
+    """Local references of one schema, expanded until the limit on text is reached."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -29,7 +29,7 @@ class References:
         self._left -= max(length, _LEAST)
 
     def follow(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What `$ref` points to, with the keywords that stand beside it; None where it leads nowhere."""
+        """The target of `$ref`, merged with the keywords next to it; None if it leads nowhere."""
         if self._left <= 0:
             return None
         target = self._at(schema["$ref"])
@@ -38,7 +38,7 @@ class References:
         return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
 
     def shown(self, schema: Any) -> Mapping[str, Any]:
-        """The schema with its references followed, for the comments that stand above it."""
+        """The schema with its references followed, for the comments above it."""
         for _ in range(_LONGEST_CHAIN):
             if not isinstance(schema, Mapping):
                 return {}
@@ -76,7 +76,7 @@ def above_property(schema: Mapping[str, Any], indent: str, *, describe: bool = T
 
 
 def variant_comments(variant: Any, known: Set[Any] = frozenset(), *, in_property: bool = False) -> str:
-    """What stands behind a variant of a union; descriptions in `known` were already said.
+    """The comments after a variant of a union, except descriptions in `known`, which are already written.
 
     The library quotes the default of an enum within types, and does not in a property's own variants.
     """
@@ -111,7 +111,7 @@ def one_line(text: str) -> str:
 
 
 def compact_json(value: Any) -> str:
-    """JSON without spaces; a value too deep for the encoder is left out."""
+    """JSON without spaces, or an ellipsis if the value is too deep for the encoder."""
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     except (RecursionError, ValueError, TypeError):

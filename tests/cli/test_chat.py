@@ -1,4 +1,4 @@
-"""The terminal chat: with lines piped in, and with a terminal of its own."""
+"""The terminal chat: with piped lines, and in a terminal of its own."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ def reasoned(text: str) -> dict[str, object]:
     return {"type": "response.reasoning_text.delta", "delta": text}
 
 
-def said(text: str) -> dict[str, object]:
+def written(text: str) -> dict[str, object]:
     return {"type": "response.output_text.delta", "delta": text}
 
 
 def test_reasoning_is_quoted_without_colour_and_dimmed_with_it() -> None:
-    events = [reasoned("One"), reasoned(" two.\nThree."), done("reasoning"), said("Four."), done("message")]
+    events = [
+        reasoned("One"),
+        reasoned(" two.\nThree."),
+        done("reasoning"),
+        written("Four."),
+        done("message"),
+    ]
     assert shown(*events) == "| One two.\n| Three.\nFour.\n"
     assert shown(*events, colour=True) == ("\x1b[2mOne\x1b[0m\x1b[2m two.\nThree.\x1b[0m\nFour.\n")
     assert shown(*events, reasoning=False) == "Four.\n"
 
 
-def test_calls_and_ends_are_told() -> None:
+def test_calls_and_ends_are_shown() -> None:
     call = done("function_call", name="f", arguments='{"a": 1}')
-    assert shown(said("Wait."), done("message"), call) == 'Wait.\ncalls f({"a": 1})\n'
+    assert shown(written("Wait."), done("message"), call) == 'Wait.\ncalls f({"a": 1})\n'
     cut = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}
-    assert shown(said("So"), cut) == "So\n[cut short: max_output_tokens]\n"
+    assert shown(written("So"), cut) == "So\n[cut short: max_output_tokens]\n"
     failed = {
         "type": "response.failed",
         "response": {"error": {"code": "server_error", "message": "It broke."}},
@@ -53,7 +59,7 @@ def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reading", ["utf-8:strict", "utf-8:surrogateescape"])
-def test_a_byte_that_is_no_utf8_costs_nothing_but_itself(tmp_path: Path, reading: str) -> None:
+def test_a_byte_that_is_not_utf8_spoils_nothing_else(tmp_path: Path, reading: str) -> None:
     words = ("chat", "--no-reasoning", "--instructions", "caf\udce9", "--model", script(tmp_path, ANSWER))
     strange = {"PYTHONIOENCODING": reading}
     chat = run(*words, stdin="hi\ncafé\nhello\n", env=strange, encoding="latin-1")
@@ -67,29 +73,29 @@ def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
         "text": "<|channel|>final<|message|>I remember.<|return|>",
     }
     high = {"when": "Reasoning: high", "text": "<|channel|>final<|message|>High.<|return|>"}
-    lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever said\n"
+    lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever written\n"
     chat = run("chat", "--no-reasoning", "--model", script(tmp_path, remembers, high, ANSWER), stdin=lines)
     assert chat.returncode == 0, chat.stderr
-    told = chat.stdout
-    assert "I remember." not in told
-    assert told.startswith(
+    output = chat.stdout
+    assert "I remember." not in output
+    assert output.startswith(
         "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[no such command: /effort huge"
     )
-    assert "/quit, Ctrl-D" in told
+    assert "/quit, Ctrl-D" in output
 
 
 def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None:
-    """The colours of "> " are no columns: from the line's end to its beginning, and two to the right."""
-    with terminal("--model", script(tmp_path, ANSWER)) as (ours, _):
-        termios.tcsetwinsize(ours, (16, 60))
-        await_text(ours, "> ")
-        os.write(ours, b"x" * 75)
-        await_text(ours, "x{15}")
+    """The colours of "> " take no columns: from the line's end to its start, and two to the right."""
+    with terminal("--model", script(tmp_path, ANSWER)) as (controller, _):
+        termios.tcsetwinsize(controller, (16, 60))
+        await_text(controller, "> ")
+        os.write(controller, b"x" * 75)
+        await_text(controller, "x{15}")
         time.sleep(0.3)
-        os.write(ours, b"\x01")  # Ctrl-A
-        moved = await_text(ours, r"\x1b\[A")
-        while select.select([ours], [], [], 0.5)[0]:
-            moved += os.read(ours, 4096).decode(errors="replace")
+        os.write(controller, b"\x01")  # Ctrl-A
+        moved = await_text(controller, r"\x1b\[A")
+        while select.select([controller], [], [], 0.5)[0]:
+            moved += os.read(controller, 4096).decode(errors="replace")
         column = (2 + 75) % 60
         for step in re.findall(r"\r|\x08|\x1b\[\d*C", moved.rpartition("\x1b[A")[2]):
             if step == "\r":
@@ -99,30 +105,30 @@ def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None
         assert column == 2
 
 
-def test_what_the_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    said = "before\x1b[2J\x1b]0;owned\x07after\r\n👩\u200d🔬"
-    evil = {"when": "hi", "text": f"<|channel|>final<|message|>{said}<|return|>"}
-    with terminal("--model", script(tmp_path, evil)) as (ours, _):
-        await_text(ours, "> ")
-        os.write(ours, b"hi\n")
-        seen = await_text(ours, "🔬")
+def test_the_models_text_cannot_control_the_terminal(tmp_path: Path) -> None:
+    written = "before\x1b[2J\x1b]0;owned\x07after\r\n👩\u200d🔬"
+    evil = {"when": "hi", "text": f"<|channel|>final<|message|>{written}<|return|>"}
+    with terminal("--model", script(tmp_path, evil)) as (controller, _):
+        await_text(controller, "> ")
+        os.write(controller, b"hi\n")
+        seen = await_text(controller, "🔬")
     assert "before\\x1b[2J\\x1b]0;owned\\x07after\\r" in seen
     assert "👩\u200d🔬" in seen
     piped = run("chat", "--model", script(tmp_path, evil), stdin="hi\n")
     assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
 
 
-def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
     slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
     model = script(tmp_path, slow, ANSWER, tokens_per_second=50)
-    with terminal("--model", model) as (ours, process):
-        await_text(ours, "> ")
-        os.write(ours, b"a slow one\n")
-        await_text(ours, "word word")
-        os.write(ours, b"\x03")
-        await_text(ours, r"\[stopped\]")
-        os.write(ours, b"and now\n")
-        assert "\x1b[2mEasy" in await_text(ours, r"Hello![\s\S]*> ")
-        press_until_heeded(ours, b"\x03", "Ctrl-D leaves")
-        os.write(ours, b"\x04")
+    with terminal("--model", model) as (controller, process):
+        await_text(controller, "> ")
+        os.write(controller, b"a slow one\n")
+        await_text(controller, "word word")
+        os.write(controller, b"\x03")
+        await_text(controller, r"\[stopped\]")
+        os.write(controller, b"and now\n")
+        assert "\x1b[2mEasy" in await_text(controller, r"Hello![\s\S]*> ")
+        press_until_heeded(controller, b"\x03", "Ctrl-D quits")
+        os.write(controller, b"\x04")
         assert process.wait(20) == 0

@@ -1,4 +1,4 @@
-"""The commands as a user meets them: what they print, and what is said when they cannot be done."""
+"""The commands as a user sees them: their output, and their errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpt_oss_server.cli.main import COMMANDS
 from tests.doubles.commands import ANSWER, run, script
 
 
-def test_version_tells_the_versions_and_which_harmony_library() -> None:
+def test_version_shows_the_versions_and_which_harmony_library() -> None:
     done = run("version")
     assert done.returncode == 0
-    told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert {"gpt-oss-server", "python", "torch", "harmony"} <= set(told)
-    assert "harmony" in told["harmony"]
+    versions = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert {"gpt-oss-server", "python", "torch", "harmony"} <= set(versions)
+    assert "harmony" in versions["harmony"]
     assert "unknown" not in done.stdout
 
 
@@ -47,7 +47,7 @@ def test_every_command_has_help_with_examples(command: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_be_done_is_a_sentence(words: list[str], code: int, sentence: str) -> None:
+def test_an_error_is_a_sentence(words: list[str], code: int, sentence: str) -> None:
     done = run(*words)
     assert done.returncode == code
     assert sentence in done.stderr
@@ -67,9 +67,9 @@ def test_a_port_in_use_is_named_before_the_model_is_loaded() -> None:
     )
 
 
-def test_a_misspelt_variable_is_told() -> None:
+def test_a_misspelt_variable_is_reported() -> None:
     done = run("version", env={"GPT_OSS_SERVER_MODLE": "x"})
-    assert "GPT_OSS_SERVER_MODLE is no setting. Was GPT_OSS_SERVER_MODEL meant?" in done.stderr
+    assert "GPT_OSS_SERVER_MODLE is not a setting. Did you mean GPT_OSS_SERVER_MODEL?" in done.stderr
 
 
 def test_render_shows_the_exact_prompt(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_render_gives_tokens_and_json_and_reads_standard_input() -> None:
     ],
     ids=lambda value: value[:20],
 )
-def test_render_says_what_is_wrong_with_a_request(body: str, sentence: str) -> None:
+def test_render_reports_what_is_wrong_with_a_request(body: str, sentence: str) -> None:
     done = run("render", "-", stdin=body)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_render_tells_of_the_built_in_tools_without_any_of_them() -> None:
+def test_render_declares_the_built_in_tools_without_running_them() -> None:
     tools = [{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]
     done = run("render", "-", stdin=json.dumps({"input": "x", "tools": tools}), env={"EXA_API_KEY": ""})
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_render_tells_of_the_built_in_tools_without_any_of_them() -> None:
 
 
 @pytest.mark.parametrize("words", [["serve", "--help"], ["render", "--help"], ["render", "-"]], ids=" ".join)
-def test_a_terminal_that_is_not_utf_8_loses_nothing_but_signs(words: list[str]) -> None:
+def test_a_terminal_that_is_not_utf_8_loses_only_characters(words: list[str]) -> None:
     for encoding in ("latin-1", "ascii"):
         env = {"PYTHONIOENCODING": encoding}
         done = run(*words, stdin='{"input": "a → b"}', env=env, encoding="utf-8")
@@ -144,7 +144,7 @@ def test_bench_prints_a_table_and_json(tmp_path: Path) -> None:
     assert all(row["prefill_tokens_per_s"] > 0 for row in report["rows"])
 
 
-def test_bench_refuses_what_does_not_fit_the_context(tmp_path: Path) -> None:
+def test_bench_refuses_lengths_that_exceed_the_context(tmp_path: Path) -> None:
     done = run("bench", "--model", script(tmp_path, ANSWER), "--prompt", "200000")
     assert done.returncode == 1
-    assert "do not fit the context of 131072" in done.stderr
+    assert "exceed the context of 131072" in done.stderr

@@ -1,4 +1,4 @@
-"""Our tools served over MCP, as another program's client meets them."""
+"""This project's tools served over MCP, as another program's client sees them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def served(shelf: Path, request: pytest.FixtureRequest) -> Iterator[str]:
         with listen(host, 0) as free:
             port = str(free.getsockname()[1])
     except CommandLineError:
-        pytest.skip(f"there is no {host} here")
+        pytest.skip(f"{host} is not available")
     words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--host", host, "--port", port]
     process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -102,7 +102,7 @@ def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Si
             process.kill()
 
 
-async def test_python_on_stdio_keeps_state_and_gives_pictures(quiet: TextIO) -> None:
+async def test_python_on_stdio_keeps_state_and_returns_images(quiet: TextIO) -> None:
     await asyncio.to_thread(bubblewrap)  # skips where there is none
     words = ["-m", "gpt_oss_server", "mcp", "python", "--python", "bubblewrap"]
     command = StdioServerParameters(command=sys.executable, args=words)
@@ -126,12 +126,12 @@ async def test_the_browser_over_http(served: str) -> None:
         (["browser", "--browser", "off"], "nowhere to search"),
         (["browser", "--browser", "local:/no/such/folder"], "no/such/folder"),
         (["python", "--python", "off"], "--python auto"),
-        (["browser", "--browser", "local:.", "--port", "1"], "are for --http"),
+        (["browser", "--browser", "local:.", "--port", "1"], "need --http"),
         (["browser", "--browser", "local:.", "--http", "--port", "99999"], "Cannot listen on"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_be_done_is_a_sentence(words: list[str], sentence: str) -> None:
+def test_an_error_is_a_sentence(words: list[str], sentence: str) -> None:
     done = run("mcp", *words, env={"EXA_API_KEY": ""})
     assert done.returncode == 1
     assert sentence in done.stderr
@@ -139,7 +139,7 @@ def test_what_cannot_be_done_is_a_sentence(words: list[str], sentence: str) -> N
     assert done.stdout == ""
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run("mcp", "browser", "--browser", "local:examples/documents", "--http", "--port", port)

@@ -1,4 +1,4 @@
-"""`serve`: what it says when it is there, and the two ways to stop it."""
+"""`serve`: its greeting, and the two ways to stop it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.server_process import serving
 
 
-def test_it_says_what_is_served_and_where(tmp_path: Path) -> None:
+def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:
     with serving("--model", script(tmp_path, ANSWER), "--served-model-name", "gpt-oss-20b") as served:
         assert "Model    scripted, gpt-oss-20b" in served.greeting
         assert "Context  131,072 tokens" in served.greeting
@@ -33,7 +33,7 @@ def test_it_says_what_is_served_and_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", [">&-", "| true"])
-def test_it_serves_where_nobody_reads_what_it_says(tmp_path: Path, reader: str) -> None:
+def test_it_serves_when_nothing_reads_its_output(tmp_path: Path, reader: str) -> None:
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
     own = shlex.join([*COMMAND, "serve", "--model", script(tmp_path, ANSWER), "--port", str(port)])
@@ -49,8 +49,8 @@ def test_it_serves_where_nobody_reads_what_it_says(tmp_path: Path, reader: str) 
         assert "Traceback" not in process.stderr.read()
 
 
-def test_sigterm_while_the_model_loads_ends_it_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the first process of a container it would else not hear it."""
+def test_sigterm_while_the_model_loads_ends_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a handler, the first process of a container would ignore it."""
     cleared: list[str] = []
 
     def load(_: object) -> None:
@@ -85,7 +85,7 @@ def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
             for line in answer.iter_lines():
                 if line.startswith("event: response.in_progress"):
                     break
-    # 5 s on a quiet machine; this bound catches only what went badly wrong on a busy one.
+    # 5 s on a quiet machine; this bound catches only severe slowness on a busy one.
     assert time.monotonic() - began < 60
 
 
@@ -95,7 +95,7 @@ def long_answer(folder: Path, tokens_per_second: int = 50) -> str:
 
 
 def read_events(served: Any, stop_after: int, signals: int) -> tuple[list[str], float]:
-    """The types of a stream's events; after some of them the server gets its signals."""
+    """The types of a stream's events; after `stop_after` of them the server gets its signals."""
     types: list[str] = []
     signalled = 0.0
     with httpx.stream(
@@ -123,7 +123,7 @@ def test_ctrl_c_lets_a_running_stream_finish(tmp_path: Path) -> None:
         assert served.process.wait(10) == 0
 
 
-def test_the_grace_ends_and_the_stream_is_told_so(tmp_path: Path) -> None:
+def test_at_the_end_of_the_grace_period_the_stream_fails(tmp_path: Path) -> None:
     with serving("--model", long_answer(tmp_path, 5), "--shutdown-grace", "0") as served:
         types, signalled = read_events(served, 10, 1)
         assert time.monotonic() - signalled < 10  # the rest would take 20 s
@@ -131,7 +131,7 @@ def test_the_grace_ends_and_the_stream_is_told_so(tmp_path: Path) -> None:
         assert served.process.wait(10) == 0
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_stops_immediately(tmp_path: Path) -> None:
     with serving("--model", long_answer(tmp_path, 5)) as served:
         types, signalled = read_events(served, 10, 2)
         assert types[-1] == "cut"

@@ -1,4 +1,4 @@
-"""The table of settings: what flags and variables become, and what is said of those that cannot be used."""
+"""The table of settings: the values of flags and variables, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def parse(*words: str, environ: dict[str, str] | None = None) -> Settings:
     return read_settings(vars(parser.parse_args(words)), environ or {})
 
 
-def test_nothing_given_is_the_defaults() -> None:
+def test_without_flags_and_variables_the_defaults_hold() -> None:
     assert parse() == Settings()
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_a_default_as_it_is_shown_reads_back_as_itself(option: object) -> None:
+def test_a_shown_default_reads_back_as_itself(option: object) -> None:
     shown = option.shown_default  # type: ignore[attr-defined]
     if shown == "none" and option.default == ():  # type: ignore[attr-defined]
         shown = ","
@@ -54,7 +54,7 @@ def test_a_default_as_it_is_shown_reads_back_as_itself(option: object) -> None:
         ("port", "0", 0),
     ],
 )
-def test_what_is_written_is_read(name: str, written: str, value: object) -> None:
+def test_a_written_value_is_read(name: str, written: str, value: object) -> None:
     flag = "--" + name.replace("_", "-")
     assert getattr(parse(flag, written), name) == value
     assert getattr(parse(environ={f"GPT_OSS_SERVER_{name.upper()}": written}), name) == value
@@ -70,7 +70,7 @@ def test_a_switch_has_two_flags() -> None:
     assert parse("--store-default", environ={"GPT_OSS_SERVER_STORE_DEFAULT": "off"}).store_default is True
 
 
-def test_a_flag_wins_over_its_variable_and_an_empty_variable_is_none() -> None:
+def test_a_flag_wins_over_its_variable_and_an_empty_variable_is_unset() -> None:
     environ = {"GPT_OSS_SERVER_PORT": "1", "GPT_OSS_SERVER_HOST": ""}
     assert parse("--port", "2", environ=environ).port == 2
     assert parse(environ=environ).host == "127.0.0.1"
@@ -102,10 +102,10 @@ def test_a_variable_that_is_a_list_has_commas() -> None:
         ({"MODEL": "  "}, "GPT_OSS_SERVER_MODEL must be some text"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_a_sentence(environ: dict[str, str], sentence: str) -> None:
-    with pytest.raises(SettingsError) as told:
+def test_an_unusable_value_is_reported_in_a_sentence(environ: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError) as raised:
         parse(environ={f"GPT_OSS_SERVER_{name}": value for name, value in environ.items()})
-    assert str(told.value).startswith(sentence)
+    assert str(raised.value).startswith(sentence)
 
 
 def test_the_variable_that_kubernetes_sets_is_explained() -> None:
@@ -125,7 +125,7 @@ def test_the_variable_that_kubernetes_sets_is_explained() -> None:
     ],
     ids=str,
 )
-def test_settings_made_in_python_are_checked_too(wrong: dict[str, object]) -> None:
+def test_settings_created_in_python_are_checked_too(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         Settings(**wrong)  # type: ignore[arg-type]
 
@@ -135,6 +135,6 @@ def test_settings_are_frozen() -> None:
         Settings().port = 1  # type: ignore[misc]
 
 
-def test_a_misspelt_variable_is_noticed_and_a_stranger_is_not() -> None:
+def test_a_misspelt_variable_is_reported_and_an_unrelated_one_is_not() -> None:
     environ = {"GPT_OSS_SERVER_PROT": "1", "GPT_OSS_SERVER_SERVICE_HOST": "10.0.0.1", "HOME": "/"}
     assert misspelt_variables(environ) == [("GPT_OSS_SERVER_PROT", "GPT_OSS_SERVER_PORT")]

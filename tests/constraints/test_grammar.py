@@ -1,4 +1,4 @@
-"""The grammar of a turn: every legal shape passes, no other does, and what it lets through never slips."""
+"""The grammar of a turn: it accepts every legal shape and no other, and what it accepts never slips."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ILLEGAL = [
     ("<|channel|>final<|message|>x", "<|end|>", "an answer after which more may come"),
     ("<|channel|>final<|message|>x", "<|call|>", "an answer that ends as a call"),
     ("<|channel|>final", " to", "a call on final"),
-    ("<|channel|>commentary to=functions", ".nobody", "nobody of that name"),
+    ("<|channel|>commentary to=functions", ".nobody", "nothing of that name"),
     ("<|channel|>analysis to=", "functions", "a function on analysis"),
     ("<|channel|>commentary to=functions.get_city<|message|>{", "}", "arguments without what is required"),
-    ("<|channel|>commentary to=functions.get<|message|>", "[", "arguments that are no object"),
+    ("<|channel|>commentary to=functions.get<|message|>", "[", "arguments that are not an object"),
     ("<|channel|>commentary to=functions.get<|message|>{}", "<|end|>", "a call that ends as a message"),
     ("<|channel|>final<|message|>x<|return|>", "<|start|>", "anything after the end"),
     ("<|channel|>analysis<|message|>x<|end|><|start|>", "user", "a foreign role"),
@@ -77,7 +77,7 @@ def test_no_slip_can_be_sampled(
     assert not allowed(state.mask())[encoding.encode_special(then)[0]], what
 
 
-def test_the_masks_are_right_on_characters_cut_into_several_tokens(
+def test_the_masks_are_right_within_characters_of_several_tokens(
     encoding: Encoding, grammars: Grammars
 ) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}
@@ -110,7 +110,7 @@ def test_a_call_is_forced_by_leaving_no_answer(encoding: Encoding, grammars: Gra
     assert all(passes(encoding, grammar, REASONING + turn) for turn in LEGAL[2:])
 
 
-def test_without_reasoning_the_turn_begins_with_its_end(encoding: Encoding, grammars: Grammars) -> None:
+def test_without_reasoning_the_turn_starts_with_its_end(encoding: Encoding, grammars: Grammars) -> None:
     grammar = grammars.compile(turn_grammar(TurnShape(asides=())))
     assert passes(encoding, grammar, LEGAL[0])
     assert not passes(encoding, grammar, REASONING + LEGAL[0])
@@ -121,17 +121,17 @@ def test_a_turn_needs_an_end() -> None:
         turn_grammar(TurnShape(may_answer=False))
 
 
-def test_a_token_that_is_not_allowed_is_told(grammar: CompiledGrammar) -> None:
+def test_a_token_that_is_not_allowed_is_reported(grammar: CompiledGrammar) -> None:
     with pytest.raises(EngineFailed, match="does not allow the token 5 "):
         grammar.start().accept(5)
 
 
-def test_what_is_no_grammar_is_told(grammars: Grammars) -> None:
+def test_an_invalid_grammar_is_reported(grammars: Grammars) -> None:
     with pytest.raises(GrammarError):
         grammars.compile("start: nothing")
 
 
-def test_one_grammar_serves_generations_that_know_nothing_of_each_other(grammar: CompiledGrammar) -> None:
+def test_one_grammar_serves_independent_generations(grammar: CompiledGrammar) -> None:
     one, other = grammar.start(), grammar.start()
     one.accept(200005)
     assert one.mask() != other.mask()
@@ -152,7 +152,7 @@ def random_turns(encoding: Encoding, grammar: CompiledGrammar, count: int, seed:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_model_that_knows_nothing_writes_1000_well_formed_turns_of_1000(
+def test_an_untrained_model_writes_1000_well_formed_turns_of_1000(
     encoding: Encoding, grammars: Grammars, seed: int
 ) -> None:
     shapes = [

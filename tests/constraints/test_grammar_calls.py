@@ -52,11 +52,11 @@ def test_calls_follow_each_other_until_one_of_the_ends(
         "<|end|>",
     ],
 )
-def test_nothing_but_a_call_follows_a_call(encoding: Encoding, parallel: CompiledGrammar, then: str) -> None:
+def test_only_a_call_follows_a_call(encoding: Encoding, parallel: CompiledGrammar, then: str) -> None:
     assert not passes(encoding, parallel, CALLS[0] + then)
 
 
-def test_once_the_answer_of_a_tool_has_begun_only_the_end_of_the_text_is_left(
+def test_once_a_tools_answer_has_started_only_the_end_of_the_text_is_legal(
     encoding: Encoding, parallel: CompiledGrammar
 ) -> None:
     state = parallel.start()
@@ -65,15 +65,13 @@ def test_once_the_answer_of_a_tool_has_begun_only_the_end_of_the_text_is_left(
     assert allowed(state.mask()).nonzero()[0].tolist() == [ENDOFTEXT]
 
 
-def test_without_leave_a_second_call_cannot_begin(encoding: Encoding, grammars: Grammars) -> None:
+def test_without_parallel_calls_a_second_call_cannot_start(encoding: Encoding, grammars: Grammars) -> None:
     single = grammars.compile(turn_grammar(TurnShape(TOOLS)))
     assert passes(encoding, single, CALLS[0])
     assert not passes(encoding, single, CALLS[0] + "<|start|>")
 
 
-def test_a_model_that_knows_nothing_makes_calls_without_a_slip(
-    encoding: Encoding, parallel: CompiledGrammar
-) -> None:
+def test_an_untrained_model_makes_calls_without_a_slip(encoding: Encoding, parallel: CompiledGrammar) -> None:
     model = RandomModel(5, [*closing_tokens(encoding), *encoding.encode_special(NEXT)])
     several = 0
     for _ in range(40):

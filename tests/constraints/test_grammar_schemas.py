@@ -1,4 +1,4 @@
-"""JSON schemas that bind an answer: whoever samples, what stops is valid; what cannot be enforced is told."""
+"""Schemas that constrain an answer: any answer that stops is valid; what cannot be enforced is reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_answer_that_stops_is_valid_and_nearly_all_stop(encoding: Encoding
         for _ in range(ANSWERS):
             tokens, ended = model.answer(grammar)
             if not ended:
-                assert_can_go_on(grammar, tokens)
+                assert_can_continue(grammar, tokens)
                 continue
             stopped += 1
             value = json.loads(body(encoding, tokens))
@@ -49,7 +49,7 @@ def test_every_answer_that_stops_is_valid_and_nearly_all_stop(encoding: Encoding
     assert stopped >= 0.9 * ANSWERS * len(SCHEMAS)
 
 
-def assert_can_go_on(grammar: CompiledGrammar, tokens: list[int]) -> None:
+def assert_can_continue(grammar: CompiledGrammar, tokens: list[int]) -> None:
     state = grammar.start()
     for token in tokens:
         state.accept(token)
@@ -57,7 +57,7 @@ def assert_can_go_on(grammar: CompiledGrammar, tokens: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("what", "schema", "at"), REFUSED, ids=[f"{what} {at}" for what, _, at in REFUSED])
-def test_what_cannot_be_enforced_is_named_with_its_place(
+def test_an_unenforceable_keyword_is_named_with_its_place(
     grammars: Grammars, what: str, schema: Schema, at: str
 ) -> None:
     with pytest.raises(SchemaRefused) as refused:
@@ -74,7 +74,7 @@ def nested(depth: int) -> Schema:
 
 
 def chain(length: int, keyword: str) -> Schema:
-    """Each refers to the next, or twice to it."""
+    """Each schema refers to the next, or twice to it."""
     links: dict[str, Any] = {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(length)}
     if keyword != "$ref":
         links = {name: {keyword: [link, link]} for name, link in links.items()}
@@ -140,17 +140,19 @@ CHECKED: list[tuple[Schema, Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "problem"), CHECKED, ids=lambda value: str(value)[:40])
-def test_a_value_is_checked_as_others_check_it(
+def test_a_value_is_checked_as_another_library_checks_it(
     grammars: Grammars, schema: Schema, value: Any, problem: str | None
 ) -> None:
     found = JsonCheck(enforceable(grammars, schema), grammars).problem(value)
     assert (found is None) == (problem is None)
     assert problem is None or problem in str(found)
-    if schema.get("multipleOf") != 0.1 and "(a|aa)" not in str(schema):  # what the other one cannot do
+    if schema.get("multipleOf") != 0.1 and "(a|aa)" not in str(
+        schema
+    ):  # which the other library cannot check
         assert judge(schema).is_valid(value) == (problem is None)
 
 
-def test_a_value_that_is_too_deep_to_check_is_told(grammars: Grammars) -> None:
+def test_a_value_that_is_too_deep_to_check_is_reported(grammars: Grammars) -> None:
     schema = {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]}
     value: Any = None
     for _ in range(200):

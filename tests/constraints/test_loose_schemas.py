@@ -1,4 +1,4 @@
-"""Schemas that need not be kept to: what can be enforced is, and nothing more than the client wrote."""
+"""Schemas that are not strict: what can be enforced is, and nothing that the client did not write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nested(depth: int) -> tuple[dict[str, Any], Any]:
 
 
 N: dict[str, Any] = {"type": "integer"}
-# A schema, what fits it, and what has to be refused still.
+# A schema, values that fit it, and values that must still be refused.
 CASES: list[tuple[dict[str, Any], Any, Any]] = [
     (closed(n=N, mail=LOOK), {"n": 1, "mail": "b"}, {"n": "one", "mail": "b"}),
     (closed(n=N, **{"a.b[0]": LOOK}), {"n": 1, "a.b[0]": "b"}, {"n": "one", "a.b[0]": "b"}),
@@ -55,7 +55,7 @@ CASES: list[tuple[dict[str, Any], Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "fits", "breaks"), CASES)
-def test_what_fits_the_schema_fits_what_is_left_of_it(
+def test_what_fits_the_schema_fits_its_loose_form(
     encoding: Encoding, schema: dict[str, Any], fits: Any, breaks: Any
 ) -> None:
     grammars = grammars_of(encoding)
@@ -76,6 +76,6 @@ def test_what_fits_the_schema_fits_what_is_left_of_it(
         {"minLength": -1},
     ],
 )
-def test_what_is_no_schema_is_told_all_the_same(encoding: Encoding, schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_is_reported_nevertheless(encoding: Encoding, schema: dict[str, Any]) -> None:
     with pytest.raises(SchemaMalformed):
         as_far_as_enforceable(grammars_of(encoding), schema)

@@ -1,5 +1,6 @@
-"""346 schemas from public test suites, all that they have and that is enforced here: whoever samples,
-what stops is valid, nearly all stop, and what was cut can still become valid.
+"""346 schemas from public test suites: all that are enforceable.
+
+Whatever is sampled, an answer that stops is valid, nearly all stop, and a cut answer can still become valid.
 
 Their names and licences are in `public_schemas.json`.
 """
@@ -23,7 +24,7 @@ from tests.doubles.harmony.judging import body, judge
 from tests.doubles.harmony.sampling import RandomModel, closing_tokens
 
 PUBLIC: dict[str, Any] = json.loads(Path(__file__).with_name("public_schemas.json").read_text())["schemas"]
-SHARES = 8  # tests that can run side by side
+SHARES = 8  # tests that can run in parallel
 
 
 @pytest.fixture(scope="module")
@@ -32,31 +33,31 @@ def grammars(encoding: Encoding) -> Grammars:
 
 
 def of_answer(grammars: Grammars, schema: Any) -> tuple[CompiledGrammar, JsonCheck]:
-    """What binds an answer without reasoning, and the check of it."""
+    """The constraint of an answer without reasoning, and its check."""
     bound = enforceable(grammars, schema)
     shape = TurnShape(answer=JsonBody(bound), asides=())
     return grammars.compile(turn_grammar(shape)), JsonCheck(bound, grammars)
 
 
 def completed(encoding: Encoding, grammar: CompiledGrammar, tokens: Sequence[int], schema: Any) -> list[int]:
-    """The same, gone on with by a model that closes what can be closed, and knows the schema's words."""
+    """The same tokens, continued by a model that closes what can be closed and knows the schema's words."""
     words = [*re.findall(r"[a-z]+", json.dumps(schema)), *"@.-:/0a"]
     hints = sorted({token for word in words for token in encoding.encode(word)})
     for likely in ((), hints):
         model = RandomModel(0, (*closing_tokens(encoding), *likely), share=1)
-        said, ended = model.answer(grammar, len(tokens) + 1_000, begun=tokens)
+        tokens_of_answer, ended = model.answer(grammar, len(tokens) + 1_000, begun=tokens)
         if ended:
-            return said
+            return tokens_of_answer
     raise AssertionError("no end is in sight")
 
 
-def check(schema: Any, told: JsonCheck, text: str) -> None:
+def check(schema: Any, fits: JsonCheck, text: str) -> None:
     value = json.loads(text)
     assert not list(judge(schema).iter_errors(value)), value
-    assert told.problem(value) is None
+    assert fits.problem(value) is None
 
 
-def test_there_are_enough_of_them_and_each_says_something() -> None:
+def test_there_are_enough_of_them_and_each_has_a_meaning() -> None:
     assert len(PUBLIC) >= 300
     assert len({json.dumps(schema, sort_keys=True) for schema in PUBLIC.values()}) == len(PUBLIC)
 
@@ -69,12 +70,12 @@ def test_of_public_schemas_every_answer_that_stops_is_valid(
     names = list(PUBLIC)[share::SHARES]
     stopped = 0
     for name in names:
-        grammar, told = of_answer(grammars, PUBLIC[name])
+        grammar, fits = of_answer(grammars, PUBLIC[name])
         tokens, ended = model.answer(grammar)
         stopped += ended
         if not ended:
             tokens = completed(encoding, grammar, tokens, PUBLIC[name])
-        check(PUBLIC[name], told, body(encoding, tokens))
+        check(PUBLIC[name], fits, body(encoding, tokens))
     assert stopped >= 0.9 * len(names)
 
 
@@ -84,7 +85,7 @@ def test_an_answer_cut_anywhere_can_still_become_valid(
 ) -> None:
     model = RandomModel(most, closing_tokens(encoding))
     for name in list(PUBLIC)[most::12]:
-        grammar, told = of_answer(grammars, PUBLIC[name])
+        grammar, fits = of_answer(grammars, PUBLIC[name])
         tokens, ended = model.answer(grammar, most)
         whole = tokens if ended else completed(encoding, grammar, tokens, PUBLIC[name])
-        check(PUBLIC[name], told, body(encoding, whole))
+        check(PUBLIC[name], fits, body(encoding, whole))

@@ -166,7 +166,7 @@ SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [1, None],
         ["x"],
     ),
-    "references one behind the other": (
+    "references in a chain": (
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": TEXT}, "oneOf": [{"$ref": "#/$defs/a"}, INTEGER]},
         ["x", 1],
         [None],
@@ -180,7 +180,7 @@ def grammars(encoding: Encoding) -> Grammars:
 
 
 @pytest.mark.parametrize("name", SPELT)
-def test_what_fits_is_told_alike_by_the_grammar_and_the_check(grammars: Grammars, name: str) -> None:
+def test_the_grammar_and_the_check_agree_on_what_fits(grammars: Grammars, name: str) -> None:
     schema, good, bad = SPELT[name]
     clean = enforceable(grammars, schema)
     grammar, check = grammars.compile(f"start: %json {schema_json(clean)}"), JsonCheck(clean, grammars)
@@ -205,12 +205,12 @@ MAY_OVERLAP = {
 
 
 @pytest.mark.parametrize("name", MAY_OVERLAP)
-def test_cases_that_may_overlap_are_refused_still(grammars: Grammars, name: str) -> None:
+def test_cases_that_may_overlap_are_still_refused(grammars: Grammars, name: str) -> None:
     with pytest.raises(SchemaRefused):
         enforceable(grammars, MAY_OVERLAP[name])
 
 
-def test_the_schema_as_it_was_sent_is_left_as_it_is(grammars: Grammars) -> None:
+def test_the_clients_schema_stays_unchanged(grammars: Grammars) -> None:
     for schema, _, _ in SPELT.values():
         before = json.dumps(schema)
         enforceable(grammars, schema)

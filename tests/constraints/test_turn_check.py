@@ -1,4 +1,4 @@
-"""The check of what was said, where the engine could not be held to it: it judges, whatever the text is."""
+"""The check of a finished turn, for engines that do not enforce its form: it judges any text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judged(encoding: Encoding, schema: dict[str, Any], text: str) -> str | None:
 @pytest.mark.parametrize(
     "text", [r'"\ud83d"', r'{"\ud83d": "\ud83d"}', "[" * 990 + "]" * 990, "[" * 50_000, "1e999", "NaN"]
 )
-def test_what_does_not_fit_is_a_sentence_that_can_be_sent(
+def test_a_misfit_is_a_sentence_that_can_be_sent(
     encoding: Encoding, schema: dict[str, Any], text: str
 ) -> None:
     problem = judged(encoding, schema, text)
@@ -43,14 +43,14 @@ def test_what_does_not_fit_is_a_sentence_that_can_be_sent(
     ("number", "step", "fits"),
     [("0.3", 0.1, True), ("0.35", 0.1, False), ("1" + "0" * 40, 10, True), ("1" + "0" * 40 + "1", 10, False)],
 )
-def test_multiples_are_told_of_numbers_of_any_length(
+def test_multiples_are_checked_for_numbers_of_any_length(
     encoding: Encoding, number: str, step: float, fits: bool
 ) -> None:
     assert (judged(encoding, {"type": "number", "multipleOf": step}, number) is None) == fits
 
 
 @pytest.mark.parametrize(
-    ("said", "is_missing"),
+    ("headers", "is_missing"),
     [
         ([], True),
         ([Header("analysis")], True),
@@ -59,12 +59,10 @@ def test_multiples_are_told_of_numbers_of_any_length(
         ([Header("analysis"), Header("final")], False),
     ],
 )
-def test_an_answer_that_is_not_there_does_not_fit(
-    encoding: Encoding, said: list[Header], is_missing: bool
-) -> None:
+def test_a_missing_answer_does_not_fit(encoding: Encoding, headers: list[Header], is_missing: bool) -> None:
     check = TurnCheck(grammars_of(encoding), {"type": "object"}, {}, False, None)
-    problem = check.problem([(header, "{}") for header in said])
+    problem = check.problem([(header, "{}") for header in headers])
     assert (problem is not None) == is_missing
     assert problem is None or "gave no answer" in problem
     unbound = TurnCheck(grammars_of(encoding), None, {}, False, None)
-    assert unbound.problem([(header, "{}") for header in said]) is None
+    assert unbound.problem([(header, "{}") for header in headers]) is None

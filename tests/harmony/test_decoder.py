@@ -57,7 +57,7 @@ def test_a_shape_cut_at_any_token_keeps_the_invariants(shape: Shape) -> None:
 
 
 @named(LEGAL)
-def test_a_legal_shape_cut_at_any_token_says_a_beginning_of_what_it_says_whole(shape: Shape) -> None:
+def test_a_legal_shape_cut_at_any_token_gives_a_prefix_of_the_whole(shape: Shape) -> None:
     tokens = ENCODING.encode_special(shape.completion)
     for cut in range(len(tokens)):
         events = decode(ENCODING, tokens[:cut], DECLARED)
@@ -77,12 +77,12 @@ def test_a_legal_shape_cut_at_any_token_says_a_beginning_of_what_it_says_whole(s
 def test_a_legal_shape_reads_as_the_library_reads_it(shape: Shape) -> None:
     tokens = ENCODING.encode_special(shape.completion)
     parsed = ENCODING.library.parse_messages_from_completion_tokens(tokens, openai_harmony.Role.ASSISTANT)
-    ours = [row[:4] for row in map(as_row, messages_of(decode(ENCODING, tokens, DECLARED)))]
-    assert ours == [as_row_of_library(message) for message in parsed]
+    decoded = [row[:4] for row in map(as_row, messages_of(decode(ENCODING, tokens, DECLARED)))]
+    assert decoded == [as_row_of_library(message) for message in parsed]
 
 
 def as_row_of_library(message: openai_harmony.Message) -> tuple[str | None, str | None, str | None, str]:
-    """Its content types keep the mark, and a type without a recipient it takes for the recipient."""
+    """The library's content types keep the mark; it takes a type without a recipient for the recipient."""
     recipient, content_type = message.recipient, message.content_type
     if recipient is not None and recipient.startswith("<|constrain|>"):
         recipient, content_type = None, recipient
@@ -98,19 +98,19 @@ def test_deltas_come_as_the_library_streams_them(shape: Shape) -> None:
     in_text = False
     for token in tokens:
         parser.process(token)
-        ours = "".join(event.text for event in decoder.feed(token) if isinstance(event, TextDelta))
+        decoded = "".join(event.text for event in decoder.feed(token) if isinstance(event, TextDelta))
         if token < FIRST_SPECIAL and in_text:
-            assert ours == (parser.last_content_delta or "")
+            assert decoded == (parser.last_content_delta or "")
         in_text = token == MESSAGE or (in_text and token < FIRST_SPECIAL)
 
 
-def test_every_kind_of_slip_is_in_the_table() -> None:
+def test_every_kind_of_slip_has_a_shape() -> None:
     assert {kind for shape in SHAPES for kind in shape.slips} | {"spelt_token"} == {
         str(kind) for kind in SlipKind
     }
 
 
-def test_marks_in_letters_are_marks_in_a_header_and_text_in_a_text() -> None:
+def test_spelt_marks_are_marks_in_a_header_and_text_in_a_text() -> None:
     letters = ENCODING.encode("<|channel|>commentary <|constrain|>json")
     tokens = [*ENCODING.encode(" to=functions.f"), *letters, MESSAGE, *ENCODING.encode("<|end|>"), CALL]
     events = decode(ENCODING, tokens, DECLARED)
@@ -153,7 +153,7 @@ def test_a_character_cut_short_is_one_last_delta() -> None:
     assert messages_of(decode(ENCODING, tokens))[0].text == "a�"
 
 
-def test_only_bytes_that_nothing_can_mend_are_replaced_and_text_behind_them_is_not_late() -> None:
+def test_only_irreparable_bytes_are_replaced_and_later_text_is_not_delayed() -> None:
     assert deltas(in_answer(*bytes_as_tokens(b"\xf0\x9fab\xa7\x90c"))) == ["�a", "b", "�", "�", "c"]
 
 
@@ -171,7 +171,7 @@ def test_broken_bytes_in_a_header_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("token", [-1, 199_998, 200_000, 200_013, 201_087, 201_088, 10**9])
-def test_ids_without_meaning_are_left_out_of_a_text_and_told(token: int) -> None:
+def test_ids_without_meaning_are_left_out_of_a_text_and_reported(token: int) -> None:
     tokens = in_answer(*ENCODING.encode("a"), token, *ENCODING.encode("b"), RETURN)
     events = decode(ENCODING, tokens)
     assert [message.text for message in messages_of(events)] == ["ab"]
@@ -179,7 +179,7 @@ def test_ids_without_meaning_are_left_out_of_a_text_and_told(token: int) -> None
     assert str(token) in slips_of(events)[0].detail
 
 
-# The bare text, and the length of headers
+# Bare text, and the length of headers
 
 
 def test_a_bare_text_is_streamed_not_kept_until_its_end() -> None:
@@ -189,7 +189,7 @@ def test_a_bare_text_is_streamed_not_kept_until_its_end() -> None:
     assert first <= 6
 
 
-def test_a_header_of_marks_only_comes_to_an_end() -> None:
+def test_a_header_of_marks_only_ends() -> None:
     tokens = [CHANNEL] * 1_000 + [*ENCODING.encode("x"), RETURN]
     check_invariants(ENCODING, tokens, decode(ENCODING, tokens))
 
@@ -236,7 +236,7 @@ def test_a_closed_decoder_takes_no_tokens() -> None:
         decoder.feed(1)
 
 
-def test_tokens_may_go_on_past_a_call() -> None:
+def test_tokens_may_continue_after_a_call() -> None:
     one = '<|channel|>commentary to=functions.f json<|message|>{"n": 1}<|call|>'
     tokens = ENCODING.encode_special("<|start|>assistant".join([one] * 3))
     events = decode(ENCODING, tokens, DECLARED)

@@ -1,4 +1,4 @@
-"""What a token costs: the same at the end of a long response as in a short one, and little."""
+"""The cost of a token: low, and the same at the end of a long response as in a short one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HEADER = [CHANNEL, *ENCODING.encode("final"), MESSAGE]
 PROSE = ENCODING.encode(
     "The quick brown fox jumps over the lazy dog in 東京, and nobody minds 🧠. It is fun!\n"
 )
-# Tokens of two broken bytes each: the worst for a parser that tries again what it could not decode.
+# Tokens of two broken bytes each: the worst case for a parser that retries what it could not decode.
 BROKEN = [token for token in range(FIRST_SPECIAL) if ENCODING.decode([token]) == "��"][:50]
 FULL_SHORT, FULL_LONG = 500, 50_000
 
 
 def seconds_per_token(tokens: Sequence[int], count: int) -> float:
-    """The fastest of some passes over the last 500 of `count` tokens, everything before them decoded."""
+    """The fastest of several passes over the last 500 of `count` tokens, with all earlier ones decoded."""
     decoder = Decoder(ENCODING)
     for token in HEADER:
         decoder.feed(token)
@@ -48,7 +48,7 @@ def test_the_last_of_50_000_tokens_cost_what_the_last_of_500_do(tokens: Sequence
 
 
 def test_a_whole_response_of_50_000_tokens_costs_per_token_what_one_of_500_does() -> None:
-    """As many tokens in both, so that what else the machine does weighs the same."""
+    """Both have equally many tokens, so that other load on the machine affects both equally."""
 
     def seconds(responses: int, count: int) -> float:
         tokens = HEADER + [PROSE[place % len(PROSE)] for place in range(count)]
@@ -70,5 +70,5 @@ def test_a_whole_response_of_50_000_tokens_costs_per_token_what_one_of_500_does(
 
 
 def test_a_token_of_text_costs_less_than_four_microseconds() -> None:
-    """30,000 tokens a second leave 33 µs for all of the server; this is its smallest part."""
+    """30,000 tokens a second leave 33 µs for the whole server; this is its smallest part."""
     assert min(seconds_per_token(PROSE, FULL_SHORT) for _ in range(50)) < 4e-6

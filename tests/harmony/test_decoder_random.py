@@ -50,7 +50,7 @@ def any_token(rng: random.Random) -> list[int]:
 
 
 def mutated(rng: random.Random, tokens: list[int]) -> list[int]:
-    """Drops, doubles, swaps and inserts, special tokens more often than others."""
+    """Drops, doubles, swaps and inserts tokens, special tokens more often than others."""
     tokens = list(tokens)
     for _ in range(rng.randint(1, 5)):
         special = [place for place, token in enumerate(tokens) if token >= FIRST_SPECIAL]

@@ -22,7 +22,7 @@ def test_text_comes_back_as_it_was(text: str) -> None:
     assert all(token < FIRST_SPECIAL for token in tokens)
 
 
-def test_spellings_of_special_tokens_are_text_unless_asked_for() -> None:
+def test_spellings_of_special_tokens_are_text_unless_requested() -> None:
     spelt = "".join(sorted(ENCODING.library.special_tokens_set))
     assert all(token < FIRST_SPECIAL for token in ENCODING.encode(spelt))
     assert ENCODING.encode_special("<|start|><|end|>") == [START, END]

@@ -1,4 +1,4 @@
-"""Long texts are encoded in pieces, with the tokens of the whole, and other threads run meanwhile."""
+"""Long texts are encoded in pieces with the tokens of the whole, and other threads run in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpt_oss_server.harmony.encoding import BOUNDARY, Encoding, load_encoding, p
 
 ENCODING = load_encoding()
 PROSE = ("The quick brown fox doesn't jump over 12 lazy dogs.\n" * 40_000)[:2_000_000]
-# What the encoder's pattern treats apart: cases, marks, contractions, digits of all kinds, signs, line ends.
+# What the encoder's pattern distinguishes: cases, marks, contractions, all kinds of digits, signs, line ends.
 FRAGMENTS = [
     *(
         " ",
@@ -78,7 +78,7 @@ TEXTS = st.one_of(
 
 
 def whole(text: str) -> list[int]:
-    """The library's own tokens, in one go."""
+    """The library's own tokens, from one call."""
     tokens: list[int] = ENCODING.library.encode(text, allowed_special=set(), disallowed_special=())
     return tokens
 
@@ -88,7 +88,7 @@ def whole(text: str) -> list[int]:
 @example("a  \n  1 b")
 @example("!\n/x \n y")
 @example("don't 1 2\t\n3'S 4")
-def test_at_a_boundary_a_text_falls_into_two_with_the_same_tokens(text: str) -> None:
+def test_splitting_at_a_boundary_keeps_the_tokens(text: str) -> None:
     tokens = whole(text)
     for found in BOUNDARY.finditer(text):
         assert whole(text[: found.end()]) + whole(text[found.end() :]) == tokens, (text, found.end())
@@ -136,7 +136,7 @@ def test_special_tokens_in_a_long_text_stay_whole(spelling: str) -> None:
 
 
 def longest_wait_while(work: object) -> tuple[float, float]:
-    """How long another thread was kept waiting at most, and how long the work took."""
+    """The longest wait of another thread, and the duration of the work."""
     done = threading.Event()
     waits: list[float] = []
 
@@ -166,11 +166,11 @@ def test_another_thread_runs_while_two_million_characters_are_encoded() -> None:
         share = min(share, longest / took)
         if share < 0.2:
             break
-    assert share < 0.2  # it waited for all of it when the text was encoded in one go
+    assert share < 0.2  # the share was 1 when one call encoded the whole text
 
 
 def test_a_message_costs_a_fraction_of_what_the_library_takes_to_frame_it(encoding: Encoding) -> None:
-    """The library is asked once for each role, name and channel."""
+    """The library frames a message once for each role, name and channel."""
 
     def seconds(name: str) -> float:
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""Text that would take the library's encoder minutes, or bring it down, is encoded all the same."""
+"""Text that would take the library's encoder minutes, or crash it, is encoded nevertheless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Harmony's messages told as JSON: in the library's own form, and whole for any tokens."""
+"""Harmony's messages as JSON: in the library's own form, and complete for any tokens."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("text", WHOLE)
-def test_they_are_what_the_library_makes_of_them(encoding: Encoding, text: str) -> None:
+def test_they_have_the_librarys_form(encoding: Encoding, text: str) -> None:
     tokens = encoding.encode_special(START + text)
-    [told] = messages_of(tokens, encoding)
+    [message] = messages_of(tokens, encoding)
     library = openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
     if text.startswith("user:"):
-        assert (told["role"], told["name"]) == ("user", "alice")
+        assert (message["role"], message["name"]) == ("user", "alice")
         return
     [known] = library.parse_messages_from_completion_tokens(tokens)
     expected = known.to_dict()
     if text.startswith("assistant<|channel|>analysis to=python"):
         expected["content_type"] = "code"
-    assert told == {"name": None, **expected, "role": expected["role"].value}
+    assert message == {"name": None, **expected, "role": expected["role"].value}
 
 
-def test_any_tokens_are_told_without_a_failure(encoding: Encoding) -> None:
+def test_any_tokens_become_messages_without_a_failure(encoding: Encoding) -> None:
     rng = random.Random(1)
     for _ in range(300):
         tokens = [rng.choice((200_002, 200_005, 200_006, 200_007, 200_008, 17, 36, 1)) for _ in range(30)]
-        for told in messages_of(tokens, encoding):
-            assert told["content"][0]["type"] == "text"
+        for message in messages_of(tokens, encoding):
+            assert message["content"][0]["type"] == "text"
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_response_tells_them_where_that_is_asked_for(encoding: Encoding, stream: bool) -> None:
+async def test_a_response_holds_them_on_request(encoding: Encoding, stream: bool) -> None:
     answer = (
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>"
     )
@@ -72,7 +72,7 @@ async def test_a_response_tells_them_where_that_is_asked_for(encoding: Encoding,
     assert "input_messages" not in plain
 
 
-async def test_of_a_failure_what_was_said_is_told(encoding: Encoding) -> None:
+async def test_a_failed_response_holds_the_messages_so_far(encoding: Encoding) -> None:
     tokens = encoding.encode_special("<|channel|>final<|message|>One two three")
     service = responses_service(ReplayEngine(tokens, fails_after=5, error=EngineFailed("gone")))
     response = await (await service.start({"input": "Hi", "enable_response_messages": True})).wait()

@@ -1,4 +1,4 @@
-"""Whole prompts as readable text, in snapshots/. After a change that is meant, refresh and read the diff:
+"""Whole prompts as readable text, in snapshots/. After an intended change, refresh them and read the diff:
 
 UPDATE_SNAPSHOTS=1 python -m pytest tests/harmony/test_prompt_snapshots.py
 """
@@ -104,7 +104,7 @@ def builtin_tools(renderer: Renderer) -> Prompt:
 
 
 def sampled_turn(renderer: Renderer) -> Prompt:
-    """A turn as it was sampled, recipient first, then the next request."""
+    """A turn as sampled, recipient first, then the next request."""
     head, history = hello(renderer)
     tokens = ENCODING.encode_special(
         "<|channel|>analysis<|message|>Dropped: answered below.<|end|>"
@@ -128,7 +128,7 @@ CASES: dict[str, tuple[Callable[[Renderer], Prompt], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_prompt_is_as_the_snapshot_has_it(name: str) -> None:
+def test_a_prompt_equals_its_snapshot(name: str) -> None:
     build, settings = CASES[name]
     renderer = Renderer(ENCODING, **settings)
     prompt = ENCODING.decode(renderer.prompt(*build(renderer)))

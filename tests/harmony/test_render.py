@@ -1,4 +1,4 @@
-"""Rendering: as the library where it is right, text that stays text, and what was sampled kept as it was."""
+"""Rendering: like the library where that is right; text stays text, and sampled tokens stay unchanged."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ def test_the_system_message_is_the_librarys(
     if "python" in tools:
         content = content.with_python_tool()
     namespaces = [named for named in (PYTHON, BROWSER) if named.name in tools]
-    ours = RENDERER.system(effort=effort, date=date, builtin_tools=namespaces, function_tools=functions)
+    rendered = RENDERER.system(effort=effort, date=date, builtin_tools=namespaces, function_tools=functions)
     theirs = as_the_library(Message.from_role_and_content(Role.SYSTEM, content), function_tools=functions)
-    assert ours.tokens == theirs
+    assert rendered.tokens == theirs
 
 
 def test_identity_and_knowledge_cutoff_may_be_set() -> None:
-    ours = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
+    rendered = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
     content = SystemContent(
         model_identity="You are Bo.",
         knowledge_cutoff=None,
         reasoning_effort=openai_harmony.ReasoningEffort.LOW,
     )
-    assert ours.tokens == as_the_library(Message.from_role_and_content(Role.SYSTEM, content))
+    assert rendered.tokens == as_the_library(Message.from_role_and_content(Role.SYSTEM, content))
 
 
 def test_the_developer_message_is_the_librarys() -> None:
@@ -90,11 +90,11 @@ def test_the_developer_message_is_the_librarys() -> None:
             openai_harmony.ToolDescription(name="g", description=""),
         ]
     )
-    ours = RENDERER.developer(
+    rendered = RENDERER.developer(
         instructions="Be kind.\n", tools=[FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")]
     )
-    assert ours is not None
-    assert ours.tokens == as_the_library(Message.from_role_and_content(Role.DEVELOPER, content))
+    assert rendered is not None
+    assert rendered.tokens == as_the_library(Message.from_role_and_content(Role.DEVELOPER, content))
 
 
 @settings(max_examples=200)
@@ -111,7 +111,7 @@ def test_plain_messages_are_the_librarys(text: str) -> None:
 
 
 def test_results_of_tools_have_the_form_of_the_librarys() -> None:
-    """The channel is analysis: on commentary oss-harmony writes the recipient behind it."""
+    """The channel is analysis, because on commentary oss-harmony writes the recipient after it."""
     result = Message.from_author_and_content(Author.new(Role.TOOL, "python"), "<|end|> 1")
     result = result.with_channel("analysis").with_recipient("assistant")
     assert RENDERER.tool_result("python", "<|end|> 1", channel="analysis").tokens == as_the_library(result)
@@ -124,8 +124,10 @@ def test_past_calls_have_the_form_of_one_of_the_librarys_releases() -> None:
     """oss-harmony writes the channel first, openai-harmony the recipient."""
     message = Message.from_role_and_content(Role.ASSISTANT, '{"a": 1}').with_channel("commentary")
     theirs = as_the_library(message.with_recipient("functions.f").with_content_type("<|constrain|>json"))
-    ours = [Renderer(ENCODING, call_form=form).call("functions.f", '{"a": 1}').tokens for form in CallForm]
-    assert theirs in ours
+    rendered = [
+        Renderer(ENCODING, call_form=form).call("functions.f", '{"a": 1}').tokens for form in CallForm
+    ]
+    assert theirs in rendered
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_past_call_reads(form: CallForm, call: dict[str, Any], expected: str) 
 
 @settings(max_examples=300)
 @given(st.one_of(texts, st.text(st.characters(min_codepoint=0xD7FF, max_codepoint=0xE001), max_size=5)))
-def test_whatever_a_user_writes_is_text(text: str) -> None:
+def test_a_users_text_is_always_text(text: str) -> None:
     segments = (
         RENDERER.user(text, name="b<|end|>"),
         RENDERER.developer_message(text),
@@ -177,7 +179,7 @@ def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
 
 @settings(max_examples=200)
 @given(texts.filter(lambda text: not any("\ud800" <= character <= "\udfff" for character in text)))
-def test_what_is_rendered_decodes_to_what_it_was(text: str) -> None:
+def test_rendered_text_decodes_to_itself(text: str) -> None:
     rendered = [
         RENDERER.reasoning(text),
         RENDERER.call("functions.f", text),
@@ -187,7 +189,7 @@ def test_what_is_rendered_decodes_to_what_it_was(text: str) -> None:
     ]
     tokens = [token for segment in rendered for token in segment.tokens][
         2:
-    ]  # <|start|>assistant is the prompt's
+    ]  # <|start|>assistant belongs to the prompt
     messages = messages_of(decode(ENCODING, tokens, DECLARED))
     assert [message.text for message in messages] == [text] * len(rendered)
     assert [(message.header.channel, message.header.recipient) for message in messages] == [
@@ -195,7 +197,7 @@ def test_what_is_rendered_decodes_to_what_it_was(text: str) -> None:
     ]
 
 
-# What was sampled, as history
+# Sampled tokens as history
 
 
 def sampled(completion: str) -> tuple[list[int], list[Segment]]:
@@ -204,7 +206,7 @@ def sampled(completion: str) -> tuple[list[int], list[Segment]]:
 
 
 @pytest.mark.parametrize("shape", LEGAL, ids=[shape.name for shape in LEGAL])
-def test_sampled_ids_are_kept_as_they_were(shape: Shape) -> None:
+def test_sampled_ids_stay_unchanged(shape: Shape) -> None:
     tokens, segments = sampled(shape.completion)
     joined = [token for segment in segments for token in segment.tokens]
     assert joined[:2] == [START, *ENCODING.encode("assistant")]
@@ -214,7 +216,7 @@ def test_sampled_ids_are_kept_as_they_were(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
-def test_cut_anywhere_history_is_whole_messages(shape: Shape) -> None:
+def test_a_completion_cut_anywhere_becomes_whole_messages(shape: Shape) -> None:
     tokens = ENCODING.encode_special(shape.completion)
     for cut in range(len(tokens) + 1):
         messages = messages_of(decode(ENCODING, tokens[:cut], DECLARED))
@@ -256,7 +258,7 @@ def test_cut_anywhere_history_is_whole_messages(shape: Shape) -> None:
         ),
     ],
 )
-def test_slips_make_no_broken_history(completion: str, expected: list[str]) -> None:
+def test_slips_do_not_break_history(completion: str, expected: list[str]) -> None:
     assert [text_of(segment) for segment in sampled(completion)[1]] == expected
 
 
@@ -300,8 +302,8 @@ def test_the_prompt_is_head_kept_history_and_the_start_of_a_turn() -> None:
     assert ENCODING.decode(RENDERER.cue) == "<|start|>assistant"
 
 
-def test_what_was_sampled_extends_the_prompt_so_that_its_cache_holds() -> None:
-    """Within a tool loop the next prompt begins with the last one and what was sampled after it."""
+def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
+    """Within a tool loop the next prompt starts with the last one and the tokens sampled after it."""
     head = [RENDERER.system(effort="low", date=None)]
     history = [RENDERER.user("one")]
     first = RENDERER.prompt(head, history)

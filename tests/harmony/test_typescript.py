@@ -1,4 +1,4 @@
-"""JSON schema to TypeScript: as the library where that is right, more where it is lossy, always safe."""
+"""JSON schema to TypeScript: like the library where that is right, more where it is lossy, always safe."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ BETTER: list[tuple[str, Any, str]] = [
         "{\na?: any,\n} & (string | null)",
     ),
     (
-        "object beside oneOf",
+        "object next to oneOf",
         {"type": "object", "properties": {"a": {}}, "oneOf": [{"required": ["a"]}]},
         "{\na?: any,\n}",
     ),
@@ -204,7 +204,7 @@ BETTER: list[tuple[str, Any, str]] = [
         "{\nn?:\n | string // d\n | null\n,\n}",
     ),
     (
-        "description behind a ref",
+        "description of a reference's target",
         {
             "type": "object",
             "properties": {"n": {"$ref": "#/$defs/a"}},
@@ -229,7 +229,7 @@ BETTER: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(
     ("schema", "expected"), [case[1:] for case in BETTER], ids=[case[0] for case in BETTER]
 )
-def test_what_the_library_loses_is_said(schema: Any, expected: str) -> None:
+def test_what_the_library_loses_is_written(schema: Any, expected: str) -> None:
     assert to_typescript(schema) == expected
 
 

@@ -1,4 +1,4 @@
-"""Only public addresses pass, however they are written, and a name passes only whole."""
+"""Only public addresses pass, however they are written, and a name passes only if all its addresses do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_public_addresses_pass(address: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "localhost", "2130706433", "0x7f.1", "127.1", "1.1.1.1/8", "[::1]", "１.1.1.1"]
 )
-def test_what_is_no_address_is_not_public(text: str) -> None:
+def test_text_that_is_not_an_address_is_not_public(text: str) -> None:
     assert not is_public(text)
 
 

@@ -1,4 +1,4 @@
-"""Outputs are bounded, and every encoder takes them."""
+"""Outputs are limited, and every encoder accepts them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_lone_surrogates_do_not_get_through(text: str) -> None:
     bounded(ToolOutput(text), OutputLimits()).text.encode("utf-8")
 
 
-def test_a_cut_says_how_much_is_missing() -> None:
+def test_a_cut_states_how_much_is_missing() -> None:
     assert "[… 60 characters left out …]" in cut("a" * 100, 40)
 
 
 @pytest.mark.parametrize("details", [{"data": "x" * 100}, {"data": b"bytes"}, {"data": {1, 2}}])
-def test_details_that_are_too_large_or_no_json_are_dropped(
+def test_details_that_are_too_large_or_not_json_are_dropped(
     details: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert bounded(ToolOutput("text", details=details), OutputLimits(details=50)).details == {}

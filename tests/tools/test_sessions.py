@@ -11,7 +11,7 @@ from tests.doubles.tools.scripted_tool import (
     Clock,
     Scripted,
     ScriptedSession,
-    says,
+    echoes,
     sleeps,
 )
 from tools.sessions import SessionLimits, TooManySessions
@@ -35,7 +35,7 @@ async def test_calls_of_one_conversation_come_one_at_a_time_and_others_do_not_wa
 
 
 async def test_sessions_end_when_idle_when_old_and_when_forgotten() -> None:
-    clock, tool = Clock(), Scripted(says)
+    clock, tool = Clock(), Scripted(echoes)
     box = Toolbox([Offer(tool, sessions=SessionLimits(idle=10, age=25))], clock=clock)
     for at, opened in ((0, 1), (9, 1), (18, 1), (24, 1), (26, 2), (37, 3)):
         clock.now = at
@@ -49,7 +49,7 @@ async def test_sessions_end_when_idle_when_old_and_when_forgotten() -> None:
 
 
 async def test_sessions_end_in_a_quiet_server_too() -> None:
-    tool = Scripted(says)
+    tool = Scripted(echoes)
     box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
     await box.run("c", "notes.add", "{}")
     await asyncio.sleep(1.2)
@@ -57,10 +57,10 @@ async def test_sessions_end_in_a_quiet_server_too() -> None:
     await box.close()
 
 
-async def test_a_session_is_looked_at_without_being_made_or_kept_alive() -> None:
-    clock, tool = Clock(), Scripted(says)
+async def test_peeking_neither_creates_a_session_nor_keeps_it_alive() -> None:
+    clock, tool = Clock(), Scripted(echoes)
     server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
-    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
+    request = Toolbox([Offer(Scripted(echoes, "mine"))], parent=server)
     assert request.session("c", "notes") is None
     assert request.session("c", "unknown") is None
     assert tool.opened == 0
@@ -78,8 +78,8 @@ async def test_a_session_is_looked_at_without_being_made_or_kept_alive() -> None
     await server.close()
 
 
-async def test_a_session_opened_without_a_call_is_the_one_of_the_calls_and_ends_as_they_do() -> None:
-    clock, tool = Clock(), Scripted(says)
+async def test_a_session_opened_without_a_call_serves_the_calls_and_ends_like_any_other() -> None:
+    clock, tool = Clock(), Scripted(echoes)
     server = Toolbox([Offer(tool, sessions=SessionLimits(idle=10))], clock=clock)
     request = Toolbox(parent=server)
     opened = request.open("c", "notes")
@@ -97,7 +97,7 @@ async def test_a_session_opened_without_a_call_is_the_one_of_the_calls_and_ends_
 
 
 async def test_a_session_opened_without_a_call_ends_in_a_quiet_server_too() -> None:
-    tool = Scripted(says)
+    tool = Scripted(echoes)
     box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
     box.open("c", "notes")
     await asyncio.sleep(1.2)
@@ -105,7 +105,7 @@ async def test_a_session_opened_without_a_call_ends_in_a_quiet_server_too() -> N
     await box.close()
 
 
-async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_of_no_tool() -> None:
+async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_without_a_tool() -> None:
     box = Toolbox([Offer(Scripted(sleeps), sessions=SessionLimits(count=1))])
     busy = asyncio.ensure_future(box.run("busy", "notes.add", "{}"))
     await asyncio.sleep(0)
@@ -120,9 +120,9 @@ async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_of_n
 
 
 async def test_one_tool_can_be_forgotten_alone() -> None:
-    notes, other = Scripted(says), Scripted(says, "other")
+    notes, other = Scripted(echoes), Scripted(echoes, "other")
     server = Toolbox([Offer(notes), Offer(other)])
-    request = Toolbox([Offer(Scripted(says, "mine"))], parent=server)
+    request = Toolbox([Offer(Scripted(echoes, "mine"))], parent=server)
     for recipient in ("notes.add", "other.add", "mine.add"):
         await request.run("c", recipient, "{}")
     request.forget("c", "notes")
@@ -130,7 +130,7 @@ async def test_one_tool_can_be_forgotten_alone() -> None:
     assert server.sessions == {"notes": 0, "other": 1}
     assert request.sessions == {"mine": 1}
     request.forget("c")
-    assert server.sessions == {"notes": 0, "other": 1}  # the parent's are not the request's to end
+    assert server.sessions == {"notes": 0, "other": 1}  # a request must not end its parent's sessions
     assert request.sessions == {"mine": 0}
     server.forget("c")
     assert server.sessions == {"notes": 0, "other": 0}
@@ -179,8 +179,8 @@ async def test_a_session_that_cannot_close_is_logged_and_the_rest_closes(
         async def close(self) -> None:
             raise OSError("stuck too")
 
-    other = Scripted(says, "other")
-    box = Toolbox([Offer(Sticky(says)), Offer(other)])
+    other = Scripted(echoes, "other")
+    box = Toolbox([Offer(Sticky(echoes)), Offer(other)])
     await box.run("c", "notes.add", "{}")
     await box.close()
     assert other.closed == 1

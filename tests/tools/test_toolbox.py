@@ -1,4 +1,4 @@
-"""The toolbox routes, bounds, counts and stops, whatever its tools do."""
+"""The toolbox routes, limits, counts and stops calls, whatever its tools do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.doubles.tools.scripted_tool import (
     Clock,
     Scripted,
     ScriptedSession,
+    echoes,
     fails_with,
-    says,
     sleeps,
 )
 from tools.tool import Tool, ToolCall, ToolOutput
@@ -23,7 +23,7 @@ from tools.toolbox import Offer, Toolbox
 
 
 class TestScripted(ToolContract):
-    """The contract itself, on a tool that answers everything."""
+    """The contract itself, on a tool that answers every call."""
 
     async def make(self) -> Tool:
         async def answers(call: ToolCall) -> ToolOutput:
@@ -38,7 +38,7 @@ class TestScripted(ToolContract):
 
 
 async def test_a_recipient_reaches_its_function_with_arguments_and_options() -> None:
-    box = Toolbox([Offer(Scripted(says)), Offer(Scripted(says, "python", ()))])
+    box = Toolbox([Offer(Scripted(echoes)), Offer(Scripted(echoes, "python", ()))])
     assert (await box.run("c", "notes.add", "{}", {"a": 1})) == ToolOutput("add({})", details={"a": 1})
     assert (await box.run("c", "python", "1+1")).text == "(1+1)"
     assert box.offers("notes.add")
@@ -48,8 +48,8 @@ async def test_a_recipient_reaches_its_function_with_arguments_and_options() -> 
 
 
 @pytest.mark.parametrize("recipient", ["notes.remove", "notes", "notes.", "notes.add.twice", "notes. add"])
-async def test_an_unknown_function_is_answered_with_the_functions_there_are(recipient: str) -> None:
-    box = Toolbox([Offer(Scripted(says, functions=("add", "list")))])
+async def test_an_unknown_function_is_answered_with_the_known_ones(recipient: str) -> None:
+    box = Toolbox([Offer(Scripted(echoes, functions=("add", "list")))])
     output = await box.run("c", recipient, "{}")
     assert output.failed
     assert "notes.add, notes.list" in output.text
@@ -57,18 +57,18 @@ async def test_an_unknown_function_is_answered_with_the_functions_there_are(reci
 
 
 async def test_a_tool_without_functions_is_called_by_its_bare_name() -> None:
-    box = Toolbox([Offer(Scripted(says, "python", ()))])
+    box = Toolbox([Offer(Scripted(echoes, "python", ()))])
     output = await box.run("c", "python.exec", "1")
     assert output.failed
     assert "bare name" in output.text
     await box.close()
 
 
-async def test_a_tool_that_is_not_here_is_a_failed_output() -> None:
+async def test_a_missing_tool_is_a_failed_output() -> None:
     assert (await Toolbox().run("c", "browser.search", "{}")).failed
 
 
-async def test_a_call_that_takes_too_long_is_stopped_and_the_model_is_told() -> None:
+async def test_a_call_that_takes_too_long_is_stopped_and_the_model_learns_of_it() -> None:
     stopped = asyncio.Event()
 
     async def notices(call: ToolCall) -> ToolOutput:
@@ -104,7 +104,9 @@ async def test_an_exception_is_a_sentence_for_the_model_and_a_traceback_for_the_
 
 
 @pytest.mark.parametrize("value", [None, "text", 5, b"bytes"])
-async def test_what_is_no_output_is_a_failure(value: object, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_is_not_an_output_is_a_failure(
+    value: object, caplog: pytest.LogCaptureFixture
+) -> None:
     async def returns(call: ToolCall) -> Any:
         return value
 
@@ -126,7 +128,7 @@ async def test_a_tool_that_cannot_open_a_session_fails(caplog: pytest.LogCapture
         def open(self) -> ScriptedSession:
             raise OSError("no room")
 
-    box = Toolbox([Offer(Shut(says))])
+    box = Toolbox([Offer(Shut(echoes))])
     assert (await box.run("c", "notes.add", "{}")).failed
     await box.close()
 
@@ -151,7 +153,7 @@ async def test_cancelling_the_caller_stops_the_work_before_it_returns() -> None:
     await box.close()
 
 
-async def test_work_that_will_not_stop_is_left_behind_with_its_session(
+async def test_work_that_will_not_stop_is_abandoned_with_its_session(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tools.toolbox._STOP_SECONDS", 0.05)
@@ -175,7 +177,7 @@ async def test_work_that_will_not_stop_is_left_behind_with_its_session(
     assert tool.closed_sessions == tool.opened == 1
 
 
-async def test_closing_stops_what_runs_and_refuses_what_comes() -> None:
+async def test_closing_stops_running_calls_and_refuses_new_ones() -> None:
     tool = Scripted(sleeps)
     box = Toolbox([Offer(tool)])
     running = asyncio.ensure_future(box.run("c", "notes.add", "{}"))
@@ -190,7 +192,7 @@ async def test_closing_stops_what_runs_and_refuses_what_comes() -> None:
 
 
 async def test_a_request_has_tools_of_its_own_before_those_of_the_server() -> None:
-    shared, own = Scripted(says), Scripted(says, "mine")
+    shared, own = Scripted(echoes), Scripted(echoes, "mine")
     server = Toolbox([Offer(shared)])
     request = Toolbox([Offer(own, counted_as="mcp")], parent=server)
     assert [each.namespace for each in request.declarations] == ["notes", "mine"]
@@ -219,14 +221,14 @@ async def test_counters_add_up() -> None:
     await box.close()
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_with_the_same_name_are_refused() -> None:
     with pytest.raises(ValueError, match="notes"):
-        Toolbox([Offer(Scripted(says)), Offer(Scripted(says))])
+        Toolbox([Offer(Scripted(echoes)), Offer(Scripted(echoes))])
 
 
-async def test_a_tool_that_comes_later_takes_the_place_of_one_with_its_name() -> None:
-    old, new = Scripted(says), Scripted(says)
-    box = Toolbox([Offer(old), Offer(Scripted(says, "python", ()))])
+async def test_a_later_tool_replaces_one_with_its_name() -> None:
+    old, new = Scripted(echoes), Scripted(echoes)
+    box = Toolbox([Offer(old), Offer(Scripted(echoes, "python", ()))])
     await box.run("c", "notes.add", "{}")
     await box.take([Offer(new)])
     assert (old.closed, old.closed_sessions) == (1, 1)

@@ -1,9 +1,9 @@
 """Patches in the form that gpt-oss was trained to write: parsed, planned, shown as a diff, applied.
 
-    parse(text) → changes wanted;  plan(wanted, root) → what each file was and will be;  apply(planned, root)
+    parse(text) → file patches;  plan(patches, root) → each file before and after;  apply(planned, root)
 
-Nothing is written before `apply`, which does all or nothing. Whatever is wrong is a `PatchError` whose text
-the model can act on. It knows neither the server nor who asks.
+Only `apply` writes files, and it writes all or none. Every error is a `PatchError` whose message lets the
+model correct its patch. It knows neither the server nor its caller.
 """
 
 from tools.apply_patch.apply import apply

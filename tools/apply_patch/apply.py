@@ -1,7 +1,7 @@
-"""Planned changes, written: all of them or none.
+"""Writes planned changes: all of them or none.
 
-All new contents, and copies of what they replace, are on the disk before the first file is changed; then only
-renames are left, each of which can be taken back.
+All new contents, and copies of the files that they replace, are on disk before the first file changes. After
+that only renames are left, and each can be undone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.apply_patch.plan import FileChange
 
 
 def apply(changes: Sequence[FileChange], root: Path) -> str:
-    """What was done, in words. Raises `PatchError` when nothing was."""
+    """Applies the changes and returns a summary. Raises `PatchError` if nothing was changed."""
     for change in changes:
         _check_unchanged(change, root)
     work = _Work()
@@ -33,31 +33,31 @@ def apply(changes: Sequence[FileChange], root: Path) -> str:
         raise
     finally:
         work.clean()
-    return ". ".join(change.told for change in changes) + "."
+    return ". ".join(change.summary for change in changes) + "."
 
 
 def _check_unchanged(change: FileChange, root: Path) -> None:
-    """Time has passed since the plan was made: somebody had to read it."""
+    """Checks the files again, because the user has spent time reading the plan."""
     if content(root, change.path) != change.before:
-        raise PatchError(f"{change.path} was changed by someone else meanwhile. Nothing was changed.")
+        raise PatchError(f"{change.path} has been changed by someone else. Nothing was changed.")
     if change.moved_to is not None and checked(root, change.moved_to) is not None:
-        raise PatchError(f"{change.moved_to} came to exist meanwhile. Nothing was changed.")
+        raise PatchError(f"{change.moved_to} has been created by someone else. Nothing was changed.")
 
 
 def _failed(error: OSError, left: list[str]) -> str:
     reason = error.strerror or str(error)
     if left:
-        return f"The patch could not be applied ({reason}), and could not be taken back in {', '.join(left)}."
+        return f"The patch could not be applied ({reason}), and could not be undone in {', '.join(left)}."
     return f"The patch could not be applied: {reason}. Nothing was changed."
 
 
 class _Work:
-    """The renames to be done, how each is taken back, and what must not be left lying about."""
+    """The renames to do, the renames that undo them, and the temporary files to remove."""
 
     def __init__(self) -> None:
-        self._todo: list[tuple[Path, Path, Path | None]] = []  # (from, to, the copy of what was there)
-        self._done: list[tuple[Path, Path]] = []  # the renames that take back what was done
-        self._beside: list[Path] = []
+        self._todo: list[tuple[Path, Path, Path | None]] = []  # (from, to, copy of the replaced file)
+        self._done: list[tuple[Path, Path]] = []  # the renames that undo the finished ones
+        self._temporary: list[Path] = []
         self._folders: list[Path] = []
 
     def stage(self, change: FileChange, root: Path) -> None:
@@ -65,18 +65,18 @@ class _Work:
         existing = source if change.before is not None else None
         if change.after is not None:
             self._make_folders(target.parent)
-            fresh = self._name_beside(target)
+            fresh = self._temporary_name(target)
             with fresh.open("xb") as file:
                 file.write(change.after)
             if existing is not None:
                 shutil.copymode(existing, fresh)
             backup = None
             if existing == target:
-                backup = self._name_beside(target)
+                backup = self._temporary_name(target)
                 shutil.copy2(target, backup)
             self._todo.append((fresh, target, backup))
         if existing is not None and (change.after is None or existing != target):
-            self._todo.append((existing, self._name_beside(existing), None))
+            self._todo.append((existing, self._temporary_name(existing), None))
 
     def commit(self) -> None:
         for source, target, backup in self._todo:
@@ -84,15 +84,15 @@ class _Work:
             self._done.append((backup, target) if backup is not None else (target, source))
 
     def undo(self) -> list[str]:
-        """Takes back what was done; the names of what could not be."""
+        """Undoes the finished renames and returns the names of the files where that failed."""
         left = []
         for source, target in reversed(self._done):
             try:
                 os.replace(source, target)
             except OSError:
                 left.append(f"{target.name} (kept as {source.name})")
-                if source in self._beside:
-                    self._beside.remove(source)  # the only copy
+                if source in self._temporary:
+                    self._temporary.remove(source)  # the only copy
         self.clean()
         for folder in reversed(self._folders):
             try:
@@ -102,14 +102,14 @@ class _Work:
         return left
 
     def clean(self) -> None:
-        for path in self._beside:
+        for path in self._temporary:
             path.unlink(missing_ok=True)
 
-    def _name_beside(self, path: Path) -> Path:
-        """In the same folder, as a rename between file systems would be a copy."""
-        beside = path.with_name(f".{secrets.token_hex(8)}.patch")
-        self._beside.append(beside)
-        return beside
+    def _temporary_name(self, path: Path) -> Path:
+        """A name in the same folder, because a rename between file systems would be a copy."""
+        temporary = path.with_name(f".{secrets.token_hex(8)}.patch")
+        self._temporary.append(temporary)
+        return temporary
 
     def _make_folders(self, folder: Path) -> None:
         missing = []

@@ -1,4 +1,4 @@
-"""How the model is told of the tool, and the patch in what it calls it with."""
+"""The tool's declaration for the model, and reading the patch from the arguments of a call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with `@@`, in the order of the file; a line after it, such as that of a class or
 look; `*** End of File` ends a change at the end of the file. There are no line numbers. Paths are \
 relative."""
 
-# A string and no object: so the tool was declared where the model learnt it.
+# A string instead of an object, as the tool was declared when the model was trained.
 DECLARATION: dict[str, Any] = {
     "type": "function",
     "name": NAME,
@@ -40,12 +40,12 @@ DECLARATION: dict[str, Any] = {
 
 
 def patch_of(arguments: str) -> str:
-    """The patch itself. The model writes it bare, as a JSON string, or as the one text of an object."""
+    """The patch in the arguments: bare, as a JSON string, or as the only text in an object."""
     bare = arguments.strip()
     if not bare.startswith(("{", '"')):
         return bare
     try:
-        given = json.loads(bare, strict=False)  # line breaks inside the string are a slip that hurts nobody
+        given = json.loads(bare, strict=False)  # line breaks inside the string are a harmless slip
     except (ValueError, RecursionError) as error:
         raise PatchError(
             f"The argument is neither a patch nor JSON that holds one ({error}). Send the bare patch, from "

@@ -1,5 +1,5 @@
-"""What can be wrong with a patch."""
+"""The error of a patch."""
 
 
 class PatchError(ValueError):
-    """The patch cannot be applied, and nothing was changed. Its text is a sentence for the model."""
+    """The patch cannot be applied, and nothing was changed. The message is a sentence for the model."""

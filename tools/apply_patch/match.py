@@ -1,7 +1,7 @@
-"""Hunks put to a text: found by their lines, exactly or else but for spaces at line ends.
+"""Applies hunks to a text: finds them by their lines, exactly or except for spaces at line ends.
 
-Lines that a hunk keeps keep their very characters and line ends; new lines end as the file's lines mostly do,
-and a file without a line break at its end stays so.
+Lines that a hunk keeps stay unchanged, line ends included. New lines end like most of the file's lines, and a
+file without a line break at its end stays so.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tools.apply_patch.errors import PatchError
 from tools.apply_patch.parse import Hunk
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which also breaks at form feeds and the like
-Line = tuple[str, str]  # its text and its end
+Line = tuple[str, str]  # text and line end
 
 
 def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     lines = [_split(match) for match in _LINE.findall(text)]
     ending = "\r\n" if 2 * sum(end == "\r\n" for _, end in lines) > len(lines) else "\n"
     result: list[Line] = []
-    done = 0  # lines of the file that are in the result
+    done = 0  # lines of the file that are already handled
     texts = [line for line, _ in lines]
     for hunk in hunks:
         at = _place(texts, hunk, done, path)
@@ -53,7 +53,7 @@ def _joined(lines: Sequence[Line], ending: str, *, ends_line: bool) -> str:
 
 
 def _place(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> int:
-    """The index of the first line that the hunk is about, at `start` or later."""
+    """The index of the hunk's first line, at `start` or later."""
     for header in hunk.headers:
         start = _after_header(lines, header, start, path)
     if not hunk.old:
@@ -74,8 +74,8 @@ def _place_of_additions(lines: Sequence[str], hunk: Hunk, start: int, path: str)
     if hunk.headers:
         return start
     raise PatchError(
-        f"{path}: a change only adds lines and does not say where. Give unchanged lines around them, "
-        "beginning with a space, or '*** End of File' after them."
+        f"{path}: a change only adds lines and does not show where. Put unchanged lines around them, "
+        "each beginning with a space, or '*** End of File' after them."
     )
 
 
@@ -86,7 +86,7 @@ def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> i
             if same(lines[at]) == wanted:
                 return at + 1
     if any(line.strip() == header.strip() for line in lines[:start]):
-        return start  # a further change below the same header
+        return start  # another change under the same header
     raise PatchError(
         f"{path} has no line {header.strip()!r}, after which a change should be. Give a whole line."
     )
@@ -116,9 +116,9 @@ def _exactly(line: str) -> str:
 
 def _not_found(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> str:
     shown = "\n".join(hunk.old[:12])
-    told = f"{path}: these lines of the patch are not in the file"
+    message = f"{path}: these lines of the patch are not in the file"
     if _find(lines, hunk.old, 0) is not None:
-        told = f"{path}: these lines stand above an earlier change or header; keep the file's order"
+        message = f"{path}: these lines are above an earlier change or header; keep the file's order"
     elif start:
-        told += f" after line {start}"
-    return f"{told}:\n{shown}\nLook at the file again: unchanged lines must be exactly as they stand there."
+        message += f" after line {start}"
+    return f"{message}:\n{shown}\nLook at the file again: unchanged lines must match it exactly."

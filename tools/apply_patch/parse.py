@@ -1,7 +1,7 @@
-"""The text of a patch, read: which files it adds, updates, moves and deletes, and by which lines.
+"""Parses a patch: which files it adds, updates, moves and deletes, and by which lines.
 
-It looks at no file. Slips that leave the meaning plain are taken: a fence around the patch, blank lines
-between its parts, line numbers after `@@`. All else is a `PatchError` that names the line.
+It reads no files. It accepts slips whose meaning is clear: a fence around the patch, blank lines between its
+parts, line numbers after `@@`. Anything else is a `PatchError` that names the line.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ _FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines that stand in the file, and those that shall stand there instead; all without line ends."""
+    """Lines of the file and the lines that replace them, all without line ends."""
 
-    headers: list[str] = field(default_factory=list)  # lines to look for first, one after the other
+    headers: list[str] = field(default_factory=list)  # lines to find first, in this order
     old: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
-    # (0 kept, -1 gone, +1 come) and the line: kept lines keep the very bytes that the file has.
+    # (0 kept, -1 removed, +1 added) and the line. Kept lines keep the bytes that the file has.
     steps: list[tuple[int, str]] = field(default_factory=list)
     at_end: bool = False
 
 
 @dataclass(slots=True)
-class Wanted:
-    """What the patch wants of one file."""
+class FilePatch:
+    """The changes of one file."""
 
     kind: Literal["Add", "Update", "Delete"]
     path: str
     move_to: str | None = None
-    lines: list[str] = field(default_factory=list)  # of a new file
+    lines: list[str] = field(default_factory=list)  # only for a new file
     hunks: list[Hunk] = field(default_factory=list)
 
 
-def parse(text: str) -> list[Wanted]:
+def parse(text: str) -> list[FilePatch]:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise PatchError("The patch has escapes that are no characters (lone surrogates).") from error
+        raise PatchError("The patch has escapes that are not characters (lone surrogates).") from error
     lines = _between_markers(text)
-    parts: list[Wanted] = []
+    parts: list[FilePatch] = []
     at = 0
     while at < len(lines):
         number, line = lines[at]
@@ -85,18 +85,18 @@ def _between_markers(text: str) -> Numbered:
     return list(enumerate(lines, 1))[1:-1]
 
 
-def _part(kind: str, path: str, body: Numbered, number: int) -> Wanted:
-    while body and not body[-1][1]:  # blank lines between parts belong to none
+def _part(kind: str, path: str, body: Numbered, number: int) -> FilePatch:
+    while body and not body[-1][1]:  # blank lines between parts belong to neither
         body.pop()
     match kind:
         case "Add":
-            return Wanted("Add", path, lines=[_added(*line) for line in body])
+            return FilePatch("Add", path, lines=[_added(*line) for line in body])
         case "Delete":
             if body:
                 raise PatchError(
                     f"'*** Delete File: {path}' takes no lines, but line {body[0][0]} is {body[0][1][:80]!r}."
                 )
-            return Wanted("Delete", path)
+            return FilePatch("Delete", path)
         case _:
             return _update(path, body, number)
 
@@ -109,20 +109,20 @@ def _added(number: int, line: str) -> str:
     return line[1:]
 
 
-def _update(path: str, body: Numbered, number: int) -> Wanted:
-    wanted = Wanted("Update", path)
+def _update(path: str, body: Numbered, number: int) -> FilePatch:
+    patch = FilePatch("Update", path)
     if body and (move := _MOVE.fullmatch(body[0][1].rstrip())):
-        wanted.move_to = move[1].strip()
+        patch.move_to = move[1].strip()
         body = body[1:]
-    wanted.hunks = _hunks(body)
-    if not wanted.hunks and wanted.move_to is None:
+    patch.hunks = _hunks(body)
+    if not patch.hunks and patch.move_to is None:
         raise PatchError(f"'*** Update File: {path}' (line {number}) has no changes under it.")
-    return wanted
+    return patch
 
 
 def _hunks(body: Numbered) -> list[Hunk]:
     hunks: list[Hunk] = []
-    fresh = True  # whether the next line begins a hunk
+    fresh = True  # whether the next line starts a hunk
     for number, line in body:
         if line.rstrip() == END_OF_FILE:
             if not hunks:
@@ -150,7 +150,7 @@ def _hunks(body: Numbered) -> list[Hunk]:
 
 
 def _header(line: str) -> str:
-    """What to look for; line numbers, which other kinds of patches have, say nothing reliable."""
+    """The line to find, or nothing for the line numbers of other patch formats, which are unreliable."""
     rest = line[2:].strip()
     return "" if _LINE_NUMBERS.match(rest) else line[2:].removeprefix(" ").rstrip()
 
@@ -159,8 +159,8 @@ def _take(hunk: Hunk, number: int, line: str) -> None:
     sign, rest = line[:1], line[1:]
     if sign not in ("", " ", "+", "-"):
         raise PatchError(
-            f"Line {number} of the patch, {line[:80]!r}, must begin with a space (unchanged), '-' (goes) or "
-            "'+' (comes)."
+            f"Line {number} of the patch, {line[:80]!r}, must begin with a space (unchanged), '-' (removed) "
+            "or '+' (added)."
         )
     if sign != "+":
         hunk.old.append(rest)

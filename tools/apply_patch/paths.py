@@ -1,4 +1,4 @@
-"""Which files a patch may touch: regular files under one folder, named plainly, reached by no link."""
+"""Which files a patch may touch: regular files under one folder, with plain names, reached without links."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tools.apply_patch.errors import PatchError
 
 
 def relative(path: str) -> str:
-    """The path in its plain form; refused where it could lead out of the folder."""
+    """The path in its plain form; raises `PatchError` if it could lead out of the folder."""
     plain = PurePosixPath(path)
     windows = PureWindowsPath(path)
     if not path or "\0" in path or not plain.parts:
-        raise PatchError(f"{path!r} names no file.")
+        raise PatchError(f"{path!r} does not name a file.")
     if plain.is_absolute() or windows.drive or windows.root or path.startswith("~"):
         raise PatchError(f"{path!r}: only paths relative to the current folder can be patched.")
     if ".." in plain.parts or ".." in windows.parts:
         raise PatchError(
             f"{path!r}: '..' is not allowed; only files under the current folder can be patched."
         )
-    # What is in there is run by git: to write it is to run it.
+    # Git runs files in there: writing them would run code.
     if any(part.lower() == ".git" for part in (*plain.parts, *windows.parts)):
         raise PatchError(f"{path!r}: the files of git itself cannot be patched.")
     return str(plain)
 
 
 def checked(root: Path, path: str) -> os.stat_result | None:
-    """What is at the path, None for nothing yet; refused where it is no file or a link is on the way."""
+    """The file's status, or None if it does not exist; refuses links and anything that is not a file."""
     at = root
     parts = PurePosixPath(path).parts
     for index, part in enumerate(parts):
@@ -38,7 +38,7 @@ def checked(root: Path, path: str) -> os.stat_result | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise PatchError(f"{path!r} cannot be looked at: {error.strerror}.") from error
+            raise PatchError(f"{path!r} cannot be read: {error.strerror}.") from error
         if stat.S_ISLNK(found.st_mode):
             raise PatchError(f"{path!r}: {part!r} is a symbolic link, and links are not followed.")
         wants_folder = index < len(parts) - 1
@@ -50,7 +50,7 @@ def checked(root: Path, path: str) -> os.stat_result | None:
 
 
 def content(root: Path, path: str) -> bytes | None:
-    """The bytes of the file; None where there is none."""
+    """The bytes of the file, or None if it does not exist."""
     if checked(root, path) is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a patch comes to: for each file what it was and what it will be. Files are read, none is written."""
+"""Plans a patch: the contents of each file before and after. Reads files and writes none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.apply_patch.errors import PatchError
 from tools.apply_patch.match import patched
-from tools.apply_patch.parse import Wanted
+from tools.apply_patch.parse import FilePatch
 from tools.apply_patch.paths import content, relative
 
 _BOM = "\ufeff"
@@ -16,7 +16,7 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """`before` is None of a file that is added, `after` of one that is deleted."""
+    """`before` is None for an added file, `after` for a deleted one."""
 
     path: str
     before: bytes | None
@@ -24,7 +24,7 @@ class FileChange:
     moved_to: str | None = None
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         if self.moved_to is not None:
             return f"Moved {self.path} to {self.moved_to}"
         if self.before is None:
@@ -32,12 +32,12 @@ class FileChange:
         return f"Deleted {self.path}" if self.after is None else f"Updated {self.path}"
 
 
-def plan(parts: Sequence[Wanted], root: Path) -> list[FileChange]:
+def plan(parts: Sequence[FilePatch], root: Path) -> list[FileChange]:
     named: set[str] = set()
     return [_change(part, root, named) for part in parts]
 
 
-def _change(part: Wanted, root: Path, named: set[str]) -> FileChange:
+def _change(part: FilePatch, root: Path, named: set[str]) -> FileChange:
     path = _named_once(part.path, named)
     before = content(root, path)
     if part.kind == "Add":
@@ -65,10 +65,10 @@ def _named_once(path: str, named: set[str]) -> str:
     return plain
 
 
-def _updated(before: bytes, part: Wanted, path: str) -> bytes:
+def _updated(before: bytes, part: FilePatch, path: str) -> bytes:
     try:
         text = before.decode("utf-8")
     except UnicodeDecodeError as error:
         raise PatchError(f"{path} is not text in UTF-8, so it cannot be updated.") from error
-    mark = _BOM if text.startswith(_BOM) else ""  # no line of a patch would ever match it
+    mark = _BOM if text.startswith(_BOM) else ""  # no line of a patch would match it
     return (mark + patched(text.removeprefix(mark), part.hunks, path)).encode("utf-8")

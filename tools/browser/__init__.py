@@ -1,6 +1,6 @@
 """The browser of gpt-oss: `search`, `open` and `find`, with cursors, citations and a choice of backends.
 
-What other packages need of it is here. It knows neither the server nor inference.
+Other packages import from here. It knows neither the server nor inference.
 """
 
 from tools.browser.backends import default_backend, parse_backend

@@ -1,7 +1,7 @@
-"""The model's arguments, read leniently: JSON text in, one of three frozen requests out.
+"""Reads the model's arguments leniently: takes JSON text and returns one of three frozen requests.
 
-Numbers may come as strings or floats, and null or absent means the default. What cannot be understood is a
-`UsageError` that says so. It must not know of pages or of how a request is served.
+Numbers may be strings or floats, and null or a missing field means the default. Unreadable arguments raise a
+`UsageError`. It must not know pages or how a request is served.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    link: int | None = None  # a link of the page at `cursor`
-    url: str | None = None  # or an address; neither means: the page itself
+    link: int | None = None  # a link on the page at `cursor`
+    url: str | None = None  # or an address; without either, the page itself
     cursor: int | None = None  # None: the newest
     loc: int | None = None
     num_lines: int | None = None
@@ -81,7 +81,7 @@ def _read_search(values: Mapping[str, Any]) -> Search:
 def _read_open(values: Mapping[str, Any]) -> Open:
     link, url = _read_id(values.get("id"))
     if link is None and url is None:
-        # Not declared, but a slip that says plainly what is meant.
+        # `url` is not declared, but the slip is clear.
         link, url = _read_id(values.get("url"))
     return Open(
         link=link,
@@ -105,7 +105,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Request]]] = {
 
 
 def _read_id(value: object) -> tuple[int | None, str | None]:
-    """A link's number, or a URL; (None, None) for the default of -1."""
+    """A link's number or a URL; (None, None) for the default of -1."""
     if isinstance(value, str):
         text = value.strip()
         number = _LINK_ID.fullmatch(text)
@@ -127,12 +127,12 @@ def _text(values: Mapping[str, Any], name: str, most: int) -> str:
         raise UsageError(f"`{name}` is missing: it must be a text that is not empty.")
     if len(value) > most:
         raise UsageError(f"`{name}` is longer than {most} characters.")
-    # A lone surrogate (a \ud800 in the JSON) could be neither sent nor shown.
+    # A lone surrogate (a \ud800 in the JSON) can be neither sent nor shown.
     return value.encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _natural(values: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these that is given; None where absent, null or negative (the default is -1)."""
+    """The first given value of these names; None if missing, null or negative (the default is -1)."""
     given = next((values[name] for name in names if values.get(name) is not None), None)
     return _to_natural(names[0], given)
 

@@ -1,12 +1,11 @@
-"""Citations in the answer: 【4†L12-L15】 becomes ` ([title](url))`, while the text streams.
+"""Citations in the answer: 【4†L12-L15】 becomes ` ([title](url))` while the text streams.
 
-In go pieces of text, cut anywhere; out come pieces of text and citations whose indices count characters
-(code points) of the text that goes out. Pure: what a cursor stands for is asked of `Resolve`. It must not
-know of pages, events or items.
+Takes pieces of text, cut anywhere. Returns pieces of text, and citations whose indices count characters (code
+points) of the output text. Pure: `Resolve` looks up cursors. It must not know pages, events or items.
 
 A marker is 【, a cursor, †, a locator (`L12`, `L12-L15`, `source`, a title), perhaps † and more, and 】. Text
-is held back only while all of it, from a 【 on, can still become a marker. A marker whose cursor means
-nothing stays as it is. In an answer of JSON a marker stands within a string, and so does its link.
+is held back only while all of it, from a 【 on, can still become a marker. A marker with an unknown cursor
+stays unchanged. In a JSON answer a marker is inside a string, and so is its link.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 Resolve = Callable[[int, int | None], tuple[str, str] | None]
-"""(cursor, first line cited) → (url, title), or None for what cannot be cited."""
+"""(cursor, first cited line) → (url, title), or None if it cannot be cited."""
 
-# Bounds on a marker, hence on what is held back: cursors are small and locators short.
+# Limits on a marker, and so on the text held back: cursors are small and locators short.
 _LOCATOR: Final = r"[^【】†\n]{0,80}"
 _MARKER: Final = re.compile(rf"【([0-9]{{1,6}})†({_LOCATOR})(?:†{_LOCATOR})?】")
 _UNFINISHED: Final = re.compile(rf"【(?:[0-9]{{1,6}}(?:†{_LOCATOR}(?:†{_LOCATOR})?)?)?")
@@ -36,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A marker replaced. `text` is what stands in the answer, at [start_index, end_index)."""
+    """A replaced marker. `text` stands in the answer at [start_index, end_index)."""
 
     text: str
     url: str
@@ -50,13 +49,13 @@ Piece = Text | Citation
 
 
 class CitationRewriter:
-    """One output text. Feed it every delta, then close: the pieces' texts in order are the final text."""
+    """Rewrites one output text. Feed it every delta, then close it: the pieces are the final text."""
 
     def __init__(self, resolve: Resolve, *, in_json: bool = False) -> None:
         self._resolve = resolve
         self._in_json = in_json
         self._held = ""
-        self._length = 0  # characters that went out
+        self._length = 0  # characters returned so far
 
     def feed(self, text: str) -> list[Piece]:
         self._held += text
@@ -67,7 +66,7 @@ class CitationRewriter:
 
     def _take(self, *, at_end: bool) -> list[Piece]:
         pieces: list[Piece] = []
-        plain: list[str] = []  # text not yet made a piece
+        plain: list[str] = []  # text that is not a piece yet
         text, position = self._held, 0
         while (start := text.find("【", position)) >= 0:
             plain.append(text[position:start])
@@ -114,11 +113,10 @@ class CitationRewriter:
 
 
 def _link_text(title: str) -> str:
-    """The title inside [ ] of Markdown, on one line: what would end the link, a cell of a table or a line of
-    code around it, or would be taken for HTML, is escaped."""
+    """The title inside [ ] of Markdown, on one line, with the special characters escaped."""
     return re.sub(r"([\\\[\]|`<])", r"\\\1", " ".join(title.split()))
 
 
 def _link_target(url: str) -> str:
-    """The URL inside ( ) of Markdown: spaces and parentheses would end it early, a bar ends a cell."""
+    """The URL inside ( ) of Markdown, without the characters that end it or a table cell."""
     return re.sub(r"[\s()<>|]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)

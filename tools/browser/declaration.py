@@ -1,8 +1,7 @@
-"""The browser as the model is told of it.
+"""The browser's declaration for the model.
 
-The wording is Harmony's own built-in declaration, on which gpt-oss was trained: it is data, and a test
-compares it with the library's. Backends do not change it; `source` names the only one there is, whatever
-serves it.
+The wording is Harmony's own built-in declaration, on which gpt-oss was trained. It is data, and a test
+compares it with the library's. Backends do not change it: `source` always names the web.
 """
 
 from __future__ import annotations

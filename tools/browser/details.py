@@ -1,13 +1,12 @@
-"""`ToolOutput.details` of the browser: what the API's `web_search_call` item shows of a call.
+"""`ToolOutput.details` of the browser: the data of a call for the API's `web_search_call` item.
 
     {"action": {"type": "search", "query": str, "queries": [str], "sources": [{"type": "url", "url": str}]}
              | {"type": "open_page", "url": str | None}
              | {"type": "find_in_page", "pattern": str, "url": str},
      "results": [{"title": str, "url": str, "snippet": str}]}
 
-URLs are those of pages, resolved from cursors and links: None (of a find: "") where the call named none
-that exists, or where search results were scrolled. `results` is filled by searches, and empty for the
-others.
+URLs are those of pages, resolved from cursors and links. A URL is None (for a find: "") if the call named
+none that exists, or scrolled search results. Only searches fill `results`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def find_details(pattern: str, url: str) -> Details:
 
 
 def unread_details(function: str) -> Details:
-    """For a call whose arguments could not be read; {} where even the function is unknown."""
+    """The details of a call with unreadable arguments; {} if even the function is unknown."""
     match function:
         case "search":
             return search_details("")

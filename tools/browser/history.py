@@ -1,9 +1,8 @@
-"""What one conversation has looked at: pages by cursor, one for every view, counted from 0 or on from an
-earlier session's.
+"""The pages that one conversation has viewed, by cursor, counted from 0 or from an earlier session's end.
 
-In go pages, out come cursors, and pages for cursors. The texts of old pages are let go when together they
-grow too large; where they came from is kept, so that citations resolve for as long as the conversation
-lives. It must not know of calls or networks.
+Takes pages and returns cursors, and pages for cursors. Texts of old pages are dropped when together they grow
+too large. Their URLs and titles are kept, so that citations resolve as long as the conversation lives. It
+must not know calls or networks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_CHARS: Final = 16_000_000
 
 @dataclass(slots=True)
 class _Entry:
-    page: Page | None  # None once let go
+    page: Page | None  # None once dropped
     url: str
     title: str
 
@@ -28,28 +27,28 @@ class History:
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
         self._entries: list[_Entry] = []
-        self._first = 0  # cursors below are those of an earlier session, whose pages are gone
-        self._found_at: dict[str, str] = {}  # where an address led in the end
-        self._chars: dict[int, int] = {}  # of each page held, by its identity: views share pages
+        self._first = 0  # cursors below belong to an earlier session, whose pages are gone
+        self._found_at: dict[str, str] = {}  # the final address for each address
+        self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
     def begin_at(self, cursor: int) -> None:
-        """The model has read of cursors below: none of them may come to stand for another page."""
+        """Reserves all lower cursors: the model has seen them, and they must not name other pages."""
         if not self._entries:
             self._first = cursor
 
     @property
     def next_cursor(self) -> int:
-        """The cursor that the next page added will have."""
+        """The cursor of the next page to be added."""
         return self._first + len(self._entries)
 
     def add(self, page: Page) -> int:
         self._entries.append(_Entry(page, page.url, page.searched_title or page.title))
         self._chars[id(page)] = page.chars
-        self._let_go()
+        self._drop_old()
         return self.next_cursor - 1
 
     def page(self, cursor: int | None) -> Page:
-        """The page at a cursor, the newest for None; UsageError where there is none."""
+        """The page at a cursor, or the newest for None; raises `UsageError` if there is none."""
         if not self._entries:
             raise UsageError("No page is open yet: search first, or open a URL.")
         number = self.next_cursor - 1 if cursor is None else cursor
@@ -65,12 +64,12 @@ class History:
         return entry.page
 
     def found(self, url: str, at: str) -> None:
-        """Remembers where an address led: after redirects, in another spelling, without its fragment."""
+        """Remembers the final address: after redirects, in another spelling, or without its fragment."""
         if url != at:
             self._found_at[url] = at
 
     def opened(self, url: str, *, source: bool) -> Page | None:
-        """The newest page that was read from this URL."""
+        """The newest page read from this URL."""
         url = self._found_at.get(url, url)
         for entry in reversed(self._entries):
             page = entry.page
@@ -79,7 +78,7 @@ class History:
         return None
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
-        """What a citation of this cursor stands for: (url, title)."""
+        """The (url, title) that a citation of this cursor names."""
         if not self._first <= cursor < self.next_cursor:
             return None
         entry = self._entries[cursor - self._first]
@@ -87,8 +86,8 @@ class History:
             return entry.page.cited(line)
         return entry.url, entry.title
 
-    def _let_go(self) -> None:
-        """The oldest first; never the newest, nor search results, which are small and cited by line."""
+    def _drop_old(self) -> None:
+        """Drops the oldest texts; never the newest, nor search results, which are small and cited by line."""
         newest = self._entries[-1].page
         for entry in self._entries:
             if sum(self._chars.values()) <= self._max_chars:

@@ -1,9 +1,8 @@
-"""The settings of one request's web_search tool, read once.
+"""The settings of a request's web_search tool.
 
-In goes the mapping that came with the call (`filters.allowed_domains`, `user_location`,
-`search_context_size`, and `first_cursor` of the server's), out comes what the browser does with it. It is
-lenient: what is not understood is as if it were absent, for whether a request is well formed is the server's
-matter.
+Takes the mapping that comes with the call (`filters.allowed_domains`, `user_location`, `search_context_size`,
+and the server's `first_cursor`). Returns the browser's options. It is lenient and treats what it cannot read
+as absent, because the server validates requests.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class ContextSize:
-    """How much of the web a call may bring into the context."""
+    """How much of the web a call may add to the context."""
 
-    results: int  # shown when the model does not say
-    most_results: int  # shown however many the model asks for
+    results: int  # shown if the model gives no number
+    most_results: int  # the most that the model may request
     snippet_chars: int
-    view_factor: int  # times the ordinary token budget of a view
+    view_factor: int  # multiplies the ordinary token budget of a view
 
 
 SIZES: Final = {
@@ -36,10 +35,10 @@ class BrowseOptions:
     domains: tuple[str, ...] = ()  # empty: every domain
     country: str | None = None  # two letters
     size: ContextSize = SIZES["medium"]
-    first_cursor: int = 0  # of a session that begins now
+    first_cursor: int = 0  # of a session that starts now
 
     def permits(self, url: str) -> bool:
-        """Whether the domain filter lets it through; what has no domain (a local file) is not filtered."""
+        """Whether the domain filter permits it. A URL without a domain (a local file) is not filtered."""
         if not self.domains or not url.lower().startswith(("http:", "https:")):
             return True
         try:
@@ -74,12 +73,12 @@ def _domain(name: str) -> str:
         host = urlsplit(text if "//" in text else f"//{text}").hostname
     except ValueError:
         host = None
-    # A filter that cannot be read must not become no filter: kept as it is, it matches nothing.
+    # An unreadable filter must not become no filter: kept unchanged, it matches nothing.
     return ascii_host((host or text).removeprefix("*."))
 
 
 def ascii_host(host: str) -> str:
-    """A host as DNS spells it: lower case, no last dot, international names in their ASCII form."""
+    """A host as DNS spells it: lower case, no final dot, international names in their ASCII form."""
     host = host.lower().rstrip(".")
     try:
         return host.encode("idna").decode("ascii")

@@ -1,6 +1,6 @@
-"""Pages: what a cursor points at. Numbered, wrapped lines, their links, and where each came from.
+"""Pages, the targets of cursors: numbered, wrapped lines with links and their origin.
 
-In go documents, search hits and matches; out come frozen `Page`s. It must not know of cursors, budgets or
+Takes documents, search hits and matches, and returns frozen `Page`s. It must not know cursors, budgets or
 networks.
 """
 
@@ -24,29 +24,29 @@ _LINES_ABOVE_A_PASSAGE: Final = 4
 class Link:
     url: str
     title: str = ""
-    line: int | None = None  # where in its page to begin
-    passage: str = ""  # or the words to look for there
+    line: int | None = None  # the first line to show of its page
+    passage: str = ""  # or the words to find there
     source: bool = False  # leads to the page's source text
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     kind: Literal["page", "results", "matches"]
-    url: str  # "" for search results; of matches, the page that was searched
+    url: str  # "" for search results; for matches, the page that was searched
     title: str
     lines: tuple[str, ...]
     links: tuple[Link, ...] = ()
-    link_lines: tuple[int, ...] = ()  # of search results: the line on which each begins
-    searched_title: str = ""  # of matches: the page's own title
-    source: bool = False  # the page's source text in place of the page
-    note: str = ""  # what the reader should know, e.g. that only a part was read
+    link_lines: tuple[int, ...] = ()  # for search results: the line on which each starts
+    searched_title: str = ""  # for matches: the page's own title
+    source: bool = False  # whether this is the page's source text
+    note: str = ""  # a note for the reader, e.g. that only a part was read
 
     @property
     def chars(self) -> int:
         return sum(map(len, self.lines))
 
     def cited(self, line: int | None) -> tuple[str, str] | None:
-        """What a citation stands for, (url, title): of search results, the one that is on the line."""
+        """The (url, title) that a citation names: for search results, those of the result on the line."""
         if self.kind != "results":
             return self.url, self.searched_title or self.title
         if line is None:
@@ -55,7 +55,7 @@ class Page:
         return (before[-1].url, before[-1].title) if before else None
 
     def line_of(self, passage: str) -> int | None:
-        """A little above where these words are."""
+        """The line shortly above these words."""
         found = find_lines(without_markers(self.lines), passage)
         return max(0, found[0] - _LINES_ABOVE_A_PASSAGE) if found else None
 
@@ -65,7 +65,7 @@ def document_page(document: Document, *, source: bool) -> Page:
         kind="page",
         url=document.url,
         title=one_line(document.title) or _place(document.url),
-        # The page's address stands above its text, as on the pages that the model was trained on.
+        # The page's address stands above its text, as on the pages in the model's training.
         lines=tuple(wrap(f"\nURL: {one_line(document.url, 2_000)}\n{document.text}")),
         links=tuple(Link(url) for url in document.links),
         source=source,
@@ -89,7 +89,7 @@ def results_page(query: str, hits: Sequence[SearchHit]) -> Page:
 
 
 def matches_page(page: Page, pattern: str) -> Page:
-    """What `find` shows: each match with the lines after it, and a link to its place in the page."""
+    """The page that `find` shows: each match with the lines after it, and a link to its place in the page."""
     plain = without_markers(page.lines)
     starts = _apart(find_lines(plain, pattern))
     shown = one_line(pattern)
@@ -112,7 +112,7 @@ def matches_page(page: Page, pattern: str) -> Page:
 
 
 def _apart(found: list[int]) -> list[int]:
-    """Matches whose lines are not shown with an earlier one."""
+    """The matches whose lines are not already shown with an earlier match."""
     starts: list[int] = []
     for line in found:
         if not starts or line >= starts[-1] + _LINES_OF_A_MATCH:
@@ -123,7 +123,7 @@ def _apart(found: list[int]) -> list[int]:
 
 
 def _place(url: str) -> str:
-    """The domain of a web page; a local file has none."""
+    """The domain of a web page; empty for a local file."""
     try:
         return urlsplit(url).netloc
     except ValueError:

@@ -1,9 +1,8 @@
-"""One conversation's browser: calls in, views out, pages and cursors in between.
+"""One conversation's browser: takes calls, shows views, and holds pages and cursors in between.
 
-In go `ToolCall`s; out come the text that the model reads and the details that the API shows. Everything
-that goes wrong, in the call, the network or a backend, becomes an answer with `failed` set; only
-cancellation is passed on. It must not know of the server, nor of how a backend searches or a page is
-fetched.
+Takes `ToolCall`s. Returns the text that the model reads and the details that the API shows. Every error in
+the call, the network or a backend becomes an output with `failed` set; only cancellation propagates. It must
+not know the server, how a backend searches, or how a page is fetched.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from tools.tool import ToolCall, ToolOutput
 log = logging.getLogger(__name__)
 
 _VIEW_SOURCE = "view-source:"
-_LINES_OF_A_PASSAGE = 8  # with those above it
+_LINES_OF_A_PASSAGE = 8  # including those above it
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the tool gives each of its sessions."""
+    """The settings that the tool gives each session."""
 
     backend: Backend
     fetcher: Fetcher
@@ -44,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where an `open` leads: a page that is held, or a link to be read."""
+    """The target of an `open`: a page already held, or a link to read."""
 
     link: Link
     page: Page | None = None
@@ -76,10 +75,10 @@ class BrowserSession:
                 assert_never(request)
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
-        """What a citation of this cursor stands for: (url, title).
+        """The (url, title) that a citation of this cursor names.
 
-        Of search results that depends on the line cited: it is the result that stands there, and None
-        without one.
+        For search results it depends on the cited line: it is the result on that line, and None without a
+        line.
         """
         return self._history.resolve(cursor, line)
 
@@ -87,7 +86,7 @@ class BrowserSession:
         self._history = History()
 
     async def _guard(self, work: Awaitable[ToolOutput], details: Details) -> ToolOutput:
-        """The boundary at which failures become text."""
+        """Turns failures into text; no other place does."""
         seconds = self._settings.timeout
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -97,7 +96,7 @@ class BrowserSession:
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 return _failure(f"This took longer than {seconds:g} seconds and was stopped.", details)
-            # The model is told only the kind: the text may hold what is none of its business.
+            # The model learns only the kind of error: the message may hold private details.
             log.warning("the browser failed", exc_info=error)
             return _failure(f"The browser failed ({type(error).__name__}). Try another way.", details)
 
@@ -123,7 +122,7 @@ class BrowserSession:
         page = self._history.page(request.cursor)
         if page.kind == "results":
             raise UsageError("`find` works on pages, not on search results: open one of them first.")
-        if page.kind == "matches":  # a second find, without a cursor, means the page and not the matches
+        if page.kind == "matches":  # a second find without a cursor means the page, not the matches
             page = self._history.opened(page.url, source=page.source) or page
         if not options.permits(page.url):
             raise PageError("This page is not in one of the domains that this request allows.")
@@ -133,7 +132,7 @@ class BrowserSession:
 
     def _target(self, request: Open) -> _Target:
         if request.url is not None:
-            url = request.url.removeprefix(_VIEW_SOURCE)  # as the header of a source view has it
+            url = request.url.removeprefix(_VIEW_SOURCE)  # as the header of a source view spells it
             source = request.view_source or url != request.url
             return _Target(Link(_with_scheme(url), source=source))
         page = self._history.page(request.cursor)
@@ -169,7 +168,7 @@ class BrowserSession:
         return await asyncio.to_thread(document_page, document, source=link.source)
 
     def _start(self, page: Page, link: Link, options: BrowseOptions) -> int:
-        """The link's own place; for a passage, the first line unless the first view would miss it."""
+        """The link's own line; for a passage, line 0 unless the first view would miss it."""
         if link.line is not None:
             return min(link.line, len(page.lines) - 1)
         line = page.line_of(link.passage) if link.passage else None
@@ -179,7 +178,7 @@ class BrowserSession:
         return 0 if reaches(page, last, self._budget(options), self._settings.count_tokens) else line
 
     def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
-        """The view; only when it is made does the page get its cursor, so that failures leave none."""
+        """Renders the view. The page gets its cursor only now, so that failures leave none."""
         self._history.begin_at(options.first_cursor)
         cursor = self._history.next_cursor
         text = show(page, cursor, start, num_lines, self._budget(options), self._settings.count_tokens)
@@ -192,13 +191,13 @@ class BrowserSession:
     def _find_details(self, request: Find) -> Details:
         try:
             url = self._history.page(request.cursor).url
-        except UsageError:  # told by the find itself
+        except UsageError:  # the find itself reports this
             url = ""
         return find_details(request.pattern, url)
 
 
 def _with_scheme(url: str) -> str:
-    """`example.com/page` is meant as an address of the web."""
+    """Reads `example.com/page` as a web address."""
     head = url.partition("/")[0].partition("?")[0]
     named = ":" in head and not head.rpartition(":")[2].isdigit()
     return url if named else f"https://{url.lstrip('/')}"

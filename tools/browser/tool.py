@@ -1,7 +1,6 @@
-"""The browser as a tool: one for the server, a session of it for each conversation.
+"""The browser as a tool: one for the server, with a session for each conversation.
 
-In go a backend and settings; out come sessions. It owns the fetcher, the one way to addresses that nobody
-vetted.
+Takes a backend and settings, returns sessions. It owns the fetcher, the only way to untrusted addresses.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from tools.tool import Declaration
 
 
 class BrowserTool:
-    """`search`, `open` and `find` over one backend, which it closes.
+    """`search`, `open` and `find` over one backend. It closes the backend.
 
-    `view_tokens` bounds what one call shows, `timeout` (seconds) how long one call takes. `count_tokens`
-    counts as the model does, where that is at hand; without it an estimate is used. `allow_private_hosts`
-    is for a lab.
+    `view_tokens` limits what one call shows, `timeout` (seconds) how long it takes. `count_tokens` counts as
+    the model does; the default is an estimate. `allow_private_hosts` is for tests and lab networks.
     """
 
     def __init__(

@@ -1,15 +1,14 @@
 """A view: the part of a page that one call shows, cut to a budget of tokens.
 
-In go a page, a cursor and where to begin; out comes the text that the model reads, in the form it was
-trained on:
+Takes a page, a cursor and a start line. Returns the text that the model reads, in the form of its training:
 
     [3] Title (https://example.com/)
     **viewing lines [0 - 41] of 230**
 
     L0: …
 
-Every line of the page stands behind its number, so that no page can forge the frame around it. Pure; it
-must not know of networks or sessions.
+Every line of the page follows its number, so that no page can forge the frame around it. Pure; it must not
+know networks or sessions.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ UNTRUSTED: Final = (
 
 
 def estimate_tokens(text: str) -> int:
-    """About as many as o200k makes of it, rather too many: 3.5 bytes of UTF-8 a token."""
+    """A slightly high estimate of o200k's token count: 3.5 bytes of UTF-8 per token."""
     return 1 + 2 * len(text.encode("utf-8", "replace")) // 7
 
 
 def show(
     page: Page, cursor: int, start: int, num_lines: int | None, budget: int, count_tokens: CountTokens
 ) -> str:
-    """Raises UsageError where `start` is beyond the page."""
+    """The view of a page; raises UsageError if `start` is beyond the page."""
     last = len(page.lines) - 1
     if start > last:
         raise UsageError(f"Line {start} does not exist: the lines of this page are 0 to {last}.")
@@ -50,12 +49,12 @@ def show(
 
 
 def reaches(page: Page, line: int, budget: int, count_tokens: CountTokens) -> bool:
-    """Whether a view from the page's beginning holds this line."""
+    """Whether a view from the page's start contains this line."""
     return len(_numbered(page.lines[: line + 1], 0, budget, count_tokens)) > line
 
 
 def _numbered(lines: Sequence[str], start: int, budget: int, count_tokens: CountTokens) -> list[str]:
-    """As many as the budget holds, one at least."""
+    """As many lines as the budget allows, and at least one."""
     shown: list[str] = []
     used = 0
     for number, line in enumerate(lines, start):

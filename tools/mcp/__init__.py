@@ -1,1 +1,1 @@
-"""Tools of other servers over the Model Context Protocol, and our own tools served over it."""
+"""Tools of other servers over the Model Context Protocol, and this project's tools served over it."""

@@ -1,4 +1,4 @@
-"""The arguments of a call as a JSON object, from what the model wrote."""
+"""Reads the arguments of a call, as the model wrote them, as a JSON object."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tools.outputs import encodable
 
 
 class BadArguments(ValueError):
-    """The arguments are not a JSON object. The sentence is for the model."""
+    """The arguments are not a JSON object. The message is for the model."""
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """Nothing at all, and null, are no arguments. Every text in the object can be sent."""
+    """The arguments; an empty text and null mean none. Every text in the result can be encoded."""
     if not text.strip():
         return {}
     try:
@@ -27,10 +27,10 @@ def read_arguments(text: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise BadArguments("The arguments must be one JSON object.")
-    # An escaped lone surrogate is valid JSON, and no UTF-8.
+    # An escaped lone surrogate is valid JSON but not valid UTF-8.
     cleaned: dict[str, Any] = json.loads(encodable(json.dumps(value, ensure_ascii=False)))
     return cleaned
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

@@ -1,9 +1,9 @@
-"""Tools of an MCP server as one tool of ours: `label.tool` for the model, `tools/call` for the server.
+"""The tools of an MCP server as one Tool: `label.tool` for the model, `tools/call` for the server.
 
-In: where the server is, what it is shown, what a request permits. Out: a Tool whose declaration holds the
-server's functions once they were listed, and outputs whose `details` are what an mcp_call item shows:
-`{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is None; `images`
-only where there are any). Nothing of the credentials is in any of it. Knows nothing of items, events or
+Takes the server's endpoint and credentials, and the permissions of a request. Returns a Tool whose
+declaration holds the server's functions once they are listed, and outputs whose `details` are the data of an
+mcp_call item: `{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is
+None; `images` only if there are any). None of it contains credentials. It must not know items, events or
 requests.
 """
 
@@ -32,9 +32,9 @@ _LISTING_IS_FRESH = 300.0
 
 
 class McpTool:
-    """One server. For a client's server a request makes its own; an operator's stands for all requests.
+    """One server. A request creates its own for a client's server; an operator's server serves all requests.
 
-    `allowed_tools` and `require_approval` of one request on an operator's server are a `Narrowed` view.
+    A `Narrowed` view applies one request's `allowed_tools` and `require_approval` to an operator's server.
     """
 
     def __init__(
@@ -71,37 +71,37 @@ class McpTool:
 
     @property
     def listing(self) -> McpListing | None:
-        """What the server listed, as far as it is allowed; None before `list`."""
+        """The permitted part of the server's listing; None before `list`."""
         return self._listing.only(self.permissions) if self._listing is not None else None
 
     @property
     def declaration(self) -> Declaration:
-        """Without functions before `list`, and the model need not be told of it then."""
+        """The declaration; before `list` it has no functions, and the model does not need it."""
         return declare(self.namespace, self.description, self.listing)
 
     def needs_approval(self, tool_name: str) -> bool:
-        """For the server's name of a tool, or its word in a recipient."""
+        """Takes the server's name of a tool, or its word in a recipient."""
         return needs_approval(self._listing, self.permissions, tool_name)
 
     def narrowed(self, permissions: Permissions) -> Narrowed:
         return Narrowed(self, permissions)
 
     async def list(self) -> McpListing:
-        """Asks the server for its tools, unless it did lately. Raises McpFailure."""
+        """Fetches the server's tools, unless the listing is fresh. Raises McpFailure."""
         if self._listing is None or self._clock() - self._listed_at > _LISTING_IS_FRESH:
             found = await self._fetch()
             self._listing, self._listed_at = found.redacted(self._credentials.redact), self._clock()
         return self._listing.only(self.permissions)
 
     async def full_listing(self) -> McpListing:
-        """What a call's name is looked up in: with a listing at hand, however old, nobody is asked."""
+        """The listing for looking up a call's name. Fetches it only if there is none, however old it is."""
         if self._listing is None:
             await self.list()
         assert self._listing is not None
         return self._listing
 
     async def _fetch(self) -> McpListing:
-        """Over the connection that an earlier listing left, if it still stands; else over a new one."""
+        """Uses the connection that an earlier listing left, if it is usable; otherwise a new one."""
         seconds = min(self.timeout, _LISTING_SECONDS)
         if self._spare is not None and self._spare.usable:
             try:
@@ -122,7 +122,7 @@ class McpTool:
             await self.disconnect(connection)
 
     def connect(self) -> Connection:
-        """The connection that the listing left over, or a new one."""
+        """The connection that the listing left, or a new one."""
         if self._closed:
             raise McpFailure(f"The connection to the MCP server {self.label!r} was closed.", lost=True)
         spare, self._spare = self._spare, None
@@ -144,7 +144,7 @@ class McpTool:
 
 
 class Narrowed:
-    """What one request may do with an operator's server. `options` go with each of its calls."""
+    """One request's permissions on an operator's server. `options` accompany each of its calls."""
 
     def __init__(self, tool: McpTool, permissions: Permissions) -> None:
         self._tool = tool
@@ -168,7 +168,7 @@ class Narrowed:
 
 
 class McpSession:
-    """One conversation's connection to the server, made at its first call and again after a loss."""
+    """One conversation's connection to the server, opened at its first call and again after a loss."""
 
     def __init__(self, tool: McpTool) -> None:
         self._tool = tool
@@ -198,10 +198,10 @@ class McpSession:
         found = allowed.by_word(call.function)
         if found is None:
             words = ", ".join(f"{self._tool.namespace}.{each.word}" for each in allowed.tools) or "none"
-            said = (
+            message = (
                 f"{self._tool.namespace} has no function {call.function[:80]!r}. Its functions are: {words}."
             )
-            raise McpFailure(said, lost=False)
+            raise McpFailure(message, lost=False)
         return found
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> CallText:
@@ -243,7 +243,7 @@ def declare(namespace: str, description: str | None, listing: McpListing | None)
 
 
 def needs_approval(listing: McpListing | None, permissions: Permissions, tool_name: str) -> bool:
-    """A tool that was not listed is judged by its name alone."""
+    """Judges a tool that was not listed by its name alone."""
     listed = (listing.by_word(tool_name) or listing.by_name(tool_name)) if listing is not None else None
     if listed is None:
         return permissions.approval.needed(tool_name)

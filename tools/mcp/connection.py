@@ -1,9 +1,9 @@
-"""One connection to an MCP server, entered and left in a task of its own.
+"""One connection to an MCP server, opened and closed in a task of its own.
 
-In: a dialler and requests. Out: answers, or `McpFailure`. The transports of the `mcp` package hold cancel
-scopes that must be left in the task that entered them, while calls come from many tasks and are cancelled
-there: so an owner task holds the connection, and a call only ever cancels its own request. A connection
-that is lost stays lost; whoever holds it makes a new one. Knows nothing of tools' names or of the model.
+Takes a dialler and requests. Returns answers, or raises `McpFailure`. The transports of the `mcp` package
+hold cancel scopes that must be left in the task that entered them, but calls come from many tasks and are
+cancelled there. So an owner task holds the connection, and cancelling a call cancels only its own request. A
+lost connection stays lost; its holder creates a new one. It must not know the names of tools, or the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio
 from mcp.client import Client
 
 from tools.mcp.failures import McpFailure, explain, undelivered
-from tools.mcp.transports import Dialler, Way
+from tools.mcp.transports import Attempt, Dialler
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -28,7 +28,7 @@ _REASON_SECONDS = 0.25
 
 
 class Connection:
-    """Connects at the first request."""
+    """A connection that opens at the first request."""
 
     def __init__(self, label: str, dialler: Dialler) -> None:
         self._label = label
@@ -44,19 +44,19 @@ class Connection:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether it has released everything."""
         return not self.usable and (self._owner is None or self._owner.done())
 
     async def request(self, send: Callable[[Client], Awaitable[_T]], seconds: float) -> _T:
-        """One answer. Raises McpFailure; cancelling it cancels the request at the server."""
+        """Sends one request. Raises McpFailure; cancelling it cancels the request at the server."""
         if not self.usable:
             raise self._end()
         try:
             async with asyncio.timeout(seconds):
                 return await self._answer(send)
         except TimeoutError:
-            said = f"The MCP server {self._label!r} did not answer within {seconds:g} seconds."
-            failure = McpFailure(said, lost=True)
+            message = f"The MCP server {self._label!r} did not answer within {seconds:g} seconds."
+            failure = McpFailure(message, lost=True)
         except McpFailure as found:
             failure = found
         if failure.lost:
@@ -64,7 +64,7 @@ class Connection:
         raise failure
 
     async def close(self) -> None:
-        """Leaves the connection. May be called again, from any task."""
+        """Closes the connection. May be called repeatedly and from any task."""
         self._stop.set()
         owner = self._owner
         if owner is None or owner.done():
@@ -76,7 +76,7 @@ class Connection:
                 await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
 
     async def _answer(self, send: Callable[[Client], Awaitable[_T]]) -> _T:
-        """Waits for the answer and for the connection's end, whichever comes first."""
+        """Waits for the answer or for the connection's end, whichever comes first."""
         client, owner = await self._client()
         work = asyncio.ensure_future(send(client))
         try:
@@ -89,7 +89,7 @@ class Connection:
                 return work.result()
             failure = self._failure(error)
             if failure.lost:
-                # The owner ends a moment later, and knows better why than "it was closed".
+                # The owner ends a moment later, with a better reason than "it was closed".
                 await asyncio.wait({owner}, timeout=_REASON_SECONDS)
             raise self._end() if owner.done() else failure
         finally:
@@ -110,39 +110,39 @@ class Connection:
         return self._connected.result(), self._owner
 
     async def _own(self, connected: asyncio.Future[Client]) -> None:
-        """The connection's whole life. What it ends with is told to those who wait, never raised."""
+        """Runs for the connection's whole life. Reports errors to the waiting requests and raises none."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS) as deadline:
-                await self._hold_some_way(connected, deadline)
+                await self._connect_and_hold(connected, deadline)
         except Exception as error:
             self._lose(self._failure(error))
             _log.info("The MCP connection %r ended: %s", self._label, self._lost)
         finally:
             self._stop.set()
 
-    async def _hold_some_way(self, connected: asyncio.Future[Client], deadline: asyncio.Timeout) -> None:
-        way, refused = self._dialler.first_way(), None
+    async def _connect_and_hold(self, connected: asyncio.Future[Client], deadline: asyncio.Timeout) -> None:
+        attempt, refused = self._dialler.first_attempt(), None
         while True:
             try:
                 async with AsyncExitStack() as stack:
-                    client = await self._dialler.enter(stack, way)
+                    client = await self._dialler.enter(stack, attempt)
                     deadline.reschedule(None)
                     connected.set_result(client)
-                    await self._until_its_end(way)
+                    await self._until_its_end(attempt)
                 return
             except Exception as error:
-                following = None if connected.done() else self._dialler.way_after(way, error)
+                following = None if connected.done() else self._dialler.next_attempt(attempt, error)
                 if following is None:
                     if refused is not None and not connected.done() and self._dialler.is_turned_away:
-                        raise refused from error  # the older way is not there: this is why
+                        raise refused from error  # the first refusal is the better reason
                     raise
-                refused = self._failure(error) if (way[0], following[0]) == ("http", "sse") else None
-                way = following
+                refused = self._failure(error) if (attempt[0], following[0]) == ("http", "sse") else None
+                attempt = following
 
-    async def _until_its_end(self, way: Way) -> None:
-        """Over SSE a message turned away is one: the package sends no more, and its request would wait."""
+    async def _until_its_end(self, attempt: Attempt) -> None:
+        """Waits for the end. Over SSE a refused message is one, because its request would wait for ever."""
         ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stop.wait())]
-        if way[0] == "sse":
+        if attempt[0] == "sse":
             ends.append(asyncio.ensure_future(self._dialler.post_refused()))
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -154,13 +154,13 @@ class Connection:
 
     def _failure(self, error: BaseException) -> McpFailure:
         found = explain(error, self._label, status=self._dialler.last_status)
-        said = self._dialler.credentials.redact(str(found))
-        return McpFailure(said, lost=found.lost, gone=found.gone)
+        message = self._dialler.credentials.redact(str(found))
+        return McpFailure(message, lost=found.lost, gone=found.gone)
 
     def _lose(self, failure: McpFailure) -> None:
         self._lost = self._lost or failure
         self._stop.set()
 
     def _end(self) -> McpFailure:
-        said = f"The connection to the MCP server {self._label!r} was closed."
-        return self._lost or McpFailure(said, lost=True)
+        message = f"The connection to the MCP server {self._label!r} was closed."
+        return self._lost or McpFailure(message, lost=True)

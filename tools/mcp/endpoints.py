@@ -1,8 +1,8 @@
-"""Where an MCP server is, and the credentials that it is shown.
+"""Where an MCP server is, and the credentials for it.
 
-In: what a request or the operator wrote. Out: values that can be passed around and printed without giving a
-secret away: no header's value, no token and nothing of a URL beyond its origin is in a repr. Knows no
-protocol.
+Takes what a request or the operator wrote. Returns values that can be passed around and printed without
+revealing a secret: no repr contains a header's value, a token or anything of a URL beyond its origin. It must
+not know the protocol.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _URL_CHARS = 4_096
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
-# The transport sets these itself; a client that could would make a request into another one.
+# The transport sets these itself; a client that set them could turn a request into another one.
 _NOT_FOR_CLIENTS = frozenset(
     {
         "accept",
@@ -45,7 +45,7 @@ _NOT_FOR_CLIENTS = frozenset(
 
 
 class McpSettingsError(ValueError):
-    """Settings of an MCP server are wrong. The sentence holds no secret; `param` is the field it is about."""
+    """The settings of an MCP server are wrong. The message holds no secret; `param` is the wrong field."""
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class McpSettingsError(ValueError):
 
 
 class Credentials:
-    """Headers for one server. They can be sent and nothing else: not printed, compared, copied or stored."""
+    """Headers for one server. They can only be sent: not printed, compared, copied or stored."""
 
     __slots__ = ("_headers", "_secrets")
 
@@ -71,7 +71,7 @@ class Credentials:
         return dict(self._headers)
 
     def redact(self, text: str) -> str:
-        """The text without these secrets, which a server may have written into its answers."""
+        """Removes these secrets, which a server may have written into its responses, from the text."""
         for secret in self._secrets:
             text = text.replace(secret, "[redacted]")
         return text
@@ -80,12 +80,12 @@ class Credentials:
         return f"Credentials({len(self._headers)} headers, hidden)"
 
     def __reduce__(self) -> str:
-        raise TypeError("credentials are not to be stored")
+        raise TypeError("credentials must not be stored")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpEndpoint:
-    """A server over HTTP. `trusted` is for URLs that the operator wrote: their addresses are not judged."""
+    """A server over HTTP. `trusted` marks URLs that the operator wrote: their addresses are not checked."""
 
     url: str = field(repr=False)
     trusted: bool = False
@@ -98,7 +98,7 @@ class HttpEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class StdioEndpoint:
-    """A command of the operator's that speaks MCP on its standard input and output."""
+    """An operator's command that speaks MCP on its standard input and output."""
 
     command: str
     arguments: tuple[str, ...] = field(default=(), repr=False)
@@ -111,19 +111,19 @@ Endpoint = HttpEndpoint | StdioEndpoint
 def http_endpoint(
     url: str, *, trusted: bool = False, param: str = "server_url"
 ) -> tuple[HttpEndpoint, str | None]:
-    """The endpoint of a URL, and the authorization that stood in it as `user:password@`, if any."""
+    """The endpoint of a URL, and the authorization that it held as `user:password@`, if any."""
     try:
         parts = urlsplit(url)
         port = parts.port
-        read = httpx2.URL(url)  # the client's own reading must be a URL too, and to the same host
+        read = httpx2.URL(url)  # the HTTP client's parser must accept the URL too
     except (ValueError, httpx2.InvalidURL) as error:
         raise McpSettingsError("The URL of the MCP server is not a URL.", param=param) from error
     if parts.scheme not in ("http", "https") or not read.host or port == 0:
         raise McpSettingsError(
-            "The URL of an MCP server begins with http:// or https:// and a host.", param=param
+            "The URL of an MCP server must start with http:// or https:// and a host.", param=param
         )
     if len(url) > _URL_CHARS or "\\" in url or any(each.isspace() or not each.isprintable() for each in url):
-        raise McpSettingsError("The URL of the MCP server is too long, or has odd characters.", param=param)
+        raise McpSettingsError("The URL of the MCP server is too long or has odd characters.", param=param)
     user, at, place = parts.netloc.rpartition("@")
     bare = urlunsplit((parts.scheme, place, parts.path, parts.query, ""))
     basic = base64.b64encode(unquote(user).encode()).decode() if at else None
@@ -132,24 +132,22 @@ def http_endpoint(
 
 def checked_name(name: object) -> str:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-        raise McpSettingsError("A header's name has characters that no header's name has.", param="headers")
+        raise McpSettingsError("A header's name has characters that are not allowed.", param="headers")
     if name.lower() in _NOT_FOR_CLIENTS:
-        raise McpSettingsError(
-            f"The header {name!r} cannot be set: it is the transport's own.", param="headers"
-        )
+        raise McpSettingsError(f"The header {name!r} cannot be set: the transport sets it.", param="headers")
     return name
 
 
 def checked_value(name: str, value: object, *, param: str = "headers") -> str:
     if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
         raise McpSettingsError(
-            f"The value of the header {name!r} is not text that a header holds.", param=param
+            f"The value of the header {name!r} is not text that a header can hold.", param=param
         )
     return value
 
 
 def _secret_words(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not be shown, longest first so that a part does not spoil the whole."""
+    """The secrets to redact, longest first, because redacting a part would hide the whole."""
     words: set[str] = set()
     for name, value in headers.items():
         parts = {value, *value.split(" ")} if name.lower() == "authorization" else {value}

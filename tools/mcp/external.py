@@ -1,10 +1,10 @@
-"""Browser, python or container of another MCP server in place of ours: `--tool-server URL`.
+"""The browser, python or container of another MCP server in place of this project's: `--tool-server URL`.
 
-In: where the server is. Out: Tools whose declarations have the namespaces that the model knows, made of
-what that server lists: `search`, `open` and `find` are the browser, a tool `python` is python, and
-everything else of a server that calls itself `container` (or has an `exec`) is the container. Calls are
-forwarded over one connection for each conversation; `details["images"]` holds pictures. Knows nothing of
-our own browser and python.
+Takes the server's address. Returns Tools whose declarations have the namespaces that the model knows, built
+from the server's listing: `search`, `open` and `find` are the browser, a tool `python` is python, and
+everything else of a server named `container` (or with an `exec`) is the container. Calls are forwarded over
+one connection for each conversation; `details["images"]` holds images. It must not know this project's own
+browser and python.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _CONTAINER = "container"
 
 
 class ExternalTool:
-    """One namespace of one server. Several may share the server; each closes it, which may be repeated."""
+    """One namespace of one server. Several may share the server; each closes it, which is safe to repeat."""
 
     def __init__(self, server: McpTool, declaration: Declaration, words: Mapping[str, str]) -> None:
         self._server = server
         self._declaration = declaration
-        self._words = words  # the model's function → the server's tool, as a recipient's word
+        self._words = words  # the model's function → the word of the server's tool
 
     def __repr__(self) -> str:
         return f"ExternalTool({self._declaration.namespace!r}, {self._server!r})"
@@ -53,7 +53,7 @@ class _ExternalSession:
         self._words = words
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """`python` is called with bare source, which its server takes as the argument `code`."""
+        """Forwards a call. `python` gets bare source, which its server takes as the argument `code`."""
         word = self._words.get(call.function)
         if word is None:
             return ToolOutput(f"There is no function {call.function[:80]!r}.", failed=True)
@@ -65,7 +65,7 @@ class _ExternalSession:
 
 
 def tool_server(url: str, *, timeout: float = 300.0) -> McpTool:
-    """The server behind `--tool-server`. Raises McpSettingsError. It is the operator's, and so trusted."""
+    """The server of `--tool-server`, which is the operator's and so trusted. Raises McpSettingsError."""
     if "://" not in url:
         url = f"http://{url}"
     endpoint, authorization = http_endpoint(url, trusted=True, param="--tool-server")
@@ -79,7 +79,7 @@ def server_at(
 
 
 async def external_tools(server: McpTool) -> tuple[ExternalTool, ...]:
-    """What the server can stand in for. Raises McpFailure, or McpSettingsError where that is nothing."""
+    """The tools that the server can provide. Raises McpFailure, or McpSettingsError if there are none."""
     try:
         listing = await server.list()
     except McpFailure as failure:
@@ -89,8 +89,8 @@ async def external_tools(server: McpTool) -> tuple[ExternalTool, ...]:
     if not found:
         await server.close()
         names = ", ".join(each.name for each in listing.tools) or "nothing"
-        said = f"The tool server has neither a browser, nor python, nor a container: it lists {names}."
-        raise McpSettingsError(said, param="--tool-server")
+        message = f"The tool server has neither a browser, nor python, nor a container: it lists {names}."
+        raise McpSettingsError(message, param="--tool-server")
     return tuple(ExternalTool(server, declaration, words) for declaration, words in found)
 
 
@@ -124,7 +124,7 @@ def _namespace(
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the titles that schema generators add: the model was trained without them."""
+    """The schema without generated titles, which the model did not see in training."""
     plain = {key: value for key, value in schema.items() if key != "title"}
     properties = plain.get("properties")
     if isinstance(properties, Mapping):

@@ -1,8 +1,8 @@
-"""What goes wrong with MCP servers, in sentences that a model and a person can read.
+"""Failures of MCP servers as sentences that a model and a person can read.
 
-In: exceptions of the `mcp` package, of its HTTP client and of the address check. Out: an `McpFailure`.
-Foreign texts that may repeat a request (a URL with a token in its query, headers) never get in; a server's
-own error message does, after the caller has redacted its secrets.
+Takes exceptions of the `mcp` package, of its HTTP client and of the address check. Returns an `McpFailure`.
+It never contains foreign texts that may repeat a request (a URL with a token in its query, headers). It does
+contain a server's own error message, after the caller has redacted its secrets.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tools.mcp.http import AnswerTooLarge
 from tools.tool import ToolUnavailable
 
 _MESSAGE_CHARS = 2_000
-# Of the codes that servers choose freely, the package gives one to errors of its own, which begin so.
+# Servers choose codes freely; the package uses one for its own errors, whose messages start like this.
 _LOST = ("Connection closed", "SSE stream ")
 _SERVERS_OWN = -32000
-# With 404 a server has forgotten a session, and says so under one of these codes.
+# With status 404, a server that has forgotten a session uses one of these codes.
 _FORGOTTEN = frozenset({INVALID_REQUEST, _SERVERS_OWN, -32001})
 
 
 class McpFailure(ToolUnavailable):
-    """A listing or a call came to nothing. `lost`: the connection went with it, the next call needs another.
+    """A listing or a call failed. `lost`: the connection is lost too, and the next call needs another one.
 
-    `gone`: the server had forgotten this connection before it read the call, so the call can be made again.
+    `gone`: the server had forgotten this connection before it read the call, so the call can be repeated.
     """
 
     def __init__(self, sentence: str, *, lost: bool, gone: bool = False) -> None:
@@ -39,7 +39,7 @@ class McpFailure(ToolUnavailable):
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions in a group, however deep."""
+    """The exceptions in a group, at any depth."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from causes(each)
@@ -48,7 +48,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain(error: BaseException, label: str, *, status: int | None = None) -> McpFailure:
-    """The failure that an exception means. `status` is the last HTTP status, where there was one."""
+    """The failure for an exception. `status` is the last HTTP status, if there was one."""
     found = list(causes(error))
     server = f"The MCP server {label!r}"
     for each in found:
@@ -58,10 +58,10 @@ def explain(error: BaseException, label: str, *, status: int | None = None) -> M
             case AddressRefused():
                 return McpFailure(f"{server} may not be reached: {each}", lost=True)
             case AnswerTooLarge():
-                return McpFailure(f"{server} answered with more data than is taken.", lost=True)
+                return McpFailure(f"{server} answered with more data than the limit allows.", lost=True)
     if status in (401, 403):
-        said = f"{server} refused the request with status {status}: its authorization is missing or wrong."
-        return McpFailure(said, lost=True)
+        message = f"{server} refused the request with status {status}: its authorization is missing or wrong."
+        return McpFailure(message, lost=True)
     for each in found:
         if isinstance(each, MCPError):
             return _protocol_error(each, server, status)
@@ -69,7 +69,7 @@ def explain(error: BaseException, label: str, *, status: int | None = None) -> M
 
 
 def undelivered(label: str, status: int | None) -> McpFailure:
-    """A message was turned away with a status, and nothing else is to come."""
+    """The failure for a message that the server refused with a status and no further answer."""
     server = f"The MCP server {label!r}"
     if status in (401, 403):
         return explain(ConnectionError(), label, status=status)
@@ -94,13 +94,14 @@ def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFail
 
 
 def _forgot_the_session(error: MCPError, status: int | None) -> bool:
-    """With 404, as the protocol says; servers made after the TypeScript package's examples use 400."""
+    """404 is the protocol's status; servers modelled on the TypeScript package's examples use 400."""
     if error.code == INVALID_REQUEST and error.message == "Session terminated":
         return True
     if status == 404:
         return error.code in _FORGOTTEN
-    said = error.message.lower()
-    return status == 400 and error.code == _SERVERS_OWN and ("session" in said or "not initialized" in said)
+    message = error.message.lower()
+    about_session = "session" in message or "not initialized" in message
+    return status == 400 and error.code == _SERVERS_OWN and about_session
 
 
 def _transport_error(found: list[BaseException]) -> str:
@@ -113,11 +114,11 @@ def _transport_error(found: list[BaseException]) -> str:
             case httpx2.HTTPStatusError():
                 return f"answered with status {each.response.status_code}."
             case httpx2.SSEError():
-                return "answered with an event stream that cannot be read, or that is too large."
+                return "answered with an event stream that is unreadable or too large."
             case ValidationError():
                 return "answered with something that is not MCP."
             case FileNotFoundError() | PermissionError():
                 return "cannot be started: its command cannot be run."
             case httpx2.TransportError() | OSError():
                 return "broke off the connection."
-    return "failed in a way that its client does not know."
+    return "failed in a way that its client does not recognise."

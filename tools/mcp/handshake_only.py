@@ -1,8 +1,8 @@
-"""HTTP in front of a server whose sessions matter: only the protocol's ages that have sessions get through.
+"""ASGI middleware for a server with sessions: admits only the protocol versions that have sessions.
 
-In: ASGI requests. Out: the app's answers, or for a version without sessions the refusal that names the
-versions with them, upon which clients fall back to those. Whoever ends a session is told of to the
-callback. Knows no tool.
+Takes ASGI requests. Returns the app's responses, or, for a version without sessions, a refusal that lists the
+versions with them, so that clients fall back. Reports each ended session to a callback. It must not know any
+tool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTTP for MCP that goes only where it may, and takes only so much.
+"""HTTP for MCP with checked addresses and limited bodies.
 
-In: requests of the `mcp` package's transports. Out: their responses, over connections to addresses that were
-checked and are the ones connected to, at every request and every redirect. Knows nothing of MCP's messages.
+Takes requests of the `mcp` package's transports and returns their responses. Every request and every redirect
+connects to exactly the addresses that were checked. It must not know MCP's messages.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_BODY_BYTES = 32_000_000
 
 
 class AnswerTooLarge(Exception):
-    """A body is larger than any that is taken."""
+    """A body exceeds the limit."""
 
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
-    """Resolves and checks a host itself, then connects to the address that it checked.
+    """Resolves and checks a host, then connects to the checked address.
 
-    The name still goes into the Host header and the TLS handshake, so certificates are verified against it.
+    The Host header and the TLS handshake still use the name, so certificates are verified against it.
     """
 
     def __init__(self, *, allow_private: bool, resolver: Resolver = system_resolver) -> None:
@@ -39,7 +39,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
         if url.scheme not in ("http", "https"):
-            raise httpx2.UnsupportedProtocol("Only http and https are spoken with MCP servers.")
+            raise httpx2.UnsupportedProtocol("Only http and https are supported for MCP servers.")
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await resolve_allowed(
             url.host, port, resolver=self._resolver, allow_private=self._allow_private
@@ -50,7 +50,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             self.post_refused.set()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            raise AnswerTooLarge("compressed, though it was asked not to be")
+            raise AnswerTooLarge("compressed, although the request forbids it")
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _Capped(cast(httpx2.AsyncByteStream, response.stream))
         return response
@@ -63,12 +63,12 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             try:
                 return await self._inner.handle_async_request(_pinned(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue  # nothing was sent; another address of the host may answer
+                continue  # nothing was sent, so another address of the host may answer
         return await self._inner.handle_async_request(_pinned(request, addresses[-1]))
 
 
 class _Capped(httpx2.AsyncByteStream):
-    """A body that ends in an error where it grows beyond all measure. Event streams have their own cap."""
+    """A body that raises an error beyond the limit. Event streams have a limit of their own."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -88,9 +88,10 @@ class _Capped(httpx2.AsyncByteStream):
 def http_client(
     transport: PinnedTransport, headers: dict[str, str], read_seconds: float
 ) -> httpx2.AsyncClient:
-    """A client for one server. No proxy and no netrc of the environment is used.
+    """A client for one server. It uses no proxy and no netrc from the environment.
 
-    Bodies are asked for, and taken, uncompressed only: the cap on their bytes then caps what they become.
+    It requests and accepts only uncompressed bodies, so that the limit on bytes holds for the decoded body
+    too.
     """
     return httpx2.AsyncClient(
         transport=transport,
@@ -102,7 +103,7 @@ def http_client(
 
 
 def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
-    """The same request to an address. The original stays as it is: redirects are judged by its name."""
+    """The same request to an address. The original keeps its name, by which redirects are judged."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address.partition("%")[0]),

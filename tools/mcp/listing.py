@@ -1,8 +1,8 @@
-"""What an MCP server says that it can do, made fit to be declared to the model.
+"""The listing of an MCP server, prepared for declaration to the model.
 
-In: the pages of `tools/list`. Out: an `McpListing`, in the server's order, with a word for each tool that a
-recipient can carry. Bounded, for a server may list anything. Knows nothing of permissions but how to ask
-them.
+Takes the pages of `tools/list`. Returns an `McpListing`, in the server's order, with a recipient-safe word
+for each tool. It has limits, because a server may list anything. It must know permissions only through their
+methods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCHEMA_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """`name` is the server's, `word` the recipient's. What an mcp_list_tools item shows is the rest."""
+    """`name` is the server's, `word` the recipient's. The other fields are for an mcp_list_tools item."""
 
     name: str
     word: str
@@ -38,7 +38,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class McpListing:
-    """`notes` say which names were changed, and what was left out."""
+    """`notes` report changed names and omitted tools."""
 
     tools: tuple[ListedTool, ...]
     instructions: str | None = None
@@ -56,7 +56,7 @@ class McpListing:
         return replace(self, tools=kept)
 
     def redacted(self, redact: Callable[[str], str]) -> McpListing:
-        """Without secrets that the server wrote into its descriptions and schemas."""
+        """Removes secrets that the server wrote into its descriptions and schemas."""
 
         def clean(value: Any) -> Any:
             match value:
@@ -82,7 +82,7 @@ class McpListing:
 
 
 async def fetch_listing(client: Client) -> McpListing:
-    """Raises what the `mcp` package raises."""
+    """Fetches all pages; raises what the `mcp` package raises."""
     found: dict[str, Tool] = {}
     cursor: str | None = None
     cut_short = True
@@ -102,7 +102,7 @@ async def fetch_listing(client: Client) -> McpListing:
 def _listing(client: Client, tools: tuple[Tool, ...], cut_short: bool) -> McpListing:
     names = safe_names(tool.name for tool in tools)
     words = {original: word for word, original in names.originals.items()}
-    notes = (*names.notes, *((f"Only the first {len(tools)} tools are taken.",) if cut_short else ()))
+    notes = (*names.notes, *((f"Only the first {len(tools)} tools are used.",) if cut_short else ()))
     server = client.server_info
     return McpListing(
         tuple(_listed(tool, words[tool.name]) for tool in tools),
@@ -122,7 +122,7 @@ def _short(text: str | None) -> str | None:
 
 
 def _schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema, or that of any object where it is too large to show to a model."""
+    """The schema, or that of any object if it is too large to show to a model."""
     text = json.dumps(schema, ensure_ascii=False)
     if len(text) > _SCHEMA_CHARS:
         return {"type": "object"}

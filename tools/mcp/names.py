@@ -1,8 +1,7 @@
-"""Names that a Harmony recipient can carry, for names that MCP servers and clients chose.
+"""Recipient-safe words for names that MCP servers and clients choose.
 
-In: names as they are. Out: recipients' words (letters, digits, `_` and `-`; no dot, which separates the
-label from the tool) and the way back. Where a name had to change, or two names meet in one word, there is a
-sentence that says so. Pure; knows nothing of connections.
+Takes any names. Returns words (letters, digits, `_` and `-`; no dot, which separates the label from the
+tool), and maps words back to names. Reports each name that had to change. Pure; it must not know connections.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ RESERVED_NAMESPACES = frozenset(
     {"functions", "browser", "python", "container", "multi_tool_use"}
     | {"assistant", "user", "system", "developer", "tool", "all", "none"}
 )
-"""Words that mean something else as a recipient: built-in tools, the client's functions, and roles."""
+"""Words with another meaning as a recipient: built-in tools, the client's functions, and roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafeNames:
-    """`originals` maps each word to the name it stands for; `notes` say what was changed."""
+    """`originals` maps each word to its name; `notes` report the changes."""
 
     originals: Mapping[str, str]
     notes: tuple[str, ...]
@@ -33,7 +32,7 @@ class SafeNames:
 
 
 def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> SafeNames:
-    """One word for each different name. Names that are fit keep theirs, whatever the others would become."""
+    """One word for each distinct name. Valid names keep theirs, whatever the other names become."""
     different = list(dict.fromkeys(names))
     fit = {name for name in different if _word(name) == name and name not in taken}
     originals = {name: name for name in different if name in fit}
@@ -43,14 +42,14 @@ def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> SafeName
             continue
         word = _free(_word(name), {*originals, *taken})
         originals[word] = name
-        why = "another name took that word" if word != _word(name) else "a recipient cannot carry it as it is"
+        why = "another name has that word" if word != _word(name) else "a recipient cannot contain it"
         notes.append(f"{name!r} is called {word!r}: {why}.")
     order = {name: place for place, name in enumerate(different)}
     return SafeNames(dict(sorted(originals.items(), key=lambda pair: order[pair[1]])), tuple(notes))
 
 
 def safe_namespace(label: str) -> str:
-    """The namespace of one server's tools, out of the way of every built-in."""
+    """The namespace of one server's tools, distinct from every built-in."""
     word = _word(label)
     return f"mcp_{word}"[:_LONGEST] if word.lower() in RESERVED_NAMESPACES else word
 

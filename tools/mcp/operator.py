@@ -1,7 +1,8 @@
 """MCP servers that the operator configures: `--mcp name=URL` and `--mcp name="command arguments"`.
 
-In: the text of a flag. Out: a label and where the server is, or a sentence that says how to write it. What
-the operator configures is trusted: its addresses are not judged. Starts and connects nothing.
+Takes the text of a flag. Returns a label and the server's endpoint, or an error that shows how to write the
+flag. The operator's servers are trusted: their addresses are not checked. This module starts and connects
+nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class OperatorServer:
 
 
 def parse_mcp_flag(text: str) -> OperatorServer:
-    """Raises McpSettingsError with a sentence that never repeats more than the name."""
+    """Parses one flag. Raises McpSettingsError, whose message repeats nothing but the name."""
     label, equals, place = (part.strip() for part in text.partition("="))
     if not equals or not _LABEL.fullmatch(label):
         raise McpSettingsError(
@@ -46,12 +47,12 @@ def parse_mcp_flag(text: str) -> OperatorServer:
 
 
 def parse_mcp_flags(texts: Iterable[str]) -> tuple[OperatorServer, ...]:
-    """Several flags; a name may stand for one server only."""
+    """Parses several flags; each name may occur once."""
     servers: dict[str, OperatorServer] = {}
     for text in texts:
         server = parse_mcp_flag(text)
         if server.label in servers:
-            raise McpSettingsError(f"Two MCP servers are called {server.label!r}.", param="--mcp")
+            raise McpSettingsError(f"Two MCP servers are named {server.label!r}.", param="--mcp")
         servers[server.label] = server
     return tuple(servers.values())
 
@@ -68,8 +69,8 @@ def _stdio(label: str, command: str) -> StdioEndpoint:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        said = f"The command of the MCP server {label!r} cannot be split into words: {error}."
-        raise McpSettingsError(said, param="--mcp") from error
+        message = f"The command of the MCP server {label!r} cannot be split into words: {error}."
+        raise McpSettingsError(message, param="--mcp") from error
     if not words or shutil.which(words[0]) is None:
         raise McpSettingsError(
             f"The command of the MCP server {label!r} was not found. {_HOW}", param="--mcp"

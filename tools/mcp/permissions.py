@@ -1,7 +1,7 @@
-"""Which of a server's tools a request may call, and which of them a person approves first.
+"""Which of a server's tools a request may call, and which calls a person must approve.
 
-In: `allowed_tools` and `require_approval` as the Responses API writes them. Out: answers for a tool's name
-and its annotations. Pure. Where nothing is said of a tool it needs approval: the careful reading is the
+Takes `allowed_tools` and `require_approval` as the Responses API writes them. Decides by a tool's name and
+its annotations. Pure. A tool that the request does not mention needs approval: the careful reading is the
 default.
 """
 
@@ -16,7 +16,7 @@ from tools.mcp.endpoints import McpSettingsError
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
-    """Tools by name, or by whether their server says that they only read. None: not asked."""
+    """Tools by name, or by the server's declaration that they only read. None: not a criterion."""
 
     names: frozenset[str] | None = None
     read_only: bool | None = None
@@ -36,7 +36,7 @@ class Approval:
     otherwise: bool = True
 
     def needed(self, name: str, annotations: Mapping[str, Any] | None = None) -> bool:
-        """A tool that stands on both lists needs approval."""
+        """Whether a call needs approval. A tool on both lists does."""
         if self.always.takes(name, annotations):
             return True
         return self.otherwise and not self.never.takes(name, annotations)
@@ -52,7 +52,7 @@ class Permissions:
 
 
 def parse_permissions(allowed_tools: object = None, require_approval: object = None) -> Permissions:
-    """Raises McpSettingsError."""
+    """Reads both fields; raises McpSettingsError."""
     return Permissions(_allowed(allowed_tools), _approval(require_approval))
 
 
@@ -77,22 +77,24 @@ def _approval(value: object) -> Approval:
                 _filter(value.get("never"), "require_approval.never"),
             )
         case _:
-            said = "require_approval is 'always', 'never', or an object with tool filters of these names."
-            raise McpSettingsError(said, param="require_approval")
+            message = (
+                "require_approval must be 'always', 'never', or an object with tool filters of these names."
+            )
+            raise McpSettingsError(message, param="require_approval")
 
 
 def _filter(value: object, param: str) -> ToolFilter:
     if value is None:
         return ToolFilter()
     if not isinstance(value, Mapping):
-        raise McpSettingsError(f"{param} is an object with tool_names or read_only.", param=param)
+        raise McpSettingsError(f"{param} must be an object with tool_names or read_only.", param=param)
     names, read_only = value.get("tool_names"), value.get("read_only")
     if read_only is not None and not isinstance(read_only, bool):
-        raise McpSettingsError("read_only is true or false.", param=f"{param}.read_only")
+        raise McpSettingsError("read_only must be true or false.", param=f"{param}.read_only")
     return ToolFilter(None if names is None else _names(names, f"{param}.tool_names"), read_only)
 
 
 def _names(value: object, param: str) -> frozenset[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise McpSettingsError(f"{param} is a list of tools' names.", param=param)
+        raise McpSettingsError(f"{param} must be a list of tool names.", param=param)
     return frozenset(value)

@@ -1,9 +1,9 @@
-"""A request's tool of type `mcp`, made into what the turn uses.
+"""Reads a request's tool of type `mcp`.
 
-In: the tool as the client wrote it, and the operator's servers by label. Out: an `McpTool` of the request's
-own where it names a `server_url`, else a narrowed view of the operator's server of that label. Wrong
-settings are an `McpSettingsError` whose `param` is the field within the tool. The object that came in is
-the caller's to clean: `public_form` is what may be stored and echoed.
+Takes the tool as the client wrote it, and the operator's servers by label. Returns an `McpTool` of the
+request's own if it names a `server_url`, otherwise a narrowed view of the operator's server with that label.
+Wrong settings raise an `McpSettingsError` whose `param` is the field within the tool. The caller must not
+store the original object, but may store and echo its `public_form`.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ def request_tool(
     reach: Reach | None = None,
     timeout: float = 120.0,
 ) -> McpTool | Narrowed:
-    """`taken` are the namespaces of the request's other tools: no two may meet in one."""
+    """`taken` are the namespaces of the request's other tools, which this one must not repeat."""
     label = tool.get("server_label")
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
-        said = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
-        raise McpSettingsError(said, param="server_label")
+        message = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
+        raise McpSettingsError(message, param="server_label")
     if tool.get("connector_id") is not None:
-        said = "Connectors are a hosted service; name the MCP server itself by its server_url."
-        raise McpSettingsError(said, param="connector_id")
+        message = "Connectors are a hosted service; name the MCP server itself by its server_url."
+        raise McpSettingsError(message, param="connector_id")
     if safe_namespace(label) in taken:
-        said = f"Another tool is called {safe_namespace(label)!r} already. Choose another server_label."
-        raise McpSettingsError(said, param="server_label")
+        message = f"Another tool is named {safe_namespace(label)!r} already. Choose another server_label."
+        raise McpSettingsError(message, param="server_label")
     permissions = parse_permissions(tool.get("allowed_tools"), tool.get("require_approval"))
     url = tool.get("server_url")
     if url is None:
         return _operators_server(label, operators, tool).narrowed(permissions)
     if not isinstance(url, str):
-        raise McpSettingsError("server_url is text.", param="server_url")
+        raise McpSettingsError("server_url must be a string.", param="server_url")
     endpoint, from_url = http_endpoint(url)
     return McpTool(
         label,
@@ -59,14 +59,14 @@ def request_tool(
 
 
 def public_form(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The tool without its secrets. A URL loses its `user:password@`, which is a secret too."""
+    """The tool without its secrets. They include the `user:password@` of a URL."""
     shown = {name: value for name, value in tool.items() if name not in _SECRET_FIELDS}
     url = shown.get("server_url")
     if isinstance(url, str):
         try:
             shown["server_url"] = http_endpoint(url)[0].url
         except McpSettingsError:
-            del shown["server_url"]  # what cannot be read may hold anything
+            del shown["server_url"]  # an unreadable URL may hold anything
     return shown
 
 
@@ -74,23 +74,25 @@ def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mappin
     found = operators.get(label)
     if found is None:
         known = ", ".join(sorted(operators)) or "none"
-        said = f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
-        raise McpSettingsError(said, param="server_url")
+        message = (
+            f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
+        )
+        raise McpSettingsError(message, param="server_url")
     given = [name for name in _SECRET_FIELDS if tool.get(name)]
     if given:
-        said = f"The MCP server {label!r} is the operator's: {' and '.join(given)} cannot be given to it."
-        raise McpSettingsError(said, param=given[0])
+        message = f"The MCP server {label!r} is the operator's: {' and '.join(given)} cannot be given to it."
+        raise McpSettingsError(message, param=given[0])
     return found
 
 
 def _credentials(tool: Mapping[str, Any], from_url: str | None) -> Credentials:
     headers = tool.get("headers") or {}
     if not isinstance(headers, Mapping):
-        raise McpSettingsError("headers is an object of names and texts.", param="headers")
+        raise McpSettingsError("headers must be an object of names and strings.", param="headers")
     return Credentials(headers, _text(tool.get("authorization"), "authorization") or from_url)
 
 
 def _text(value: object, param: str) -> str | None:
     if value is None or isinstance(value, str):
         return value or None
-    raise McpSettingsError(f"{param} is text.", param=param)
+    raise McpSettingsError(f"{param} must be a string.", param=param)

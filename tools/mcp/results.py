@@ -1,7 +1,7 @@
-"""What an MCP server answered to a call, as the model reads it and as the API's item shows it.
+"""The result of an MCP call, as text for the model and as data for the API's item.
 
-In: a `CallToolResult`. Out: text (text parts joined, everything else noted) and whether it is an error.
-Pictures are handed on beside the text. Knows nothing of connections.
+Takes a `CallToolResult`. Returns text (text parts joined, other parts noted) and whether it is an error.
+Images are returned separately. It must not know connections.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mcp_types import (
     TextResourceContents,
 )
 
-_IMAGE_CHARS = 8_000_000  # of base64, all pictures of one answer together
+_IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together
 
 
 @dataclass(frozen=True, slots=True)
 class CallText:
-    """`images` are `{"mime_type", "data"}`, the data in base64 as it came."""
+    """`images` are `{"mime_type", "data"}`, with the data in base64 as received."""
 
     text: str
     failed: bool
@@ -40,7 +40,7 @@ def read_result(result: CallToolResult) -> CallText:
     text = "\n".join(part for part in parts if part)
     if not text:
         text = (
-            "The tool failed and said nothing of why."
+            "The tool failed without giving a reason."
             if result.is_error
             else "(the tool answered with nothing)"
         )

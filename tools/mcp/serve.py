@@ -1,9 +1,9 @@
-"""Any tool of ours served over MCP: `gpt-oss-server mcp browser|python`.
+"""Serves one of this project's tools over MCP: `gpt-oss-server mcp browser|python`.
 
-In: a Tool. Out: an MCP server with one tool for each of its functions (one with a `code` argument for a
-tool that is called by its bare name), and one session of the tool for each session of MCP. The text comes
-back as text, pictures as pictures: those in `details["images"]` (`mime_type`, `data`) and the images in
-`details["outputs"]` (`url`, a data URL). Knows no particular tool.
+Takes a Tool. Runs an MCP server with one tool for each of its functions (one with a `code` argument for a
+tool that is called by its bare name), and one session of the tool for each session of MCP. Text is returned
+as text, images as images: those in `details["images"]` (`mime_type`, `data`) and in `details["outputs"]`
+(`url`, a data URL). It must not know any particular tool.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def serve(
     port: int = 8001,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serves until the input ends (stdio), or a signal comes. A `listener` is bound to the host already."""
+    """Serves until the input ends (stdio) or a signal arrives. A `listener` is already bound to the host."""
     asyncio.run(_stdio(tool) if transport == "stdio" else _http(tool, host, port, listener))
 
 
 class ServedTool:
-    """The MCP server of a tool, and the sessions behind it. Needs `close`."""
+    """The MCP server of a tool, with its sessions. It must be closed."""
 
     def __init__(self, tool: Tool, *, timeout: float = _TIMEOUT) -> None:
         self._declaration = tool.declaration
@@ -77,7 +77,7 @@ class ServedTool:
         return sum(self._toolbox.sessions.values())
 
     def app(self, host: str = "127.0.0.1") -> ASGIApp:
-        """An ASGI app at /mcp. A loopback host answers to loopback names only: no DNS rebinding."""
+        """An ASGI app at /mcp. A loopback host accepts only loopback names, against DNS rebinding."""
         return HandshakeOnly(self.server.streamable_http_app(host=host), self._toolbox.forget)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class ServedTool:
 
 
 def _conversation(context: ServerRequestContext[Any]) -> str:
-    """Over HTTP the session's id, which its transport has checked; a pipe is one conversation."""
+    """Over HTTP, the session's id, which its transport has checked; a pipe is one conversation."""
     headers = getattr(context.request, "headers", None)
     return str(headers.get(SESSION_HEADER, "")) if headers is not None else "stdio"
 
@@ -152,7 +152,7 @@ async def _stdio(tool: Tool) -> None:
 
 
 def _leave_at_signals(served: ServedTool) -> None:
-    """The thread that waits for input cannot be told to stop: to end in the usual way is to wait for it."""
+    """Exits the process at a signal; the thread that waits for input cannot be stopped in any other way."""
     loop = asyncio.get_running_loop()
     leaving: set[asyncio.Task[None]] = set()  # the loop itself holds no task
 
@@ -166,15 +166,15 @@ def _leave_at_signals(served: ServedTool) -> None:
         leaving.add(loop.create_task(leave(status)))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows has none of this
+        with suppress(NotImplementedError):  # Windows does not support signal handlers here
             loop.add_signal_handler(number, start_to_leave, 128 + number)
 
 
 async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None) -> None:
     if host not in ("127.0.0.1", "localhost", "::1"):
-        _log.warning("Anybody who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
+        _log.warning("Anyone who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
-    # Of uvicorn's two, h11 keeps the body of a request that offers HTTP/2, as those of Java's client do.
+    # Of uvicorn's two protocols, h11 keeps the body of a request that offers HTTP/2, as Java's client does.
     config = uvicorn.Config(
         served.app(host), http="h11", host=host, port=port, log_level="info", log_config=None
     )

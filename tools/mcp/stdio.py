@@ -1,9 +1,9 @@
-"""MCP over the standard input and output of a command of the operator's.
+"""MCP over the standard input and output of an operator's command.
 
-In: a command. Out: the two streams of messages that a client of the `mcp` package speaks over. The package's
-own transport starts the process in the event loop's thread, which then stands still until the new process has
-become its program; here a thread starts it. It ends as the protocol has it: its input is closed, and what
-does not leave by itself is ended with all that it has started.
+Takes a command. Returns the two streams of messages that a client of the `mcp` package uses. The package's
+own transport starts the process in the event loop's thread, which blocks until the new process has become its
+program; here a thread starts it. It ends as the protocol prescribes: its input is closed, and if it does not
+exit by itself, it is killed with everything that it started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.child import Child, start
 from tools.mcp.endpoints import StdioEndpoint
 
 _FLUSH_SECONDS = 0.5
-_LEAVE_SECONDS = 2.0  # after its input is closed, and again after it was asked to
+_LEAVE_SECONDS = 2.0  # after closing its input, and again after each signal
 _MOST_BYTES = 16_000_000  # of one message
 _CHUNK = 65_536
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[Sess
 
 @asynccontextmanager
 async def stdio_streams(endpoint: StdioEndpoint) -> AsyncGenerator[Streams, None]:
-    """Raises OSError where the command cannot be started."""
+    """The streams of a running command. Raises OSError if the command cannot be started."""
     async with _running(endpoint) as (child, reader, writer):
         incoming, read = anyio.create_memory_object_stream[Incoming](0)
         write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -64,10 +64,10 @@ async def stdio_streams(endpoint: StdioEndpoint) -> AsyncGenerator[Streams, None
 async def _running(
     endpoint: StdioEndpoint,
 ) -> AsyncIterator[tuple[Child, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """What the command says on its standard error goes where ours goes: it is the operator's to read."""
-    child_in, our_out = os.pipe()
-    our_in, child_out = os.pipe()
-    ours = [our_in, our_out]
+    """Runs the command. Its standard error goes to this process's, because the operator should read it."""
+    child_in, own_out = os.pipe()
+    own_in, child_out = os.pipe()
+    own_ends = [own_in, own_out]
     try:
         child = await start(
             [endpoint.command, *endpoint.arguments],
@@ -78,19 +78,19 @@ async def _running(
             of_its_own=True,
         )
     except BaseException:
-        _close(ours)
+        _close(own_ends)
         raise
     finally:
         _close([child_in, child_out])
     try:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
-        # A pipe that is a file closes with its transport.
+        # A file object for each pipe, so that closing its transport closes the pipe.
         taking, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours.pop(0), "rb", 0)
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(own_ends.pop(0), "rb", 0)
         )
         sending, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(ours.pop(0), "wb", 0)
+            asyncio.streams.FlowControlMixin, os.fdopen(own_ends.pop(0), "wb", 0)
         )
         writer = asyncio.StreamWriter(sending, protocol, None, loop)
         try:
@@ -99,7 +99,7 @@ async def _running(
             taking.close()
             sending.close()
     finally:
-        _close(ours)
+        _close(own_ends)
         with anyio.CancelScope(shield=True):
             await _end(child)
 
@@ -110,7 +110,8 @@ async def _take(reader: asyncio.StreamReader, incoming: MemoryObjectSendStream[I
             async for line in _lines(reader):
                 await incoming.send(_message(line))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # The session is gone. A server that still writes must not wait for us before it can leave.
+            # The session has ended. A server that still writes must not block on a full pipe before it can
+            # exit.
             while await reader.read(_CHUNK):
                 pass
 
@@ -125,12 +126,14 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             del buffer[: end + 1]
             place = 0
         if len(buffer) > _MOST_BYTES:
-            _log.error("An MCP server wrote a message of more than %d bytes; it is given up.", _MOST_BYTES)
+            _log.error(
+                "An MCP server wrote a message of more than %d bytes; its connection is closed.", _MOST_BYTES
+            )
             return
 
 
 def _message(line: bytes) -> Incoming:
-    """Or the exception, which the session tells of."""
+    """The message of a line, or the exception, which the session reports."""
     try:
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
@@ -150,16 +153,16 @@ async def _send(
                 writer.write(text.encode("utf-8", "replace") + b"\n")
                 await writer.drain()
     except (ConnectionError, RuntimeError):
-        await incoming.aclose()  # nobody reads us: the session is told, and no request waits for ever
+        await incoming.aclose()  # nothing reads the pipe: end the session, so that no request waits for ever
     finally:
         flushed.set()
 
 
 async def _end(child: Child) -> None:
-    for tell in (None, signal.SIGTERM, signal.SIGKILL):
-        if tell is not None:
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, tell)
+                os.killpg(child.pid, number)
         with anyio.move_on_after(_LEAVE_SECONDS):
             await child.wait()
             return

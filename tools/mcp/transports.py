@@ -1,8 +1,8 @@
-"""How an MCP server is reached: which transport and which age of the protocol it speaks.
+"""How to reach an MCP server: over which transport, and with which version of the protocol.
 
-In: an endpoint and credentials. Out: a connected client of the `mcp` package, entered on the caller's exit
-stack. Streamable HTTP is tried first and HTTP+SSE where a server turns that away (a URL that ends in /sse
-the other way round). Knows nothing of tools or calls.
+Takes an endpoint and credentials. Returns a connected client of the `mcp` package, entered on the caller's
+exit stack. It tries Streamable HTTP first, and HTTP+SSE if a server refuses that (the other attempt round for
+a URL that ends in /sse). It must not know tools or calls.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from tools.mcp.failures import causes
 from tools.mcp.http import PinnedTransport, http_client
 from tools.mcp.stdio import stdio_streams
 
-# The lower levels of these loggers show whole messages, URLs with their queries and sessions: what a client
-# or a server says in confidence. Whoever wants to read that sets their levels by name.
-for _talkative in ("mcp.client", "httpx2", "httpcore2"):
-    if logging.getLogger(_talkative).level == logging.NOTSET:
-        logging.getLogger(_talkative).setLevel(logging.WARNING)
+# At lower levels these loggers show whole messages, URLs with their queries, and sessions: confidential data
+# of clients and servers. To read it, set their levels by name.
+for _verbose in ("mcp.client", "httpx2", "httpcore2"):
+    if logging.getLogger(_verbose).level == logging.NOTSET:
+        logging.getLogger(_verbose).setLevel(logging.WARNING)
 
-_SILENCE_SECONDS = 900.0  # an event stream may be quiet for so long, or for as long as a call may last
+_SILENCE_SECONDS = 900.0  # the longest silence of an event stream, unless a call may last longer
 _EVENT_BYTES = 16_000_000
-_OURSELVES = Implementation(name="gpt-oss-server", version="1")
+_CLIENT_INFO = Implementation(name="gpt-oss-server", version="1")
 
-# Statuses with which servers that speak only the older HTTP+SSE turn a POST away.
+# The statuses with which servers that support only the older HTTP+SSE refuse a POST.
 _MAYBE_SSE = frozenset({400, 404, 405, 406, 410, 415, 501})
 
-# The handshake of the protocol's first age comes first: only there are sessions, and tools (a kernel, a
-# browser's cursors) have state. "auto" is for servers that know nothing but the second age.
-Way = tuple[Literal["http", "sse", "stdio"], Literal["legacy", "auto"]]
+# The handshake of the protocol's first version is tried first, because only it has sessions, and tools (a
+# kernel, a browser's cursors) have state. "auto" is for servers that support only the second version.
+Attempt = tuple[Literal["http", "sse", "stdio"], Literal["legacy", "auto"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What an address may be. `resolver` is injected by tests."""
+    """Which addresses may be reached. Tests inject the `resolver`."""
 
     allow_private: bool = False
     resolver: Resolver = system_resolver
@@ -66,7 +66,7 @@ class Dialler:
 
     @property
     def is_turned_away(self) -> bool:
-        """Whether the last answer may mean that the server does not speak what was tried."""
+        """Whether the last status may mean that the server does not support this transport."""
         return self.last_status in _MAYBE_SSE
 
     @property
@@ -78,25 +78,25 @@ class Dialler:
         assert self._pinned is not None
         await self._pinned.post_refused.wait()
 
-    def first_way(self) -> Way:
+    def first_attempt(self) -> Attempt:
         if isinstance(self.endpoint, StdioEndpoint):
             return "stdio", "legacy"
         is_sse = urlsplit(self.endpoint.url).path.rstrip("/").endswith("/sse")
         return ("sse", "legacy") if is_sse else ("http", "legacy")
 
-    def way_after(self, way: Way, error: BaseException) -> Way | None:
-        """What to try next, where the error means that the server speaks something else."""
+    def next_attempt(self, attempt: Attempt, error: BaseException) -> Attempt | None:
+        """The next attempt, if the error means that the server supports something else."""
         codes = {each.code for each in causes(error) if isinstance(each, MCPError)}
-        if UNSUPPORTED_PROTOCOL_VERSION in codes and way[1] == "legacy":
-            return way[0], "auto"
-        if not self.is_turned_away or isinstance(self.endpoint, StdioEndpoint) or way[1] == "auto":
+        if UNSUPPORTED_PROTOCOL_VERSION in codes and attempt[1] == "legacy":
+            return attempt[0], "auto"
+        if not self.is_turned_away or isinstance(self.endpoint, StdioEndpoint) or attempt[1] == "auto":
             return None
-        other: Way = ("sse", "legacy") if way[0] == "http" else ("http", "legacy")
-        return other if way == self.first_way() else None
+        other: Attempt = ("sse", "legacy") if attempt[0] == "http" else ("http", "legacy")
+        return other if attempt == self.first_attempt() else None
 
-    async def enter(self, stack: AsyncExitStack, way: Way) -> Client:
-        """Raises whatever the `mcp` package and its transports raise, in groups too."""
-        kind, mode = way
+    async def enter(self, stack: AsyncExitStack, attempt: Attempt) -> Client:
+        """Connects. Raises anything that the `mcp` package and its transports raise, also in groups."""
+        kind, mode = attempt
         if isinstance(self.endpoint, StdioEndpoint):
             return await self._entered(stack, stdio_streams(self.endpoint), mode)
         if kind == "sse":
@@ -113,7 +113,7 @@ class Dialler:
     async def _entered(
         self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Any], mode: str
     ) -> Client:
-        client = Client(streams, mode=mode, cache=None, client_info=_OURSELVES)
+        client = Client(streams, mode=mode, cache=None, client_info=_CLIENT_INFO)
         await stack.enter_async_context(client)
         client.session.validate_tool_result = _as_it_came  # type: ignore[method-assign]
         return client
@@ -124,7 +124,7 @@ class Dialler:
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        """The shape of a factory that `sse_client` calls; everything it would choose is chosen here."""
+        """The factory that `sse_client` calls; this method decides everything that it would choose."""
         trusted = isinstance(self.endpoint, HttpEndpoint) and self.endpoint.trusted
         self._pinned = PinnedTransport(
             allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
@@ -133,7 +133,8 @@ class Dialler:
 
 
 async def _as_it_came(name: str, result: CallToolResult) -> None:
-    """The package's own check asks for the list again, and drops an answer that is not of its schema.
+    """Replaces the package's check, which fetches the list again and drops a result that violates its schema.
 
-    The call was made all the same, and the model reads the answer as text: it is not the one to be lost.
+    The call has been made in any case, and the model reads the result as text, so the result must not be
+    lost.
     """

@@ -1,8 +1,7 @@
-"""What a cell puts out, bounded while it streams in, and the two forms it is told in.
+"""The outputs of a cell, limited while they stream in, in two forms.
 
-In: messages of a kernel for one cell. Out: `text` for the model (logs, `[image]` for a picture) and
-`outputs` for the API's item. Whatever the cell writes, no more than the limits of `OutputLimits` is held
-here. Must not know of kernels.
+Takes a kernel's messages for one cell. Returns `text` for the model (logs, with `[image]` for an image) and
+`outputs` for the API's item. It never holds more than `OutputLimits` allows. It must not know kernels.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ IMAGE_NOTE = "[image]"
 class OutputLimits:
     """How much of one call's output is kept."""
 
-    characters: int = 20_000  # of text, about 5,000 tokens; the middle is cut
+    characters: int = 20_000  # of text, about 5,000 tokens; the middle is cut out
     images: int = 10
     image_bytes: int = 4 * 1024 * 1024
 
 
 class Outputs:
-    """The outputs of one cell, in their order."""
+    """The outputs of one cell, in order."""
 
     def __init__(self, limits: OutputLimits) -> None:
         self._limits = limits
-        self._head: list[dict[str, str]] = []  # the API's entries, until half of the characters are used
+        self._head: list[dict[str, str]] = []  # the API's entries, up to half of the characters
         self._head_room = limits.characters - limits.characters // 2
         self._tail: list[dict[str, str]] = []
         self._tail_size = 0
@@ -45,25 +44,25 @@ class Outputs:
 
     @property
     def full(self) -> bool:
-        """Whether text is being cut already, so that more of it is of little use."""
+        """Whether text is already being cut, so that more of it is of little use."""
         return self._cut > 0
 
     def feed(self, message: Received) -> None:
-        """Takes one message that belongs to the cell."""
+        """Adds one message of the cell."""
         cut = message.metadata.get("cut")
         if type(cut) is int and 0 < cut < 2**40:
             self._cut += cut
         match message.kind:
             case "stream":
-                self.say(_text(message.content.get("text")))
+                self.add_text(_text(message.content.get("text")))
             case "execute_result" | "display_data" | "update_display_data":
                 self._show(message.content.get("data"))
             case "error":
                 self._fail(message.content)
             case _:
-                return  # status, execute_input, clear_output, comm_*: nothing to read
+                return  # status, execute_input, clear_output, comm_*: nothing to show
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Adds text to the logs."""
         text = clean(self._without_middle(text))
         if self._head_room > 0:
@@ -76,14 +75,14 @@ class Outputs:
             self._shorten_tail()
 
     def note(self, text: str) -> None:
-        """Adds a line of ours, apart from what the cell wrote."""
+        """Adds a line of the server's own, separate from the cell's output."""
         entries = self._tail or self._head
         last = entries[-1] if entries else None
         broken = last is not None and last["type"] == "logs" and not last["logs"].endswith("\n")
-        self.say(f"\n{text}\n" if broken else f"{text}\n")
+        self.add_text(f"\n{text}\n" if broken else f"{text}\n")
 
     def entries(self) -> list[dict[str, str]]:
-        """As the API's item shows it: `{"type": "logs", "logs"}` and `{"type": "image", "url"}`."""
+        """The data for the API's item: `{"type": "logs", "logs"}` and `{"type": "image", "url"}`."""
         if not self._cut:
             entries = [*self._head, *self._tail]
         else:
@@ -98,7 +97,7 @@ class Outputs:
         return merged
 
     def text(self) -> str:
-        """As the model reads it; "" if there was no output."""
+        """The text for the model; "" if there was no output."""
         parts: list[str] = []
         for entry in self.entries():
             if entry["type"] == "logs":
@@ -110,14 +109,14 @@ class Outputs:
         return "".join(parts)
 
     def _show(self, data: object) -> None:
-        """A rich result: a picture if it has one, else its plain text."""
+        """Adds a rich result: its image if it has one, otherwise its plain text."""
         if not isinstance(data, Mapping):
             return
         kind = next((kind for kind in _SIGNATURES if kind in data), None)
         if kind is not None:
             self._picture(kind, data[kind])
         elif "text/plain" in data:
-            self.say(_text(data["text/plain"]).rstrip("\n") + "\n")
+            self.add_text(_text(data["text/plain"]).rstrip("\n") + "\n")
 
     def _picture(self, kind: str, encoded: object) -> None:
         image = _decoded(encoded)
@@ -141,7 +140,7 @@ class Outputs:
             self.note(f"{_text(content.get('ename'))}: {_text(content.get('evalue'))}")
 
     def _without_middle(self, text: str) -> str:
-        """The part of a very long text that can be kept at all, so that the rest costs no work."""
+        """Cuts a very long text to what can be kept at all, so that the rest costs no work."""
         extra = len(text) - 4 * self._limits.characters
         if extra <= 0:
             return text
@@ -149,7 +148,7 @@ class Outputs:
         return text[: 2 * self._limits.characters] + text[2 * self._limits.characters + extra :]
 
     def _shorten_tail(self) -> None:
-        """Drops the oldest text of the tail; pictures stay, they are counted by themselves."""
+        """Drops the oldest text of the tail. Images stay, because they have a limit of their own."""
         extra = self._tail_size - self._limits.characters // 2
         for entry in list(self._tail):
             if extra <= 0:
@@ -166,7 +165,7 @@ class Outputs:
 
 
 def clean(text: str) -> str:
-    """Without terminal codes, and such that it can be encoded: JSON can carry lone surrogates."""
+    """Removes terminal codes and lone surrogates, which JSON can contain but UTF-8 cannot."""
     return _ANSI.sub("", text).encode("utf-8", "replace").decode()
 
 

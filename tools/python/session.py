@@ -1,13 +1,12 @@
-"""One conversation's Python: a kernel that is there when needed, and its files.
+"""One conversation's Python: a kernel, started when needed, and its files.
 
-In: calls as the model wrote them, file names. Out: `ToolOutput`, whose `details` are `{"outputs": [{"type":
-"logs", "logs": …} | {"type": "image", "url": "data:image/png;base64,…"}, …]}` in the order in which they
-came; `text` is the same for the model, a picture being `[image]`. `failed` is True when the call did not
-run to its end (time-out, dead kernel, no sandbox); an exception of the code itself is an answer like any
-other.
+Takes calls as the model wrote them, and file names. Returns `ToolOutput`s, whose `details` are `{"outputs":
+[{"type": "logs", "logs": …} | {"type": "image", "url": "data:image/png;base64,…"}, …]}` in order of arrival.
+`text` is the same for the model, with `[image]` for an image. `failed` is True if the call did not run to its
+end (time-out, dead kernel, no sandbox); an exception in the code is an ordinary result.
 
 The kernel starts at the first call and is kept. When it ends (idle, old, dead, killed), its variables are
-gone and the model is told so; the files in /mnt/data stay until the session closes.
+lost, and the next output reports that; the files in /mnt/data stay until the session closes.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ class Times:
 
     call: float = 120.0
     grace: float = 3.0  # between an interrupt and the kill
-    idle: float = 20 * 60.0  # a kernel unused for so long is ended
-    age: float = 4 * 3600.0  # and so is one of this age, between calls
-    wait: float = 60.0  # for a place when all kernels are at work
+    idle: float = 20 * 60.0  # a kernel ends after this long without use
+    age: float = 4 * 3600.0  # and at this age, between calls
+    wait: float = 60.0  # for a place when all kernels are busy
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the sessions of one tool have in common."""
+    """What all sessions of one tool share."""
 
     sandbox: Sandbox
     slots: Slots
@@ -54,7 +53,7 @@ class Shared:
     times: Times = field(default_factory=Times)
     outputs: OutputLimits = field(default_factory=OutputLimits)
     max_file: int = 64 * 1024 * 1024
-    # A start is half a second of processor time: many at once would starve the server's own thread.
+    # A start takes half a second of processor time: many simultaneous ones would starve the server's thread.
     starts: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(max(2, (os.cpu_count() or 1) // 2))
     )
@@ -66,12 +65,12 @@ class PythonSession:
     def __init__(self, shared: Shared, forget: Callable[[PythonSession], None]) -> None:
         self._shared = shared
         self._forget = forget
-        self._turn = asyncio.Lock()  # held while anything starts, uses or ends the kernel
+        self._turn = asyncio.Lock()  # held by anything that starts, uses or ends the kernel
         self._kernel: Kernel | None = None
-        self._data: Folder | None = None  # what an ended kernel left
-        self._ended_because: str | None = None  # what the model has not been told yet
+        self._data: Folder | None = None  # the files of an ended kernel
+        self._ended_because: str | None = None  # not yet reported to the model
         self._expiry: asyncio.Task[None] | None = None
-        self._cancelled = False  # a cancelled call's code may still run
+        self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -84,7 +83,7 @@ class PythonSession:
         return self._kernel.used if self._kernel else 0.0
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Runs source. Cancelling it stops the code: interrupted at once, killed if that does not help."""
+        """Runs source. Cancelling it stops the code: first by an interrupt, then by killing the kernel."""
         if call.function:
             return _failed(
                 f"The python tool has no function {call.function!r}. Send the source itself to `python`."
@@ -108,15 +107,15 @@ class PythonSession:
             return await asyncio.to_thread(opened.files)
 
     async def read(self, path: str) -> bytes:
-        """A file of /mnt/data. Raises FileRefused, with a sentence, for all that is not one."""
+        """Reads a file of /mnt/data. Raises FileRefused with a sentence for anything else."""
         folder = self._folder()
         if folder is None:
-            raise FileRefused(f"There is no file {path!r}: nothing was written yet.")
+            raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
         with folder as opened:
             return await asyncio.to_thread(opened.read, path, self._shared.max_file)
 
     async def write(self, path: str, content: bytes) -> None:
-        """Puts a file into /mnt/data; starts the kernel if need be. Raises FileRefused."""
+        """Writes a file into /mnt/data; starts the kernel if necessary. Raises FileRefused."""
         if len(content) > self._shared.max_file:
             raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
         if self._kernel is None and self._data is None:
@@ -128,24 +127,24 @@ class PythonSession:
             await asyncio.to_thread(opened.write, path, content)
 
     async def remove(self, path: str) -> None:
-        """Deletes a file of /mnt/data, also while code runs. Raises FileRefused as `read` does."""
+        """Deletes a file of /mnt/data, even while code runs. Raises FileRefused as `read` does."""
         folder = self._folder()
         if folder is None:
-            raise FileRefused(f"There is no file {path!r}: nothing was written yet.")
+            raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
         with folder as opened:
             await asyncio.to_thread(opened.remove, path)
 
     async def retire(self, reason: str) -> None:
-        """Ends the kernel between calls; the next call is told why."""
+        """Ends the kernel between calls; the next output reports the reason."""
         async with self._turn:
             await self._settle()
             await self._end_kernel(reason)
 
     async def close(self) -> None:
-        """Kills the kernel with all it started, and drops the files."""
+        """Kills the kernel with everything it started, and drops the files."""
         self._closed = True
         if self._kernel is not None:
-            self._kernel.box.kill()  # a call under way ends at once, as of a dead kernel
+            self._kernel.box.kill()  # a running call ends immediately, as for a dead kernel
         async with self._turn:
             await self._settle()
             await self._end_kernel("the session was closed")
@@ -156,14 +155,14 @@ class PythonSession:
         self._forget(self)
 
     async def _start_for(self, path: str) -> None:
-        """A kernel, which has the folder that a file goes to."""
+        """Starts a kernel, which has the folder for the file."""
         try:
             async with self._turn:
                 await self._ready()
         except (SandboxError, ToolUnavailable) as error:
             raise FileRefused(f"{path!r} cannot be stored: {error}") from error
         finally:
-            self._shared.slots.rest()  # as after a call: others may wait for the place
+            self._shared.slots.rest()  # as after a call, because others may wait for the place
 
     async def _run(self, source: str) -> ToolOutput:
         outputs = Outputs(self._shared.outputs)
@@ -186,7 +185,7 @@ class PythonSession:
         return _output(outputs, failed=True)
 
     async def _overdue(self, kernel: Kernel, outputs: Outputs) -> None:
-        """Tells a time-out, after the code was stopped."""
+        """Stops the code and reports the time-out."""
         limit = f"{self._shared.times.call:g} seconds"
         if await kernel.stop(self._shared.times.grace):
             outputs.note(f"[Timed out: the code was interrupted after {limit}. Variables are kept.]")
@@ -199,16 +198,16 @@ class PythonSession:
         )
 
     async def _died(self, kernel: Kernel, ended: Ended, outputs: Outputs) -> None:
-        """Tells of a kernel that ended in a call."""
+        """Reports a kernel that ended during a call."""
         await self._end_kernel(None)
         why = kernel.box.verdict
         if why is None and ended is Ended.LOST:
             why = "its output was too large or could not be read"
-        told = f"was killed: {why}" if why else "died: its process ended"
-        outputs.note(f"[The kernel {told}. {_GONE} The next call starts a fresh kernel.]")
+        ending = f"was killed: {why}" if why else "died: its process ended"
+        outputs.note(f"[The kernel {ending}. {_GONE} The next call starts a fresh kernel.]")
 
     def _stop_soon(self) -> None:
-        """Stops the code of a cancelled call. Whoever cancelled does not wait for it; the next turn does."""
+        """Stops the code of a cancelled call in the background; the next call waits for that."""
         self._cancelled = True
         task = asyncio.create_task(self._settle_in_turn())
         self._settling.add(task)
@@ -220,7 +219,7 @@ class PythonSession:
         self._shared.slots.rest()
 
     async def _settle(self) -> None:
-        """With the turn held: makes sure that nothing of a cancelled call runs on."""
+        """Ensures that nothing of a cancelled call still runs. The caller holds the turn."""
         if not self._cancelled:
             return
         kernel = self._kernel
@@ -229,7 +228,7 @@ class PythonSession:
         self._cancelled = False
 
     async def _ready(self) -> Kernel:
-        """The kernel, started if there is none that lives."""
+        """The kernel; starts one if none is alive."""
         if self._closed:
             raise SandboxError("the session is closed")
         if self._kernel is not None and not self._kernel.alive:
@@ -239,7 +238,7 @@ class PythonSession:
             self._kernel = await self._start()
             self._data = None
             self._expiry = asyncio.create_task(self._expire(self._kernel))
-        if self._closed:  # meanwhile; close() waits for this turn and ends the kernel
+        if self._closed:  # closed meanwhile; close() waits for this turn and ends the kernel
             raise SandboxError("the session is closed")
         return self._kernel
 
@@ -270,7 +269,7 @@ class PythonSession:
         return kernel
 
     async def _end_kernel(self, reason: str | None) -> None:
-        """Ends the kernel if there is one. `reason` is for the model to be told at the next call."""
+        """Ends the kernel, if there is one. The next output reports `reason` to the model."""
         kernel, self._kernel = self._kernel, None
         if kernel is None:
             return
@@ -285,7 +284,7 @@ class PythonSession:
             self._shared.slots.give(self)
 
     async def _expire(self, kernel: Kernel) -> None:
-        """Ends the kernel when it was unused for long or is old, never during a call."""
+        """Ends the kernel once it is idle for too long or too old, but never during a call."""
         times = self._shared.times
         while True:
             due = min(kernel.used + times.idle, kernel.started + times.age)
@@ -298,7 +297,7 @@ class PythonSession:
                     return await self._end_kernel("it was not used for a long time")
 
     def _folder(self) -> Folder | None:
-        """The files, by a descriptor that outlives whatever happens to the kernel meanwhile."""
+        """The files, with a descriptor that stays valid whatever happens to the kernel."""
         data = self._kernel.box.data if self._kernel is not None else self._data
         return data.duplicate() if data is not None else None
 

@@ -1,7 +1,7 @@
-"""How many kernels may live at once, and who gives way.
+"""Limits how many kernels may live at the same time, and chooses which one gives way.
 
-In: sessions that want a kernel. Out: a place for each; where all are taken, the kernel that was unused for
-longest is ended, and where all are at work, the session waits for one. Must not know of kernels.
+Takes sessions that need a kernel, and gives each a place. If all places are taken, the kernel that was unused
+for the longest time ends; if all kernels are busy, the session waits. It must not know kernels.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ class Holder(Protocol):
     def last_used(self) -> float: ...
 
     async def retire(self, reason: str) -> None:
-        """Ends its kernel, which gives the place back."""
+        """Ends its kernel, which releases the place."""
         ...
 
 
 class Slots:
-    """The places."""
-
     def __init__(self, count: int) -> None:
         self._count = count
         self._held: set[Holder] = set()
@@ -34,7 +32,7 @@ class Slots:
         self._turn = asyncio.Lock()
 
     async def take(self, holder: Holder) -> None:
-        """Returns with a place; one call after the other, so that two do not end the same kernel."""
+        """Waits for a place. Calls are served one after the other, so that no two end the same kernel."""
         async with self._turn:
             while len(self._held) >= self._count:
                 idle = [other for other in self._held if not other.busy]
@@ -52,5 +50,5 @@ class Slots:
         self._changed.set()
 
     def rest(self) -> None:
-        """A holder is no longer busy."""
+        """Announces that a holder is no longer busy."""
         self._changed.set()

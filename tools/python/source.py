@@ -1,9 +1,9 @@
-"""From what the model wrote to Python source: the slips that are understood.
+"""Converts the arguments of a call to Python source, and repairs known slips.
 
-In: the arguments of a call. Out: source. The model is told to send bare source. It sometimes sends a JSON
-object with the source as its only meaning (`{"code": "…"}`), or puts a Markdown fence around the whole.
-Both are taken for what they mean; all else is source as it stands, for Python itself to judge. A fence is
-never valid Python; an object with exactly such a key is valid Python, but an expression with no use.
+The declaration tells the model to send bare source. Sometimes it sends a JSON object with the source as its
+only value (`{"code": "…"}`), or puts a Markdown fence around everything. Both are unwrapped; anything else is
+source, unchanged, for Python itself to judge. A fence is never valid Python; an object with exactly such a
+key is valid Python, but a useless expression.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _out_of_json(arguments: str) -> str:
     if not arguments.lstrip().startswith("{"):
         return arguments
     try:
-        # Not strict: line breaks may stand in it as they are, which no Python source with such a key has.
+        # Not strict, to accept raw line breaks in the string; no Python source with such a key has them.
         value = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):
         return arguments

@@ -1,8 +1,7 @@
-"""The python tool: what the server makes once.
+"""The python tool, of which the server creates one.
 
-In: a sandbox and limits. Out: `Tool` (see tools/tool.py), whose sessions run source in stateful kernels.
-What the model is told is Harmony's own text for the tool, with the facts of this server in place of its two
-blanks.
+Takes a sandbox and limits. Implements `Tool` (see tools/tool.py); its sessions run source in stateful
+kernels. The declaration is Harmony's own text for the tool, with this server's facts in its two blanks.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class PythonTool:
         return session
 
     async def close(self) -> None:
-        """Closes every session, then what they shared."""
+        """Closes every session, then what they share."""
         await asyncio.gather(*(session.close() for session in list(self._sessions)))
         await self._shared.sandbox.close()
         if self._context is not None:
@@ -70,7 +69,7 @@ class PythonTool:
             self._context = None
 
     def _sockets(self) -> zmq.asyncio.Context:
-        """One context, with its one thread, for the sockets of all kernels; made when first needed."""
+        """One context, with its one thread, for the sockets of all kernels; created when first needed."""
         if self._context is None:
             self._context = zmq.asyncio.Context()
         return self._context

@@ -1,8 +1,8 @@
 """Jupyter's messages as frames: what this process sends to a kernel and reads from it.
 
-In: message types and content; frames from a kernel. Out: frames; `Received`, or None for what is no
-message. A kernel runs hostile code, so nothing about a received frame is trusted: not its shape, not its
-types, not its signature (the code inside has the key). Must not know of sockets.
+Takes message types and content, or frames from a kernel. Returns frames, or a `Received`, or None if the
+frames hold no message. A kernel runs hostile code, so nothing about a received frame is trusted: not its
+shape, its types, or its signature (code in the box has the key). It must not know sockets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROTOCOL = "5.3"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message of a kernel. `parent` is the id of the request it answers, "" if it names none."""
+    """A message of a kernel. `parent` is the id of its request, or "" if it names none."""
 
     kind: str
     parent: str
@@ -35,7 +35,7 @@ def request(key: str, kind: str, message_id: str, session: str, content: Mapping
         "msg_type": kind,
         "session": session,
         "username": "",
-        "date": "2000-01-01T00:00:00+00:00",  # required by the protocol, used by nobody
+        "date": "2000-01-01T00:00:00+00:00",  # required by the protocol, but never used
         "version": _PROTOCOL,
     }
     parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]
@@ -44,7 +44,7 @@ def request(key: str, kind: str, message_id: str, session: str, content: Mapping
 
 
 def received(frames: Sequence[bytes]) -> Received | None:
-    """The message that frames hold; None if they hold none."""
+    """The message in the frames; None if there is none."""
     try:
         start = list(frames).index(_DELIMITER)
         header, parent, metadata, content = (_mapping(frame) for frame in frames[start + 2 : start + 6])

@@ -1,7 +1,7 @@
-"""Measure how fast a model runs here: a stream through the engine, or with --batch and the like its steps.
+"""Measure how fast a model runs here: one stream, or, with --batch and the like, single steps.
 
-Prefill is the prompt's tokens over the time to the first sampled token; decode is the tokens after the first
-over the time that they took. Each figure is the median of the repeats, after one run that is not counted.
+Prefill is the prompt's tokens divided by the time to the first sampled token; decode is the later tokens
+divided by their time. Each figure is the median of the repeats, after one warm-up run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ examples:
   gpt-oss-server bench --model openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
   gpt-oss-server bench --shape 20b --random --json figures.json"""
 
-TEXT_TOKENS = 199_998  # ids below are text: random ones make a prompt that no cache has seen
+TEXT_TOKENS = 199_998  # ids below are text; random ones make a prompt that is in no cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="?",
         const="-",
-        help="write the figures to FILE as JSON, or print them in place of the table",
+        help="write the figures to FILE as JSON, or print them instead of the table",
     )
     add_step_arguments(parser)
     add_flags(parser, only=("model", "device", "context", "log_level"))
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     longest = max(prompts) + args.output
     if longest > engine.info.context_length:
         raise CommandLineError(
-            f"A prompt of {max(prompts)} tokens and {args.output} sampled ones do not fit the context of "
+            f"A prompt of {max(prompts)} tokens and {args.output} sampled tokens exceed the context of "
             f"{engine.info.context_length}. Choose a smaller --prompt or --output."
         )
     with asyncio.Runner() as runner:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         finally:
             runner.run(engine.close())
     report = {"model": engine.info.name, **_machine(), "rows": [asdict(row) for row in rows]}
-    _tell(args.json, report, _table(report, rows))
+    _print_report(args.json, report, _table(report, rows))
     return 0
 
 
@@ -93,12 +93,12 @@ def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
         report = command.run(args)
     except ValueError as error:
         raise CommandLineError(str(error)) from error
-    _tell(args.json, report.as_json(), report.table().rstrip())
+    _print_report(args.json, report.as_json(), report.table().rstrip())
     return 0
 
 
-def _tell(wanted: str | None, report: dict[str, Any], table: str) -> None:
-    """JSON in place of the table, or the table and a file of JSON beside it."""
+def _print_report(wanted: str | None, report: dict[str, Any], table: str) -> None:
+    """Prints JSON instead of the table, or prints the table and also writes the JSON to a file."""
     text = json.dumps(report, indent=2)
     if wanted is not None and wanted != "-":
         try:
@@ -132,7 +132,7 @@ async def measure(engine: Engine, prompt_tokens: int, output_tokens: int, repeat
 async def _one_run(
     engine: Engine, prompt_tokens: int, output_tokens: int, seed: int
 ) -> tuple[float, int, float]:
-    """Seconds to the first token; tokens after it, and the seconds that they took."""
+    """Seconds to the first token, the number of tokens after it, and the seconds that these took."""
     draw = random.Random(f"{seed} {prompt_tokens}")
     prompt = [draw.randrange(TEXT_TOKENS) for _ in range(prompt_tokens)]
     sampling = Sampling(seed=seed, stop_token_ids=frozenset(), max_tokens=output_tokens)

@@ -1,7 +1,7 @@
-"""Talk with a model in the terminal: the same path as the server's, without HTTP.
+"""Talk with a model in the terminal. It runs the same code as the server, without HTTP.
 
-Reasoning and what tools do are shown dimmed. Ctrl-C stops an answer, Ctrl-D leaves. Lines can also be piped
-in: each is a turn, or answers the question that a patch puts.
+Reasoning and tool output are dimmed. Ctrl-C stops an answer, Ctrl-D quits. Lines can also be piped in: each
+one is a turn, or answers the question about a patch.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ in the chat:
   /new  /effort low|medium|high  /help  /quit"""
 
 HELP = """\
-/new                     forget what was said
+/new                     start a new conversation
 /effort low|medium|high  how much to reason from now on
-/quit, Ctrl-D            leave
+/quit, Ctrl-D            quit
 Ctrl-C                   stop the answer"""
 
 EFFORTS = ("low", "medium", "high")
@@ -55,14 +55,14 @@ SETTINGS = (
     *chat_tools.SETTINGS,
     "log_level",
 )
-_MOST_CALLS = 100  # in one answer; more is a model that goes in circles while nobody may be watching
+_MOST_CALLS = 100  # in one answer; a model that makes more runs in circles, perhaps unwatched
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort", choices=EFFORTS, help="how much the model reasons (default: the server's)"
     )
-    parser.add_argument("--instructions", metavar="TEXT", help="what the developer tells the model")
+    parser.add_argument("--instructions", metavar="TEXT", help="the developer's instructions to the model")
     parser.add_argument(
         "--reasoning",
         action=argparse.BooleanOptionalAction,
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.responses.service import ResponsesService
     from gpt_oss_server.serving.served import Served
 
-    # One runner, so that every turn has the same event loop; and on Ctrl-C it cancels the turn, not the chat.
+    # One runner, so that all turns share an event loop, and Ctrl-C cancels the turn and not the chat.
     with asyncio.Runner() as runner:
         tools = chat_tools.toolset_maker(args, settings)
         try:
@@ -92,12 +92,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         try:
             Chat(service, runner, args, settings).talk(engine.info.name)
         finally:
-            runner.run(service.close())  # the tools' kernels too, in the loop that they live in
+            runner.run(service.close())  # the tools' kernels too, in the loop that started them
     return 0
 
 
 class Chat:
-    """The conversation: what was said is in the store, here is only the id of the last answer."""
+    """The conversation. The store holds it; this object holds only the id of the last response."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Chat:
         self._instructions: str | None = args.instructions and encodable(args.instructions)
         self._tools = chat_tools.declared(args)
         self._previous: str | None = None
-        self._unheard: list[Item] = []  # what calls came to, of which the model has not been told
+        self._unsent: list[Item] = []  # outputs of calls that the model has not seen yet
         self._interactive = sys.stdin.isatty()
         colour = console.colourful(sys.stdout)
         self._prompt = console.styled("> ", console.BOLD, on=colour)
@@ -134,7 +134,7 @@ class Chat:
         if self._interactive:
             if _edits_lines():
                 self._prompt = console.uncounted(self._prompt)
-            console.out(f"{model}. /help tells the commands, Ctrl-D leaves.")
+            console.out(f"{model}. /help lists the commands, Ctrl-D quits.")
         while (line := self._read()) is not None:
             words = line.split()
             if not words:
@@ -147,7 +147,7 @@ class Chat:
                 self._answer(line)
 
     def _read(self) -> str | None:
-        """The next line; None when the user leaves."""
+        """The next line, or None when the user quits."""
         if not self._interactive:
             line = sys.stdin.readline()
             return line.rstrip("\n") if line else None
@@ -158,12 +158,12 @@ class Chat:
                 console.out()
                 return None
             except KeyboardInterrupt:
-                console.out("  (Ctrl-D leaves)")
+                console.out("  (Ctrl-D quits)")
 
     def _obey(self, words: list[str]) -> None:
         match words:
             case ["/new"]:
-                self._previous, self._unheard = None, []
+                self._previous, self._unsent = None, []
                 self._terminal.note("a new conversation")
             case ["/effort", effort] if effort in EFFORTS:
                 self._effort = effort
@@ -171,7 +171,7 @@ class Chat:
             case ["/help"]:
                 console.out(HELP)
             case _:
-                self._terminal.note(f"no such command: {' '.join(words)}; /help tells them")
+                self._terminal.note(f"no such command: {' '.join(words)}; /help lists them")
 
     def _ask(self, question: str) -> str | None:
         if self._interactive:
@@ -186,49 +186,50 @@ class Chat:
     def _answer(self, line: str) -> None:
         from gpt_oss_server.errors import ApiError
 
-        said: list[Item] = [*self._unheard, {"type": "message", "role": "user", "content": line}]
+        items: list[Item] = [*self._unsent, {"type": "message", "role": "user", "content": line}]
         try:
             for _ in range(_MOST_CALLS):
-                response = self._runner.run(self._turn(said))
-                # A failed answer is no part of the conversation: the next turn goes on from the one before.
+                response = self._runner.run(self._turn(items))
+                # A failed response does not join the conversation: the next turn continues from the one
+                # before it.
                 if response["status"] == "failed":
                     return
-                self._previous, self._unheard = response["id"], []
+                self._previous, self._unsent = response["id"], []
                 if response["status"] == "completed":
                     self._make_calls(response["output"])
-                if not self._unheard:
+                if not self._unsent:
                     return
-                said = self._unheard
-            self._terminal.note(f"stopped after {_MOST_CALLS} calls; say something, and it goes on")
+                items = self._unsent
+            self._terminal.note(f"stopped after {_MOST_CALLS} calls; write anything to continue")
         except KeyboardInterrupt:
             self._terminal.note("stopped")
         except ApiError as error:
             self._terminal.note(error.message)
 
     def _make_calls(self, output: Sequence[Item]) -> None:
-        """Outside the event loop: a question there would keep Ctrl-C from the one who is asked."""
+        """Makes the calls outside the event loop, where Ctrl-C reaches the question that the user answers."""
         calls = [item for item in output if item["type"] == "function_call"]
-        # All have an output, whatever happens: a call without one would puzzle the model later on.
-        self._unheard = [_output_of(call, "The user stopped this call before it was made.") for call in calls]
+        # Every call gets an output, whatever happens: a call without one would confuse the model later.
+        self._unsent = [_output_of(call, "The user stopped this call before it was made.") for call in calls]
         for index, call in enumerate(calls):
-            self._unheard[index] = _output_of(call, self._made(call))
+            self._unsent[index] = _output_of(call, self._made(call))
 
     def _made(self, call: Item) -> str:
         if call["name"] == PATCH and self._patcher is not None:
             return self._patcher.call(call["arguments"])
         return f"There is no function {call['name']!r} here. Answer without it."
 
-    async def _turn(self, said: list[Item]) -> Item:
-        run = await self._service.start(self._request(said))
-        async with aclosing(run.events()) as batches:  # closing, also on Ctrl-C, is what stops the model
+    async def _turn(self, items: list[Item]) -> Item:
+        run = await self._service.start(self._request(items))
+        async with aclosing(run.events()) as batches:  # closing stops the model, on Ctrl-C too
             async for batch in batches:
                 for event in batch:
                     self._terminal.show(event)
         return run.response
 
-    def _request(self, said: list[Item]) -> Item:
+    def _request(self, items: list[Item]) -> Item:
         body: Item = {
-            "input": said,
+            "input": items,
             "reasoning": {"effort": self._effort},
             "tools": self._tools,
             "include": chat_tools.INCLUDE,
@@ -242,8 +243,8 @@ class Chat:
         return body
 
 
-def _output_of(call: Item, told: str) -> Item:
-    return {"type": "function_call_output", "call_id": call["call_id"], "output": told}
+def _output_of(call: Item, output: str) -> Item:
+    return {"type": "function_call_output", "call_id": call["call_id"], "output": output}
 
 
 def _write(text: str) -> None:
@@ -251,9 +252,9 @@ def _write(text: str) -> None:
 
 
 def _edits_lines() -> bool:
-    """Editing and the history of lines, where Python was built with readline."""
+    """Whether lines have editing and a history, which needs a Python built with readline."""
     try:
-        import readline  # noqa: F401 - importing it is what makes input() edit
+        import readline  # noqa: F401 - importing it makes input() edit lines
     except ImportError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""The tools of the terminal chat: what is asked for, whether it is there, what requests say of it.
+"""The tools of the terminal chat: which are enabled, whether they are available, how requests declare them.
 
-In: the chat's flags and settings. Out: a `ToolsetMaker` and the `tools` of each request, or a sentence on
-what is missing, before a model is loaded for nothing.
+Takes the chat's flags and settings. Returns a `ToolsetMaker` and the `tools` of each request, or raises an
+error about what is missing before a model is loaded in vain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ INCLUDE = ["code_interpreter_call.outputs"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-b", "--browser-tool", action="store_true", help="let the model search; see --browser for where"
+        "-b",
+        "--browser-tool",
+        action="store_true",
+        help="let the model search, with the backend of --browser",
     )
     parser.add_argument(
         "-p",
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-a",
         "--apply-patch",
         action="store_true",
-        help="let the model change files under the current folder; each patch is shown and asked about",
+        help="let the model change files under the current folder; you see each patch and confirm it",
     )
 
 
@@ -53,7 +56,7 @@ def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker | None:
-    """What makes the tools that are asked for; None where none of them runs in the server's stead."""
+    """The maker of the enabled tools; None if no hosted tool is enabled."""
     if not (args.browser_tool or args.python_tool):
         return None
     from gpt_oss_server.tooling.toolset import ToolsetMaker
@@ -62,7 +65,7 @@ def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker 
         settings,
         browser=settings.browser if args.browser_tool else "off",
         python=settings.python if args.python_tool else "off",
-        mcp=(),  # the chat names none of them in its requests
+        mcp=(),  # the chat's requests name no MCP servers
     )
     try:
         return ToolsetMaker(used)
@@ -77,4 +80,4 @@ async def check(maker: ToolsetMaker, args: argparse.Namespace) -> None:
         ("-p", args.python_tool, "python"),
     ):
         if wanted and namespace in refusals:
-            raise CommandLineError(f"{flag} cannot be had: {refusals[namespace]}")
+            raise CommandLineError(f"{flag} is not available: {refusals[namespace]}")

@@ -1,7 +1,7 @@
 """The HTTP server around the app: the socket, the greeting, and two ways to stop.
 
-In: an app and the settings. It serves until a signal comes; the first lets running requests finish within the
-grace, a second Ctrl-C ends the process at once. What cannot be listened on is a sentence.
+Takes an app and the settings, and serves until a signal arrives. The first Ctrl-C lets running requests
+finish within the grace period; a second one ends the process immediately. An unusable address is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from gpt_oss_server.settings import Settings
 from inference.engine import Engine, EngineInfo
 
 _LAST_PORT = 65_535
-_IDLE = 75  # seconds that a connection stays open unused: proxies and clients use theirs again for up to 60
-_TO_SAY_SO = 3  # seconds after the grace in which responses that were stopped tell so
+_IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
+_REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
 
 
 def serve_until_stopped(
@@ -43,21 +43,21 @@ def serve_until_stopped(
         ws=SocketProtocol,
         ws_max_size=settings.max_body_bytes,
         timeout_keep_alive=_IDLE,
-        ws_per_message_deflate=False,  # costs more than it saves where clients are near
+        ws_per_message_deflate=False,  # costs more than it saves when clients are near
         ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",
         log_config=None,
         access_log=settings.access_log,
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _TO_SAY_SO,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
-    # uvicorn raises the Ctrl-C that it was stopped with again, once all is closed.
+    # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
     with suppress(KeyboardInterrupt):
         Server(config, settings, engine).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which says where it is when it is there, and how long it takes to go."""
+    """uvicorn, plus a greeting once it listens, and a message about how long stopping takes."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings, engine: Engine) -> None:
         super().__init__(config)
@@ -72,20 +72,20 @@ class Server(uvicorn.Server):
             ending.cancel()
 
     async def _end_late_responses(self) -> None:
-        """After the grace no more is generated: what still runs ends as a failed response, not cut off."""
+        """Closes the engine after the grace period, so that late responses fail instead of being cut off."""
         await asyncio.sleep(self._settings.shutdown_grace)
         await self._engine.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
-        except OSError as error:  # another process began to listen while the model was loading
+        except OSError as error:  # another process took the port while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if self.started and sockets:
             self._greet(sockets[0].getsockname()[1])
 
     def _greet(self, port: int) -> None:
-        """Whether anybody listens does not matter: what is served is served."""
+        """Prints the greeting. A closed standard output does not matter to the server."""
         if sys.stdout is None:
             return
         try:
@@ -95,21 +95,22 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT and self.should_exit:
-            # At once: an ordered end would wait for the very streams that the user has lost patience with.
-            console.err("Stopped at once.")
+            # Immediately: an orderly end would wait for the very streams that the user no longer wants to
+            # wait for.
+            console.err("Stopped immediately.")
             os._exit(130)
         running = len(self.server_state.tasks)
         if running and not self.should_exit:
             grace = f"{self._settings.shutdown_grace:g} s"
             console.err(
-                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops at once."
+                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops immediately."
             )
         super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to the address, or a sentence that says why there is none."""
-    if not 0 <= port <= _LAST_PORT:  # which some systems would take the rest of
+    """A socket bound to the address; raises `CommandLineError` if there is none."""
+    if not 0 <= port <= _LAST_PORT:  # some systems would take it modulo 65,536
         raise CommandLineError(f"Cannot listen on port {port}: it must be from 0 to {_LAST_PORT}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -117,10 +118,10 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
     except OSError as error:
         raise CommandLineError(
-            f"There is no address {host!r} to listen on: {error}. Choose another --host."
+            f"Cannot find an address {host!r} to listen on: {error}. Choose another --host."
         ) from error
     listener = socket.socket(family, kind, protocol)
-    if sys.platform != "win32":  # there it would let two servers share a port
+    if sys.platform != "win32":  # there the option would let two servers share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
@@ -145,7 +146,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
-    """What is served, where, and a command to try it with."""
+    """The model, the address, and a command to try."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
     url = url_of(host, port)
     names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
@@ -159,7 +160,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
              -d '{{"input": "Who are you?"}}'
 
-  Ctrl-C   lets running responses finish; a second one stops at once.
+  Ctrl-C   lets running responses finish; a second one stops immediately.
 """
 
 
@@ -168,6 +169,6 @@ def set_up_logging(settings: Settings) -> None:
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    # uvicorn tells of its own start and end at info; the greeting says it better.
+    # uvicorn logs its own start and end at info; the greeting replaces them.
     logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
     logging.getLogger("uvicorn.access").setLevel("INFO")

@@ -1,4 +1,4 @@
-"""The engine that the settings ask for."""
+"""Loads the engine that the settings name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def load_engine(settings: Settings) -> Engine:
-    """May take minutes, and shows its progress. Raises `InferenceError`, whose text is a sentence."""
+    """Loads the engine and shows progress, perhaps for minutes. Raises `InferenceError`."""
     import inference
     from inference.local.options import LocalOptions
 

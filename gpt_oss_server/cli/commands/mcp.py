@@ -1,4 +1,4 @@
-"""Serve our browser or python to other programs, over MCP: on standard input and output, or over HTTP."""
+"""Serve the browser or Python to other programs over MCP: on standard input and output, or over HTTP."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ examples:
   gpt-oss-server mcp python --http --port 8001
   gpt-oss-server serve --tool-server http://127.0.0.1:8001/mcp
 
-Without --http an MCP client starts this command and speaks with it; nobody else reads its output."""
+Without --http, an MCP client starts this command and talks to it over standard input and output."""
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "allow_private_hosts", "log_level")
-_PORT = 8001  # beside the API server's own
+_PORT = 8001  # next to the API server's port
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tool", choices=("browser", "python"), help="the tool to serve")
-    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, and not on stdio")
-    # Not the settings `host` and `port`: those are the API server's, which may run beside this.
+    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, instead of stdio")
+    # Not the settings `host` and `port`: those belong to the API server, which may run at the same time.
     parser.add_argument("--host", dest="at", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
     parser.add_argument(
         "--port", dest="at_port", default=None, type=int, metavar="PORT", help=f"default: {_PORT}"
@@ -44,14 +44,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     set_up_logging(settings)
     port = _PORT if args.at_port is None else args.at_port
     if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
-        raise CommandLineError("--host and --port are for --http; without it, standard input is served.")
+        raise CommandLineError("--host and --port need --http; without it, standard input is served.")
     tool = browser(settings) if args.tool == "browser" else asyncio.run(python(settings))
     if not args.http:
         console.err(f"Serving {args.tool} over MCP on standard input and output.")
         serve(tool, "stdio")
         return 0
     listener = listen(args.at, port)
-    listener.listen()  # who connects before the server is there waits for it
+    listener.listen()  # a client that connects before the server runs waits for it
     port = listener.getsockname()[1]
     console.err(f"Serving {args.tool} over MCP at {url_of(args.at, port)}/mcp. Ctrl-C stops it.")
     serve(tool, "streamable-http", args.at, port, listener)
@@ -83,5 +83,5 @@ async def python(settings: Settings) -> Tool:
     except ToolUnavailable as error:
         raise CommandLineError(str(error)) from error
     if sandbox is None:
-        raise CommandLineError("Python is off by --python off. Leave it out, or give --python auto.")
+        raise CommandLineError("--python off disables Python. Leave it out, or use --python auto.")
     return PythonTool(sandbox, timeout=settings.python_timeout)

@@ -1,4 +1,4 @@
-"""Show the exact prompt, tokens and text, that a request becomes. No model is loaded."""
+"""Show the exact prompt of a request, as tokens and text. No model is loaded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def _rendered(service: ResponsesService, request: dict[str, Any]) -> Rende
 
 
 def _tools(settings: Settings) -> ToolsetMaker:
-    """Declares the browser and python as any server does; neither of them runs."""
+    """Declares the browser and Python as any server does. Neither runs here."""
     from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
     from gpt_oss_server.hosted.web_search import WebSearch
     from gpt_oss_server.tooling.toolset import ToolsetMaker
@@ -89,7 +89,7 @@ def _tools(settings: Settings) -> ToolsetMaker:
 
 
 def read_request(name: str) -> dict[str, Any]:
-    """As the server reads a body."""
+    """Reads a body as the server does."""
     try:
         body = decode_json(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
     except OSError as error:
@@ -102,7 +102,7 @@ def read_request(name: str) -> dict[str, Any]:
 
 
 class PromptsOnly:
-    """Stands where an engine does; a prompt is made without asking it anything but its context."""
+    """Replaces an engine: making a prompt needs only the engine's context length."""
 
     info = EngineInfo(name="render", context_length=131_072)
 
@@ -110,7 +110,7 @@ class PromptsOnly:
         raise InferenceError("`render` makes prompts and does not generate.")
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to release."""
 
 
 def _text_of(token: int) -> str:

@@ -18,7 +18,7 @@ examples:
   gpt-oss-server serve --model ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
   gpt-oss-server serve --model scripted:examples/script.json
 
-The first Ctrl-C lets running responses finish, a second one stops at once."""
+The first Ctrl-C lets running responses finish; a second one stops immediately."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    # Imported here, not above: torch is behind these, and `--help` should not wait for it.
+    # Imported here, because these load torch, and `--help` should not wait for it.
     from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped, set_up_logging
 
     set_up_logging(settings)
-    # The port is taken before the model is loaded: loading can take minutes, a taken port is told at once.
+    # The port comes before the model: loading can take minutes, and a taken port should fail immediately.
     with listen(settings.host, settings.port) as listener:
         with _stopped_in_order():
             from gpt_oss_server.app import create_app
@@ -43,9 +43,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 @contextmanager
 def _stopped_in_order() -> Iterator[None]:
-    """SIGTERM while the model loads: what was begun is removed.
+    """Lets SIGTERM clean up while the model loads.
 
-    The first process of a container, which has no default for it, would not hear it at all and be killed.
+    The first process of a container has no default action for SIGTERM, and would ignore it.
     """
     before = signal.signal(signal.SIGTERM, _stop)
     try:

@@ -1,4 +1,4 @@
-"""Tell the versions in use, as a bug report needs them: without loading torch."""
+"""Show the versions in use, for a bug report. Does not load torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    """The command takes no arguments."""
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -29,15 +29,15 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def versions() -> dict[str, str]:
-    told = {"gpt-oss-server": _version("gpt-oss-server"), "python": platform.python_version()}
-    told["harmony library"] = harmony_library()
-    told |= {name: _version(name) for name in SHOWN}
-    told["platform"] = platform.platform()
-    return told
+    shown = {"gpt-oss-server": _version("gpt-oss-server"), "python": platform.python_version()}
+    shown["harmony library"] = harmony_library()
+    shown |= {name: _version(name) for name in SHOWN}
+    shown["platform"] = platform.platform()
+    return shown
 
 
 def harmony_library() -> str:
-    """Which of the two that share the name `openai_harmony` is imported: oss-harmony or openai-harmony."""
+    """Which of the two distributions named `openai_harmony` is imported: oss-harmony or openai-harmony."""
     spec = importlib.util.find_spec("openai_harmony")
     if spec is None or spec.origin is None:
         return "not installed"

@@ -1,4 +1,4 @@
-"""What the commands show in a terminal and ask there.
+"""Output of the commands in a terminal, and questions to the user.
 
-Text and stream events come in, lines of a terminal go out. It must not know any command.
+Takes text and stream events, and writes lines to a terminal. It must not know any command.
 """

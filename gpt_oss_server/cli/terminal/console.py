@@ -1,6 +1,6 @@
-"""The terminal: where the commands write, and whether colour is wanted there.
+"""The terminal: where the commands write, and whether they use colour.
 
-Results go to standard output, everything said about them to standard error, so that output can be piped.
+Results go to standard output and messages about them to standard error, so that output can be piped.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def err(text: str) -> None:
 
 
 def give_up_output() -> None:
-    """Its reader has left: nothing more goes there, nor does Python try once more when it ends."""
+    """Redirects standard output, whose reader has left, so that Python does not fail on it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def uncounted(prompt: str) -> str:
-    """The prompt for readline, which counts colours as columns where it is not told."""
+    """The prompt with colours marked for readline, which would otherwise count them as columns."""
     return re.sub(r"(\x1b\[[0-9;]*m)", "\\001\\1\\002", prompt)
 
 
 def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour: a terminal that can, and no wish against it (https://no-color.org)."""
+    """Whether to use colour: the terminal supports it and the user has not disabled it (https://no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
@@ -50,12 +50,12 @@ def styled(text: str, code: str, *, on: bool) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with what would steer a terminal shown as escapes; it may be a part of one."""
+    """The text with control characters escaped. It may be a part of a longer text."""
     return _CONTROLS.sub(lambda found: _escape(found[0]), text)
 
 
 def visible(text: str) -> str:
-    """The text with what would steer a terminal, or turn its writing round, shown as escapes."""
+    """The text with everything escaped that would control a terminal or reverse its writing direction."""
     return "".join(_escape(sign) if _steers(sign) else sign for sign in text)
 
 

@@ -1,7 +1,7 @@
-"""What a command raises when it cannot be done."""
+"""The error that a command raises when it fails."""
 
 from __future__ import annotations
 
 
 class CommandLineError(Exception):
-    """Its text is a sentence for the user; the exit code is 1."""
+    """The message is a sentence for the user; the exit code is 1."""

@@ -1,7 +1,7 @@
-"""The terminal's side of `apply_patch`: shows what a patch would change, asks, and applies it.
+"""The terminal's side of `apply_patch`: shows what a patch would change, asks the user, and applies it.
 
-In: the arguments of the model's call. Out: what the model is told came of it. Files are changed only under
-`root`, and only after a yes.
+Takes the arguments of the model's call. Returns the result for the model. Files change only under `root`, and
+only after a yes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from gpt_oss_server.cli.terminal.console import BOLD, CYAN, GREEN, RED, styled, visible
 from tools.apply_patch import FileChange, PatchError, apply, parse, patch_of, plan, unified_diff
 
-Ask = Callable[[str], str | None]  # None: nobody is there to answer
+Ask = Callable[[str], str | None]  # None: there is no answer
 QUESTION = "Apply? [y/N] "
 REFUSED = "The user did not apply this patch. Nothing was changed."
 
@@ -47,7 +47,7 @@ class Patcher:
 
     def _show(self, changes: Sequence[FileChange]) -> None:
         for line in unified_diff(changes):
-            # Visible, for a diff that could move the cursor could hide what is agreed to.
+            # Escaped, because a diff that moves the cursor could hide what the user agrees to.
             self._write(styled(visible(line), _style(line), on=self._colour and _style(line) != "") + "\n")
 
 

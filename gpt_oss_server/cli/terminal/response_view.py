@@ -1,7 +1,7 @@
-"""A response as it is read in a terminal: stream events in, text out.
+"""A response as a terminal shows it: takes stream events and writes text.
 
-Reasoning is dimmed, or, where there is no colour, quoted with "| "; so are calls of tools that run here. It
-knows the events of the Responses API and nothing of how they come about.
+Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ". It must know nothing but
+the events of the Responses API.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Terminal:
         shown_otherwise: Collection[str] = (),
         guarded: bool = False,
     ) -> None:
-        """`shown_otherwise` are functions whose arguments somebody else shows.
+        """`shown_otherwise` are functions whose arguments are shown elsewhere.
 
-        `guarded`: what the model says must not steer what it is written to, with words from a page perhaps.
+        `guarded`: escape control characters in the model's text, which may come from a web page.
         """
         self._safe = harmless if guarded else str
         self._write = write
@@ -60,7 +60,7 @@ class Terminal:
                 pass  # the other events repeat what the deltas have shown
 
     def note(self, text: str) -> None:
-        """A line of ours between the model's."""
+        """Writes a line of the chat's own between the model's lines."""
         self._fresh_line()
         self._put(styled(f"[{text}]", DIM, on=self._colour) + "\n")
 
@@ -81,7 +81,7 @@ class Terminal:
             self._fresh_line()
 
     def _quote(self, what: str, text: str) -> None:
-        """A tool's code or output: dimmed, under its heading, and no more than can be read in passing."""
+        """Shows a tool's code or output: dimmed, under its heading, and short enough to read in passing."""
         lines = visible(text).strip("\n").splitlines()
         if not any(lines):
             return

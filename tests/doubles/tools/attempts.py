@@ -1,7 +1,7 @@
-"""Attempts to get out of a box: a table of names and sources.
+"""Attempts to escape from a box: a table of names and sources.
 
-An attempt got through if its source ends without an exception. Each asserts what would make it a success,
-and none would do lasting harm if it were one. `P` holds what the host knows: canaries, ports, process ids.
+An attempt succeeded if its source ends without an exception. Each asserts what would make it a success, and
+none would do lasting harm if it succeeded. `P` holds the host's facts: canaries, ports, process ids.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ _SINGLE = {
     "lists the host's temporary folder": (
         "assert os.path.basename(P['folder']) in ' '.join(os.listdir('/tmp'))"
     ),
-    "reads pip's settings beside the interpreter": "open(sys.prefix + '/pip.conf')",
+    "reads pip's settings next to the interpreter": "open(sys.prefix + '/pip.conf')",
     "imports the server": "import gpt_oss_server",
     "imports the tools": "import tools.python",
     "has the host's passwd": "assert 'root' in reads('/etc/passwd').decode()",
@@ -245,7 +245,7 @@ _SINGLE = {
     "writes to the interpreter": "open(os.path.realpath(sys.executable), 'r+b')",
     "writes to the library": "open(os.__file__, 'r+')",
     "writes to a package": "import ipykernel; open(ipykernel.__file__, 'a')",
-    "puts a package beside the others": (
+    "puts a package next to the others": (
         "import ipykernel; open(os.path.dirname(os.path.dirname(ipykernel.__file__)) + '/evil.pth', 'w')"
     ),
     "changes its own root's times": "os.utime('/usr')",
@@ -278,7 +278,7 @@ _SINGLE = {
 
 
 def attempts() -> dict[str, str]:
-    """All of them that end by themselves, so that many fit in one call."""
+    """All attempts that end by themselves, so that many fit in one call."""
     found = {
         f"reads {path}": f"assert os.listdir({path!r}) if os.path.isdir({path!r}) else reads({path!r})"
         for path in _SECRET_FILES
@@ -320,7 +320,7 @@ GROUP = 60
 
 
 def groups(known: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
-    """The attempts in groups, each with the source that makes them and prints what came of each."""
+    """The attempts in groups, each with the source that makes them and prints the results."""
     table = list(attempts().items())
     made = []
     for start in range(0, len(table), GROUP):

@@ -1,4 +1,4 @@
-"""A hosted tool that adds numbers, and a toolset that is ready at once."""
+"""A hosted tool that adds numbers, and a toolset that is ready immediately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANSWER = "<|channel|>final<|message|>It is 4.<|return|>"
 
 
 class Calculator:
-    """A tool in place of python: it evaluates sums, and counts what each session has been asked."""
+    """A tool in place of python: it evaluates sums, and counts the calls of each session."""
 
     def __init__(self) -> None:
         self.closed_sessions = 0
@@ -48,7 +48,7 @@ class CalculatorSession:
 
 
 class Ready(ToolsetMaker):
-    """A toolset that a test has made."""
+    """A maker of a toolset that a test has created."""
 
     def __init__(self, toolset: Toolset) -> None:
         super().__init__(Settings(python="off", browser="off"))

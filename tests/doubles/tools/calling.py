@@ -1,4 +1,4 @@
-"""Short ways to call the python tool, and to see what a process holds."""
+"""Shortcuts to call the python tool, and to inspect a process's resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def call(session: PythonSession, source: str) -> ToolOutput:
     return await session.run(ToolCall("", textwrap.dedent(source)))
 
 
-async def said(session: PythonSession, source: str) -> str:
+async def output_of(session: PythonSession, source: str) -> str:
     return (await call(session, source)).text.strip()
 
 
@@ -28,7 +28,7 @@ def processes() -> set[int]:
 
 
 def launchers() -> set[int]:
-    """Kernels' processes that were orphaned, of whatever process."""
+    """Orphaned processes of kernels, whatever started them."""
     found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -43,7 +43,7 @@ def launchers() -> set[int]:
 
 
 def descriptors() -> set[str]:
-    """What this process has open, but for the look itself."""
+    """The descriptors that this process has open, except the one for this look."""
     found: set[str] = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -54,10 +54,10 @@ def descriptors() -> set[str]:
 
 
 async def what_gets_through(tool: PythonTool, known: dict[str, Any]) -> dict[str, str]:
-    """The attempts to get out of a box that succeed, by name."""
+    """The attempts to escape from a box that succeed, by name."""
     through: dict[str, str] = {}
     for group, source in groups(known):
-        session = tool.open()  # fresh, so that one attempt's debris does not stop another
+        session = tool.open()  # fresh, so that the debris of one attempt does not stop another
         output = await call(session, source)
         assert not output.failed, output.text
         answers = json.loads(output.text.strip().splitlines()[-1])

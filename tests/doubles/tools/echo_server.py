@@ -28,7 +28,7 @@ PIXEL = base64.b64decode(
 
 @dataclass
 class Seen:
-    """What the server's tools saw, for tests to ask."""
+    """What the server's tools saw, for tests to check."""
 
     headers: list[dict[str, str]] = field(default_factory=list)
     started: threading.Event = field(default_factory=threading.Event)
@@ -98,7 +98,7 @@ def make_server(seen: Seen | None = None) -> MCPServer:
 
 
 class ServerThread:
-    """A server on 127.0.0.1 in a thread, which can be stopped in mid-call and started again at its port."""
+    """A server on 127.0.0.1 in a thread; it can be stopped during a call and restarted at its port."""
 
     def __init__(self, app: Any, port: int = 0) -> None:
         config = uvicorn.Config(

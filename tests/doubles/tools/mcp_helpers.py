@@ -1,4 +1,4 @@
-"""What tests of MCP tools share."""
+"""Shared helpers for tests of MCP tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MCP server written out by hand, for answers that the `mcp` package's own server does not give."""
+"""A hand-written MCP server, for responses that the `mcp` package's own server does not give."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _JSON = (b"content-type", b"application/json")
 ONE_TOOL: Json = {"name": "one", "inputSchema": {"type": "object"}}
 
 
-def text(said: str, **more: Any) -> Json:
-    return {"result": {"content": [{"type": "text", "text": said}], **more}}
+def text(content: str, **more: Any) -> Json:
+    return {"result": {"content": [{"type": "text", "text": content}], **more}}
 
 
 @dataclass
 class PlainServer:
-    """Speaks JSON over HTTP, in sessions `s1`, `s2` … `refuses` may turn a message in a session away."""
+    """Serves JSON over HTTP, in sessions `s1`, `s2` … `refuses` may refuse a message in a session."""
 
     tools: list[Json] = field(default_factory=lambda: [ONE_TOOL])
     called: Callable[[Json], Json] = lambda _: text("done")
@@ -42,8 +42,8 @@ class PlainServer:
         session = dict(scope["headers"]).get(b"mcp-session-id", b"").decode()
         self.methods.append(message["method"])
         if (refusal := self.refuses(message, session)) is not None:
-            status, code, said = refusal
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": said}}
+            status, code, sentence = refusal
+            error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": sentence}}
             await answer(send, status, json.dumps(error).encode(), _JSON)
         elif "id" not in message:
             await answer(send, 202, b"")
@@ -70,7 +70,7 @@ class PlainServer:
 
 @asynccontextmanager
 async def plain_server(server: PlainServer) -> AsyncIterator[str]:
-    """The URL of it."""
+    """The server's URL."""
     thread = ServerThread(server)
     try:
         yield f"http://127.0.0.1:{thread.port}/mcp"

@@ -12,7 +12,7 @@ Behaviour = Callable[[ToolCall], Awaitable[Any]]
 
 
 class Scripted:
-    """A tool whose calls do what a test says, and which remembers what was opened and closed."""
+    """A tool whose calls do what a test prescribes, and which records what was opened and closed."""
 
     def __init__(
         self, behaviour: Behaviour, namespace: str = "notes", functions: tuple[str, ...] = ("add",)
@@ -57,7 +57,7 @@ class Clock:
         return self.now
 
 
-async def says(call: ToolCall) -> ToolOutput:
+async def echoes(call: ToolCall) -> ToolOutput:
     return ToolOutput(f"{call.function}({call.arguments})", details=dict(call.options))
 
 

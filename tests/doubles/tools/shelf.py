@@ -1,4 +1,4 @@
-"""A backend of a few pages that fails on demand, and how the tests call a session."""
+"""A backend of a few pages that fails on demand, and a helper to call a session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGES = {
 
 
 class Shelf:
-    """A backend of a few pages. Words in the query or the address make it fail as real ones do."""
+    """A backend of a few pages. Words in the query or the address make it fail as real backends do."""
 
     def __init__(self) -> None:
         self.searches: list[SearchRequest] = []

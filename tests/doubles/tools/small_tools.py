@@ -14,7 +14,7 @@ _TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required
 
 
 class Notes:
-    """Remembers lines, each session its own."""
+    """Remembers lines, for each session separately."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -50,7 +50,7 @@ class _Notes:
 
 
 class Sums:
-    """Adds two numbers, called by its bare name as python is, and draws the result twice."""
+    """Adds two numbers. Called by its bare name, as python is, and draws the result twice."""
 
     declaration = Declaration("python", "Adds.")
 

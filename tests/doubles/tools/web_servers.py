@@ -63,13 +63,13 @@ def serve(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Iterator[Se
         do_POST = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the tests look at `seen`."""
+            """Logs nothing, because the tests look at `seen`."""
 
     class Listener(ThreadingHTTPServer):
         daemon_threads = False
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Clients that hang up early are part of the tests."""
+            """Ignores clients that hang up early, which are part of the tests."""
 
     listener = Listener(("127.0.0.1", 0), Requests)
     if tls is not None:

@@ -1,4 +1,4 @@
-"""Patches parsed, put to a folder, and applied: what the model writes and what becomes of the files."""
+"""Patches parsed, planned for a folder, and applied: the model's text, and the resulting files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def updated(root: Path, before: bytes, *lines: str) -> bytes:
     return (root / "f").read_bytes()
 
 
-def test_files_are_added_updated_moved_and_deleted_at_once(tmp_path: Path) -> None:
+def test_files_are_added_updated_moved_and_deleted_together(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text("one\ntwo\nthree\n")
     (tmp_path / "gone.txt").write_bytes(b"\xff\x00")
     (tmp_path / "here.txt").write_text("a\n")
-    told = put(
+    summary = put(
         tmp_path,
         "*** Add File: deep/down/new.txt",
         "+first",
@@ -47,7 +47,7 @@ def test_files_are_added_updated_moved_and_deleted_at_once(tmp_path: Path) -> No
         "moved/new.py": b"one\n2\nthree\n",
         "here.txt": b"b\n",
     }
-    assert told == (
+    assert summary == (
         "Added deep/down/new.txt. Moved old.py to moved/new.py. Deleted gone.txt. Updated here.txt."
     )
 
@@ -67,7 +67,7 @@ def test_an_update_keeps_the_mode(tmp_path: Path) -> None:
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o700
 
 
-def test_headers_say_where_to_look(tmp_path: Path) -> None:
+def test_headers_show_where_to_look(tmp_path: Path) -> None:
     before = b"class A:\n    def f(self):\n        x\nclass B:\n    def f(self):\n        x\n    y\n"
     after = before[: before.rindex(b"x")] + b"z" + before[before.rindex(b"x") + 1 :]
     change = ["@@ class B:", "@@     def f(self):", "-        x", "+        z"]
@@ -77,7 +77,7 @@ def test_headers_say_where_to_look(tmp_path: Path) -> None:
     assert updated(tmp_path, before, *below) == after.replace(b"    y\n", b"")
 
 
-def test_several_changes_of_a_file_go_in_its_order(tmp_path: Path) -> None:
+def test_several_changes_follow_the_files_order(tmp_path: Path) -> None:
     before = b"a\nx\nb\nx\nc\nx\n"
     changes = ["@@", " b", "-x", "+1", "@@", "-x", "+2"]
     assert updated(tmp_path, before, *changes) == b"a\nx\nb\n1\nc\n2\n"
@@ -85,7 +85,7 @@ def test_several_changes_of_a_file_go_in_its_order(tmp_path: Path) -> None:
         updated(tmp_path, before, "@@", " c", "-x", "+1", "@@", "-b")
 
 
-def test_line_numbers_after_the_sign_are_passed_over(tmp_path: Path) -> None:
+def test_line_numbers_after_the_sign_are_ignored(tmp_path: Path) -> None:
     assert updated(tmp_path, b"a\nb\n", "@@ -1,2 +1,2 @@ def f", " a", "-b", "+c") == b"a\nc\n"
 
 
@@ -116,12 +116,12 @@ def test_an_end_of_file_mark_takes_the_last_of_equal_lines(tmp_path: Path) -> No
     assert updated(tmp_path, b"a\n", "+z", "*** End of File") == b"a\nz\n"
 
 
-def test_form_feeds_and_separators_are_no_line_ends(tmp_path: Path) -> None:
+def test_form_feeds_and_separators_are_not_line_ends(tmp_path: Path) -> None:
     text = "a\x0cb\u2028c\nd\n".encode()
     assert updated(tmp_path, text, " a\x0cb\u2028c", "-d", "+e") == text.replace(b"d", b"e")
 
 
-def test_a_byte_order_mark_stays_and_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_byte_order_mark_stays_and_does_no_harm(tmp_path: Path) -> None:
     assert updated(tmp_path, b"\xef\xbb\xbfa\n", "-a", "+b") == b"\xef\xbb\xbfb\n"
 
 
@@ -143,7 +143,7 @@ WRONG = {
     "only context": (patch("*** Update File: f", " a"), "'\\+' or '-'"),
     "wrong context": (patch("*** Update File: f", " q", "-b", "+c"), "not in the file:\nq\nb"),
     "wrong header": (patch("*** Update File: f", "@@ def q():", "-b"), "no line 'def q\\(\\):'"),
-    "nowhere": (patch("*** Update File: f", "+c"), "does not say where"),
+    "nowhere": (patch("*** Update File: f", "+c"), "does not show where"),
     "exists": (patch("*** Add File: f", "+c"), "exists already"),
     "missing": (patch("*** Update File: n", "-b", "+c"), "no file n here"),
     "missing to delete": (patch("*** Delete File: n"), "no file n here"),
@@ -156,14 +156,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_told_and_nothing_is_changed(tmp_path: Path, wrong: str) -> None:
-    text, told = WRONG[wrong]
+def test_an_error_is_reported_and_nothing_is_changed(tmp_path: Path, wrong: str) -> None:
+    text, sentence = WRONG[wrong]
     (tmp_path / "f").write_text("a\nb\n")
     (tmp_path / "g").write_text("g\n")
     (tmp_path / "binary").write_bytes(b"\xff\n")
     (tmp_path / "folder").mkdir()
     before = files(tmp_path)
-    with pytest.raises(PatchError, match=told):
+    with pytest.raises(PatchError, match=sentence):
         apply(plan(parse(text), tmp_path), tmp_path)
     assert files(tmp_path) == before
 
@@ -175,7 +175,7 @@ def test_one_wrong_part_leaves_the_right_ones_undone(tmp_path: Path) -> None:
     assert files(tmp_path) == {"f": b"a\n"}
 
 
-def test_the_patch_is_found_however_it_is_wrapped() -> None:
+def test_the_patch_is_found_in_any_wrapping() -> None:
     bare = patch("*** Delete File: f")
     as_json = '"' + bare.replace("\n", "\\n") + '"'
     for given in (bare, f"\n{bare}\n", as_json, f'{{"patch": {as_json}}}', f'{{"input": "{bare}"}}'):
@@ -186,7 +186,7 @@ def test_the_patch_is_found_however_it_is_wrapped() -> None:
             patch_of(wrong)
 
 
-def test_the_diff_is_one_that_people_know(tmp_path: Path) -> None:
+def test_the_diff_is_a_unified_diff(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\nb")
     (tmp_path / "g").write_text("g\n")
     parts = ["*** Update File: f", "-b", "+c", "*** Add File: n", "+n", "*** Delete File: g"]

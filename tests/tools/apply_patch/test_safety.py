@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ESCAPES)
-def test_no_part_of_a_patch_leads_out_of_the_folder(root: Path, path: str) -> None:
+def test_no_part_of_a_patch_leaves_the_folder(root: Path, path: str) -> None:
     before = files(root.parent)
     for lines in (
         (f"*** Add File: {path}", "+owned"),
@@ -59,7 +59,7 @@ def test_no_part_of_a_patch_leads_out_of_the_folder(root: Path, path: str) -> No
     assert not (root.parent / "nowhere").exists()
 
 
-def test_a_pipe_is_no_file(root: Path) -> None:
+def test_a_pipe_is_not_a_file(root: Path) -> None:
     os.mkfifo(root / "pipe")
     with pytest.raises(PatchError, match="not a file"):
         plan(parse(patch("*** Delete File: pipe")), root)
@@ -73,7 +73,7 @@ def planned(root: Path) -> list[FileChange]:
 
 
 @pytest.mark.parametrize("nth", range(1, 6))
-def test_a_rename_that_fails_takes_back_those_before_it(
+def test_a_failed_rename_undoes_the_earlier_ones(
     root: Path, nth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = planned(root)
@@ -95,7 +95,7 @@ def test_a_rename_that_fails_takes_back_those_before_it(
     assert sorted(root.rglob("*")) == before
 
 
-def test_what_cannot_be_taken_back_is_named_and_its_copy_kept(
+def test_a_change_that_cannot_be_undone_is_named_and_its_copy_kept(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = plan(parse(patch("*** Delete File: g", "*** Delete File: f")), root)
@@ -109,12 +109,12 @@ def test_what_cannot_be_taken_back_is_named_and_its_copy_kept(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fails)
-    with pytest.raises(PatchError, match=r"could not be taken back in g \(kept as (\S+)\)"):
+    with pytest.raises(PatchError, match=r"could not be undone in g \(kept as (\S+)\)"):
         apply(changes, root)
     assert [p.read_text() for p in root.glob(".*.patch")] == ["g\n"]
 
 
-def test_a_folder_that_may_not_be_written_leaves_all_as_it_was(root: Path) -> None:
+def test_a_folder_that_cannot_be_written_leaves_everything_unchanged(root: Path) -> None:
     changes = planned(root)
     contents = files(root)
     (root / "new").write_text("a file where a folder is to be\n")
@@ -128,12 +128,12 @@ def test_a_file_that_changed_since_it_was_shown_is_not_overwritten(root: Path) -
     changes = planned(root)
     (root / "f").write_text("mine\n")
     contents = files(root)
-    with pytest.raises(PatchError, match="meanwhile"):
+    with pytest.raises(PatchError, match="changed by someone else"):
         apply(changes, root)
     assert files(root) == contents
 
 
-def test_a_link_put_there_since_is_not_followed(root: Path) -> None:
+def test_a_link_created_since_is_not_followed(root: Path) -> None:
     changes = planned(root)
     (root / "new").symlink_to(root.parent)
     with pytest.raises(PatchError, match="link"):
@@ -141,7 +141,7 @@ def test_a_link_put_there_since_is_not_followed(root: Path) -> None:
     assert not (root.parent / "n").exists()
 
 
-def test_nothing_is_left_lying_about(root: Path) -> None:
+def test_no_temporary_files_remain(root: Path) -> None:
     apply(planned(root), root)
     left = {name for name in files(root) if "link" not in name}
     assert left == {"f", "new/n", "moved/h"}

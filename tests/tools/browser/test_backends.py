@@ -1,4 +1,4 @@
-"""Backends by name: what is asked for is made, and what cannot be is explained."""
+"""Backends by name: a valid name creates its backend, and an unusable one is explained."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_each_name_gives_its_backend(tmp_path: Path) -> None:
         ("searxng:http://", "needs an address"),
     ],
 )
-def test_what_cannot_be_used_is_explained(text: str, words: str) -> None:
+def test_an_unusable_backend_is_explained(text: str, words: str) -> None:
     with pytest.raises(ToolUnavailable, match=words):
         parse_backend(text, {})
 
@@ -50,7 +50,7 @@ def test_exa_is_the_default_where_its_key_is_set() -> None:
     assert default_backend({"EXA_API_KEY": ""}) == default_backend({}) == "off"
 
 
-def test_the_browser_imports_neither_the_server_nor_what_is_heavy() -> None:
+def test_the_browser_imports_neither_the_server_nor_heavy_packages() -> None:
     heavy = "gpt_oss_server inference torch fastapi openai_harmony exa_py pypdf selectolax.parser"
     code = f"import sys, tools.browser; sys.exit(' '.join(set('{heavy}'.split()) & set(sys.modules)) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Whatever the model writes and whatever fails: an answer for the model, and the session goes on."""
+"""Every call and every failure gives the model an output, and the session stays usable."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_arguments_are_read_leniently(
         ("x" * 1_000_000, "{}", "There is no function"),
     ],
 )
-async def test_what_cannot_be_done_is_explained_to_the_model(
+async def test_an_impossible_call_is_explained_to_the_model(
     session: BrowserSession, function: str, arguments: str, words: str
 ) -> None:
     await call(session, "search", query="pages")
@@ -87,7 +87,7 @@ async def test_what_cannot_be_done_is_explained_to_the_model(
     assert (await call(session, "open")).text.startswith("[1] ")
 
 
-async def test_without_any_page_the_model_is_told_to_search_first(session: BrowserSession) -> None:
+async def test_without_any_page_the_output_advises_to_search_first(session: BrowserSession) -> None:
     for function, arguments in (("open", {}), ("open", {"id": 3}), ("find", {"pattern": "x"})):
         output = await call(session, function, **arguments)
         assert output.failed
@@ -141,7 +141,7 @@ NAMES = ["query", "topn", "source", "id", "cursor", "loc", "num_lines", "view_so
         max_size=4,
     )
 )
-def test_no_arguments_whatever_make_a_session_raise(calls: list[tuple[str, dict[str, Any]]]) -> None:
+def test_no_arguments_make_a_session_raise(calls: list[tuple[str, dict[str, Any]]]) -> None:
     async def converse() -> None:
         session = BrowserTool(Shelf(), timeout=5).open()
         await call(session, "search", query="pages")

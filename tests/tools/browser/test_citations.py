@@ -57,7 +57,7 @@ def test_every_form_of_a_marker_is_replaced_by_a_link(marker: str) -> None:
         "【 4†L1】", "[[4†L1-L2]]", "【4†" + "x" * 200 + "】", "【４†L1】", "【4†L1【", "†", "【",
     ],
 )  # fmt: skip
-def test_what_is_no_marker_or_names_no_page_stays_as_it_is(text: str) -> None:
+def test_text_that_is_not_a_marker_or_names_no_page_stays_unchanged(text: str) -> None:
     pieces = rewrite(f"a {text} b")
     assert joined(pieces) == f"a {text} b"
     assert not citations(pieces)
@@ -75,7 +75,7 @@ def test_indices_span_the_replacement_in_characters_of_the_output() -> None:
     assert citations(pieces)[1].url == "https://example.org/(x) y"
 
 
-def test_a_title_ends_no_cell_of_a_table_and_is_no_html() -> None:
+def test_a_title_neither_ends_a_table_cell_nor_is_html() -> None:
     pieces = rewrite("| tag【5†L1】 | bold |")
     link = r'[The "\<b>" tag \| \`HTML\`](https://example.com/a%7Cb)'
     assert joined(pieces) == f"| tag ({link}) | bold |"
@@ -90,14 +90,14 @@ def test_in_json_a_link_stays_within_its_string() -> None:
         assert text[citation.start_index : citation.end_index] == citation.text
 
 
-def test_the_line_that_is_cited_is_asked_for() -> None:
-    asked: list[tuple[int, int | None]] = []
+def test_the_cited_line_is_looked_up() -> None:
+    lookups: list[tuple[int, int | None]] = []
 
-    def ask(cursor: int, line: int | None) -> None:
-        asked.append((cursor, line))
+    def resolve(cursor: int, line: int | None) -> None:
+        lookups.append((cursor, line))
 
-    CitationRewriter(ask).feed("【4†L12-L15】【5†source】【6†L7】")
-    assert asked == [(4, 12), (5, None), (6, 7)]
+    CitationRewriter(resolve).feed("【4†L12-L15】【5†source】【6†L7】")
+    assert lookups == [(4, 12), (5, None), (6, 7)]
 
 
 def test_text_is_held_back_only_while_it_can_become_a_marker() -> None:
@@ -145,7 +145,7 @@ def test_any_cut_of_the_stream_gives_the_same_text_and_citations(
 
 
 @given(st.lists(alphabet, max_size=30))
-def test_taking_the_replacements_back_gives_the_text_that_was_written(parts: list[str]) -> None:
+def test_undoing_the_replacements_gives_the_original_text(parts: list[str]) -> None:
     text = "".join(parts)
     pieces = rewrite(*parts)
     assert "".join(p.marker if isinstance(p, Citation) else p.text for p in pieces) == text

@@ -1,4 +1,4 @@
-"""Bodies become text: HTML, Markdown, PDF, plain text in any charset; and what is none is refused."""
+"""Bodies become text: HTML, Markdown, PDF, and plain text in any charset. Other types are refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_page_of_html_becomes_blocks_of_text_with_numbered_links() -> None:
 
 
 def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
-    """As documentation is written: a cell that holds two blocks keeps them apart."""
+    """Documentation often has cells with two blocks, which must stay separate."""
     html = """<table><thead><tr><th class=head><p>Operation</p></th><th><div><h3>Result</h3></div></th></tr>
     </thead><tbody><tr><td> <p><code>x or y</code></p> </td><td><p>if <em>x</em> is true</p></td></tr>
     <tr><td><p>one</p><p>two</p></td><td><ul><li>a<li>b</ul></td></tr></tbody></table>"""
@@ -72,7 +72,7 @@ def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
     assert html_to_text(gaps, "https://example.com/").text == "| b |\na | | c"
 
 
-def test_links_begin_where_the_page_says_and_lists_count_from_where_it_says() -> None:
+def test_the_pages_base_address_and_list_numbers_are_used() -> None:
     html = '<head><base target=_top><base href="/docs/v2/"></head><a href="intro.html">Intro</a>'
     assert html_to_text(html, "https://example.com/app/").links == ("https://example.com/docs/v2/intro.html",)
     elsewhere = html_to_text('<base href="https://cdn.example/"><a href=a>A</a>', "https://example.com/")
@@ -85,14 +85,14 @@ def test_links_begin_where_the_page_says_and_lists_count_from_where_it_says() ->
     assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
 
 
-def test_an_empty_heading_or_item_marks_nothing_that_comes_after_it() -> None:
+def test_an_empty_heading_or_item_does_not_mark_the_next_line() -> None:
     html = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
     assert html_to_text(html, "https://a.example/").text == "Welcome.\n\nOn.\n\nEnd"
     linked = html_to_text("<a href=/x><h2>News</h2></a><p>Text", "https://a.example/").text
     assert linked == "## 【0†News】\n\nText"
 
 
-def test_what_a_reader_would_not_see_is_not_shown_to_the_model() -> None:
+def test_what_a_reader_cannot_see_is_not_shown_to_the_model() -> None:
     html = (
         "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
         "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
@@ -105,7 +105,7 @@ def test_a_page_cannot_forge_markers_of_links() -> None:
     assert read.text == "〖0†fake〗 【0†a‡b〖1〗】"
 
 
-def test_links_to_what_is_no_page_are_plain_text() -> None:
+def test_links_that_lead_to_no_page_are_plain_text() -> None:
     targets = [
         "javascript:x",
         "data:text/html,x",
@@ -121,7 +121,7 @@ def test_links_to_what_is_no_page_are_plain_text() -> None:
 
 
 @pytest.mark.parametrize("opening", ["<div>" * 20_000, "<a href=x>" * 5_000, "<ul><li>" * 3_000])
-def test_no_depth_of_nesting_matters(opening: str) -> None:
+def test_deep_nesting_is_harmless(opening: str) -> None:
     assert "deep" in html_to_text(f"{opening}deep", "https://a.example/").text
 
 
@@ -140,7 +140,7 @@ def test_no_depth_of_nesting_matters(opening: str) -> None:
         "<table><a href=x>",
     ],
 )
-def test_broken_html_is_no_error(html: str) -> None:
+def test_broken_html_is_not_an_error(html: str) -> None:
     html_to_text(html, "https://a.example/")
 
 
@@ -165,7 +165,7 @@ RUSSIAN = "это русский текст без всякой пометки �
         (RUSSIAN.encode("cp1251"), "", RUSSIAN),
     ],
 )
-def test_charsets_are_told_by_mark_header_declaration_or_look(
+def test_charsets_are_found_by_mark_header_declaration_or_guess(
     body: bytes, content_type: str, text: str
 ) -> None:
     assert decode(body, content_type).startswith(text)
@@ -193,14 +193,14 @@ async def test_a_pdf_is_read_page_by_page() -> None:
         (pdf(""), "application/pdf", "no text"),
     ],
 )
-async def test_what_holds_no_text_is_refused_with_a_reason(
+async def test_a_body_without_text_is_refused_with_a_reason(
     data: bytes, content_type: str, words: str
 ) -> None:
     with pytest.raises(PageError, match=words):
         await read(data, content_type)
 
 
-async def test_a_page_that_scripts_write_is_told_as_one_without_text() -> None:
+async def test_a_page_that_scripts_write_is_reported_as_having_no_text() -> None:
     page = b"<title>App</title><div id=root></div><script>write('hello')</script>"
     document = await read(page, "text/html")
     assert (document.title, document.text) == ("App", "")
@@ -208,27 +208,27 @@ async def test_a_page_that_scripts_write_is_told_as_one_without_text() -> None:
     assert (await read(b"<p>Hello", "text/html")).note == ""
 
 
-async def test_a_pdf_that_was_cut_or_whose_source_is_asked_for_is_refused() -> None:
+async def test_a_pdf_that_was_cut_or_whose_source_is_requested_is_refused() -> None:
     with pytest.raises(PageError, match="too large"):
         await read(pdf("x"), "application/pdf", cut=True)
     with pytest.raises(PageError, match="no source"):
         await read(pdf("x"), "application/pdf", view_source=True)
 
 
-async def test_types_that_are_not_said_are_seen() -> None:
+async def test_undeclared_types_are_detected() -> None:
     assert (await read(b"<!DOCTYPE html><title>t</title><p>x", "")).title == "t"
     assert (await read(pdf("seen"), "application/octet-stream")).text.endswith("seen")
     assert (await read(b'{"a": 1}', "application/problem+json")).text == '{"a": 1}'
     assert (await read(b"<p>x", "text/plain")).text == "<p>x"
 
 
-async def test_the_source_of_a_page_is_its_text_as_it_was_sent() -> None:
+async def test_the_source_of_a_page_is_its_text_as_sent() -> None:
     document = await read(PAGE.encode(), "text/html", view_source=True)
     assert document.text == PAGE
     assert not document.links
 
 
-async def test_a_page_that_was_cut_says_so() -> None:
+async def test_a_page_that_was_cut_has_a_note() -> None:
     assert "first part" in (await read(b"<p>x", "text/html", cut=True)).note
     assert "first part" in (await read(b"x" * 3_000_000, "text/plain")).note
 
@@ -293,7 +293,7 @@ def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_a_pdf_that_takes_too_long_is_given_up_and_its_process_ended(
+async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cancelled: bool
 ) -> None:
     started = tmp_path / "pid"

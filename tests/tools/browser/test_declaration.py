@@ -1,4 +1,4 @@
-"""The model is told of the browser in the words it was trained on."""
+"""The browser's declaration has the words of the model's training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.browser.declaration import BROWSER
 
 def test_the_declaration_is_harmonys_own() -> None:
     theirs = ToolNamespaceConfig.browser().model_dump()
-    ours = {
+    declared = {
         "name": BROWSER.namespace,
         "description": BROWSER.description,
         "tools": [
@@ -17,4 +17,4 @@ def test_the_declaration_is_harmonys_own() -> None:
             for f in BROWSER.functions
         ],
     }
-    assert ours == theirs
+    assert declared == theirs

@@ -1,4 +1,4 @@
-"""Exa through exa-py itself, against a stand-in on 127.0.0.1 that speaks Exa's wire format."""
+"""Exa through exa-py itself, against a double on 127.0.0.1 that uses Exa's wire format."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ ARTICLE = "<html><body><h1>Article</h1><p>Text with <a href='/more'>a link</a>.<
 
 
 def exa(seen: Seen) -> Answer:
-    """What api.exa.ai answers, in the fields that its client reads."""
-    asked = json.loads(seen.body)
+    """The response of api.exa.ai, in the fields that its client reads."""
+    request = json.loads(seen.body)
     if seen.headers.get("x-api-key") != "a-key":
         return as_json({"error": "Invalid API key", "tag": "INVALID_API_KEY"}, 401)
     if seen.path == "/search":
-        if asked["query"] == "limit":
+        if request["query"] == "limit":
             return as_json({"error": "You are over the limit of key a-key", "tag": "RATE_LIMIT"}, 429)
-        if asked["query"] == "page":
+        if request["query"] == "page":
             return Answer("<html>a gateway's page</html>")
-        if asked["query"] == "odd":
+        if request["query"] == "odd":
             return as_json({"nothing": "known"})
         return as_json(
             {
                 "requestId": "r1",
                 "resolvedSearchType": "neural",
-                "results": RESULTS[: asked["numResults"]],
+                "results": RESULTS[: request["numResults"]],
                 "searchTime": 12.5,
                 "costDollars": {"total": 0.005, "search": {"neural": 0.005}},
             }
         )
-    (url,) = asked["urls"]
+    (url,) = request["urls"]
     if url.endswith("/missing"):
         error = {"tag": "CRAWL_NOT_FOUND", "httpStatusCode": 404}
         return as_json({"results": [], "statuses": [{"id": url, "status": "error", "error": error}]})
@@ -87,7 +87,7 @@ async def session(server: Server) -> AsyncIterator[BrowserSession]:
     await tool.close()
 
 
-async def test_a_search_asks_for_passages_and_shows_them(session: BrowserSession, server: Server) -> None:
+async def test_a_search_requests_passages_and_shows_them(session: BrowserSession, server: Server) -> None:
     output = await call(session, "search", query="what is it", topn=7)
     assert not output.failed, output.text
     assert "L4:   * 【0†Page one†a.example】 The first passage. … The second passage." in output.text
@@ -105,7 +105,7 @@ async def test_a_search_asks_for_passages_and_shows_them(session: BrowserSession
     }
 
 
-async def test_the_requests_domains_and_place_go_along(session: BrowserSession, server: Server) -> None:
+async def test_the_requests_domains_and_location_are_sent(session: BrowserSession, server: Server) -> None:
     options = {
         "filters": {"allowed_domains": ["a.example"]},
         "user_location": {"type": "approximate", "country": "DE"},
@@ -113,11 +113,11 @@ async def test_the_requests_domains_and_place_go_along(session: BrowserSession, 
     }
     output = await call(session, "search", query="q", options=options)
     assert [hit["url"] for hit in output.details["results"]] == ["https://a.example/one"]
-    asked = json.loads(server.seen[0].body)
-    assert asked["includeDomains"] == ["a.example"]
-    assert asked["userLocation"] == "DE"
-    assert asked["numResults"] == 20
-    assert asked["contents"] == {"highlights": {"maxCharacters": 400}}
+    request = json.loads(server.seen[0].body)
+    assert request["includeDomains"] == ["a.example"]
+    assert request["userLocation"] == "DE"
+    assert request["numResults"] == 20
+    assert request["contents"] == {"highlights": {"maxCharacters": 400}}
 
 
 async def test_a_page_is_read_by_exa_with_its_links(session: BrowserSession, server: Server) -> None:
@@ -159,14 +159,14 @@ async def test_failures_are_explained_without_the_key(
     assert "a-key" not in output.text
 
 
-async def test_a_page_that_leads_out_of_the_allowed_domains_is_not_shown(session: BrowserSession) -> None:
+async def test_a_page_that_leaves_the_allowed_domains_is_not_shown(session: BrowserSession) -> None:
     options = {"filters": {"allowed_domains": ["a.example"]}}
     output = await call(session, "open", id="https://a.example/moved", options=options)
     assert output.failed
     assert "does not allow" in output.text
 
 
-async def test_a_wrong_key_and_a_service_that_is_away_are_explained(server: Server) -> None:
+async def test_a_wrong_key_and_an_unreachable_service_are_explained(server: Server) -> None:
     wrong = BrowserTool(ExaBackend("another", base_url=server.url))
     assert "status 401" in (await call(wrong.open(), "search", query="q")).text
     await wrong.close()

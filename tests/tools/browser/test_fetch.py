@@ -1,4 +1,4 @@
-"""The fetcher against real servers: names, bounds, compressions, and what is never sent."""
+"""The fetcher against real servers: names, limits, compressions, and what it never sends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_the_name_stays_in_the_host_header_while_the_connection_goes_to_th
     assert seen.headers["host"] == f"named.example:{server.port}"
 
 
-async def test_tls_asks_for_and_checks_the_name_and_not_the_address() -> None:
+async def test_tls_requests_and_checks_the_name_and_not_the_address() -> None:
     names: list[str | None] = []
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(CERTIFICATE)
@@ -52,7 +52,7 @@ async def test_tls_asks_for_and_checks_the_name_and_not_the_address() -> None:
     assert names == ["named.example", "other.example"]
 
 
-async def test_no_cookie_referrer_or_credential_goes_along_and_no_proxy_is_used(
+async def test_no_cookie_referrer_or_credential_is_sent_and_no_proxy_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -80,7 +80,7 @@ async def test_five_redirects_are_followed_and_not_more() -> None:
             await lab_fetcher().get(f"{server.url}/6")
 
 
-async def test_the_domain_filter_is_asked_of_every_redirect() -> None:
+async def test_the_domain_filter_applies_to_every_redirect() -> None:
     def permits(url: str) -> bool:
         return "named.example" in url
 
@@ -92,7 +92,7 @@ async def test_the_domain_filter_is_asked_of_every_redirect() -> None:
         await lab_fetcher().get(f"http://named.example:{server.port}/", permits)
 
 
-async def test_a_long_body_is_cut_and_says_so() -> None:
+async def test_a_long_body_is_cut_and_marked() -> None:
     with serve(lambda seen: Answer(b"x" * 100_000)) as server:
         fetched = await lab_fetcher(max_bytes=1_000).get(server.url)
         whole = await lab_fetcher(max_bytes=100_000).get(server.url)
@@ -129,7 +129,7 @@ async def test_compressed_bodies_are_read_and_a_bomb_stops_at_the_cap(encoding: 
         (Answer(status=302, headers={"Location": "http://[broken/"}), "not valid"),
     ],
 )
-async def test_what_is_no_page_is_explained(answer: Answer, words: str) -> None:
+async def test_a_response_that_is_not_a_page_is_explained(answer: Answer, words: str) -> None:
     with serve(lambda seen: answer) as server, pytest.raises(PageError, match=words):
         await lab_fetcher().get(server.url)
 
@@ -149,7 +149,7 @@ async def test_a_server_that_goes_silent_costs_only_the_time_limit() -> None:
             release.set()
 
 
-async def test_a_server_that_is_not_there_is_explained_without_its_address() -> None:
+async def test_a_missing_server_is_explained_without_its_address() -> None:
     with serve(lambda seen: Answer()) as server:
         port = server.port
     with pytest.raises(PageError, match="no connection") as refusal:

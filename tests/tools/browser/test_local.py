@@ -1,4 +1,4 @@
-"""A local folder as the web: found by words, opened by stable addresses, and nothing outside of it."""
+"""A local folder as the web: searched by words, opened by stable addresses, and nothing outside of it."""
 
 from __future__ import annotations
 
@@ -160,15 +160,13 @@ async def test_no_query_is_a_syntax_error(session: BrowserSession, query: str) -
     assert not output.failed or "holds no words" in output.text
 
 
-async def test_a_domain_filter_means_nothing_for_local_files(session: BrowserSession) -> None:
+async def test_a_domain_filter_does_not_apply_to_local_files(session: BrowserSession) -> None:
     options = {"filters": {"allowed_domains": ["b.example"]}}
     assert len(found(await call(session, "search", query="harvester", options=options))) == 1
     assert not (await call(session, "open", id=0, options=options)).failed
 
 
-async def test_a_cache_file_is_used_again_kept_up_and_replaced_when_damaged(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_a_cache_file_is_reused_updated_and_replaced_when_damaged(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "index.db"
 
     async def search(query: str) -> list[str]:
@@ -203,7 +201,7 @@ async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path
 
 
 async def test_a_name_that_is_not_utf8_is_found_and_opened_and_hides_no_other_document(folder: Path) -> None:
-    """As an archive from an old system leaves them."""
+    """Archives from old systems contain such names."""
     (folder / os.fsdecode(b"caf\xe9 menu.txt")).write_text("The harvester eats here.")
     tool = BrowserTool(LocalBackend(folder))
     session = tool.open()

@@ -1,4 +1,4 @@
-"""No address that is not on the public Internet is ever connected to, however it is written or reached."""
+"""No private address is ever connected to, however it is written or reached."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ REDIRECTS = [
 
 
 class Network(httpx.AsyncBaseTransport):
-    """Stands where connections are made: it records where each would have gone."""
+    """A transport that records where each connection would have gone."""
 
     def __init__(self, redirect: str | None = None) -> None:
         self.reached: list[str] = []
@@ -78,15 +78,15 @@ class Network(httpx.AsyncBaseTransport):
 
 
 class Names:
-    """A resolver that changes its mind: `rebinding.example` is public once, and private from then on."""
+    """A resolver that changes its answer: `rebinding.example` is public once, and private afterwards."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         if host == "rebinding.example":
-            return [PUBLIC] if self.asked.count(host) == 1 else ["127.0.0.1"]
+            return [PUBLIC] if self.lookups.count(host) == 1 else ["127.0.0.1"]
         return NAMES.get(host, [PUBLIC])
 
 
@@ -113,7 +113,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     fetched = await Fetcher(resolver=names, transport=network).get("http://rebinding.example/page")
     assert fetched.body == b"reached"
     assert network.reached == [PUBLIC]
-    assert names.asked == ["rebinding.example"]
+    assert names.lookups == ["rebinding.example"]
 
 
 async def test_public_addresses_are_fetched_in_every_honest_spelling() -> None:

@@ -1,4 +1,4 @@
-"""SearXNG by its JSON API, and the pages of its results by the safe fetcher."""
+"""SearXNG through its JSON API, and the pages of its results through the safe fetcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def loopback(host: str, port: int) -> list[str]:
 
 
 def instance(seen: Seen) -> Answer:
-    """A SearXNG instance, and at other paths the web that it found."""
+    """A SearXNG instance, and, at other paths, the web that it finds."""
     address = urlsplit(seen.path)
     host = seen.headers["host"]
     if address.path == "/page":
@@ -86,14 +86,14 @@ async def test_search_open_a_page_and_its_pdf(session: BrowserSession, server: S
     assert paper.text.endswith("L4: Results of the paper")
 
 
-async def test_allowed_domains_are_asked_for_and_filtered(session: BrowserSession, server: Server) -> None:
+async def test_allowed_domains_are_requested_and_filtered(session: BrowserSession, server: Server) -> None:
     one = {"filters": {"allowed_domains": ["b.example"]}}
     output = await call(session, "search", query="q", options=one)
     assert [hit["url"] for hit in output.details["results"]] == ["https://b.example/"]
     two = {"filters": {"allowed_domains": ["b.example", "c.example"]}}
     await call(session, "search", query="q", options=two)
-    asked = [parse_qs(urlsplit(seen.path).query)["q"][0] for seen in server.seen]
-    assert asked == ["q site:b.example", "q (site:b.example OR site:c.example)"]
+    queries = [parse_qs(urlsplit(seen.path).query)["q"][0] for seen in server.seen]
+    assert queries == ["q site:b.example", "q (site:b.example OR site:c.example)"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_the_instance_may_be_private_while_pages_may_not(server: Server) -
     await tool.close()
 
 
-async def test_an_instance_that_is_away_is_explained() -> None:
+async def test_an_unreachable_instance_is_explained() -> None:
     tool = BrowserTool(SearxngBackend("http://127.0.0.1:9"))
     assert "could not be reached" in (await call(tool.open(), "search", query="q")).text
     await tool.close()

@@ -1,4 +1,4 @@
-"""The conversation with the browser: what the model reads, and what the API is told of it."""
+"""A conversation with the browser: the text for the model, and the data for the API."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_citation_of_search_results_means_the_result_on_that_line(sessio
     assert session.resolve(0, 1) is None
 
 
-async def test_a_view_holds_the_budget_and_scrolling_goes_on_where_it_ended(shelf: Shelf) -> None:
+async def test_a_view_holds_the_budget_and_scrolling_continues_where_it_ended(shelf: Shelf) -> None:
     session = BrowserTool(shelf, view_tokens=200).open()
     seen: list[str] = []
     output = await call(session, "open", id="https://a.example/two")
@@ -243,14 +243,14 @@ async def test_context_size_and_topn_set_how_much_is_searched(session: BrowserSe
     assert len(shown.details["results"]) == 1
 
 
-async def test_the_users_country_goes_along_with_the_search(session: BrowserSession, shelf: Shelf) -> None:
+async def test_the_users_country_is_sent_with_the_search(session: BrowserSession, shelf: Shelf) -> None:
     place = {"type": "approximate", "country": "gb", "city": "London"}
     await call(session, "search", {"user_location": place}, query="pages")
     await call(session, "search", {"user_location": {"country": "England"}}, query="pages")
     assert [request.country for request in shelf.searches] == ["GB", None]
 
 
-async def test_no_results_are_an_answer_and_no_failure(session: BrowserSession) -> None:
+async def test_no_results_are_not_a_failure(session: BrowserSession) -> None:
     output = await call(session, "search", query="nothing")
     assert not output.failed
     assert "No results were found" in output.text
@@ -263,7 +263,7 @@ async def test_closing_the_tool_closes_its_backend(shelf: Shelf) -> None:
     assert shelf.closed
 
 
-def test_old_pages_are_let_go_and_still_cited() -> None:
+def test_old_pages_are_dropped_and_still_cited() -> None:
     history = History(max_chars=20_000)
     for name in "abc":
         page = document_page(Document(f"https://{name}.example/", name, f"{name} " * 4_000), source=False)

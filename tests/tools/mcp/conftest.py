@@ -14,7 +14,7 @@ from tools.mcp.endpoints import Credentials
 
 @pytest.fixture(scope="module", params=["http", "sse"])
 def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
-    """One server for all tests that leave it as they found it."""
+    """One server for all tests that leave it unchanged."""
     with watched(request.param) as found:
         yield found
 

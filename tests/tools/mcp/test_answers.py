@@ -1,4 +1,4 @@
-"""What servers made with other packages answer: the model reads their words, and no answer is lost."""
+"""Results of servers built with other packages: the model reads their words, and no result is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_X = {"type": "object", "properties": {"x": {"type": "integer"}}, "required
 
 
 @pytest.mark.parametrize("more", [{}, {"structuredContent": {"x": "not a number"}}], ids=["none", "other"])
-async def test_an_answer_that_is_not_of_its_schema_is_read_all_the_same(more: dict[str, Any]) -> None:
+async def test_a_result_that_violates_its_schema_is_read_nevertheless(more: dict[str, Any]) -> None:
     tools = [{**ONE_TOOL, "outputSchema": NEEDS_X}]
     server = PlainServer(tools, lambda _: text("made", **more))
     async with plain_server(server) as url:
@@ -29,7 +29,7 @@ async def test_an_answer_that_is_not_of_its_schema_is_read_all_the_same(more: di
 
 
 @pytest.mark.parametrize("code", [-32000, -32001])
-async def test_an_error_of_the_servers_own_is_told_and_the_connection_stays(code: int) -> None:
+async def test_a_servers_own_error_is_reported_and_the_connection_stays(code: int) -> None:
     server = PlainServer(called=lambda _: {"error": {"code": code, "message": "The quota is used up."}})
     async with plain_server(server) as url:
         tool = McpTool("plain", at(url), timeout=10)
@@ -53,7 +53,7 @@ async def test_an_error_of_the_servers_own_is_told_and_the_connection_stays(code
     ],
     ids=str,
 )
-async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made(refusal: Refusal) -> None:
+async def test_a_forgotten_session_is_restarted_and_the_call_made(refusal: Refusal) -> None:
     def forgets(message: dict[str, Any], session: str) -> Refusal | None:
         return refusal if (message["method"], session) == ("tools/call", "s1") else None
 
@@ -64,7 +64,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made(
     assert (output.failed, output.text) == (False, "done")
 
 
-async def test_why_the_handshake_was_refused_is_told_and_not_that_the_older_transport_is_missing() -> None:
+async def test_the_refusal_of_the_handshake_is_reported_and_not_the_missing_older_transport() -> None:
     def refuses(message: dict[str, Any], session: str) -> Refusal:
         return 400, -32000, "The header X-Tenant is missing."
 

@@ -77,7 +77,7 @@ async def test_an_error_of_the_tool_is_a_failed_output(tool: McpTool) -> None:
     assert output.details["output"] is None
 
 
-async def test_wrong_arguments_are_answered_by_the_server_or_by_us(tool: McpTool) -> None:
+async def test_wrong_arguments_are_answered_by_the_server_or_by_the_client(tool: McpTool) -> None:
     session = tool.open()
     assert (await call(session, "echo", wrong=1)).failed
     bad = await session.run(ToolCall("echo", '{"text": '))
@@ -86,7 +86,7 @@ async def test_wrong_arguments_are_answered_by_the_server_or_by_us(tool: McpTool
     assert (await call(session, "echo", text="and on it goes")).text == "and on it goes"
 
 
-async def test_an_unknown_function_is_answered_with_those_there_are(tool: McpTool) -> None:
+async def test_an_unknown_function_is_answered_with_the_known_ones(tool: McpTool) -> None:
     output = await call(tool.open(), "delete_everything")
     assert output.failed
     assert "echo.echo" in output.text
@@ -100,7 +100,7 @@ async def test_a_name_that_no_recipient_carries_has_a_word_and_reaches_its_tool(
     assert output.details["name"] == "has a space.and dot"
 
 
-async def test_a_picture_is_noted_in_the_text_and_kept_in_the_details(tool: McpTool) -> None:
+async def test_an_image_is_noted_in_the_text_and_kept_in_the_details(tool: McpTool) -> None:
     output = await call(tool.open(), "picture")
     assert "a picture, image/png" in output.text
     assert output.details["images"][0]["mime_type"] == "image/png"
@@ -198,19 +198,26 @@ async def test_credentials_reach_the_server_and_nothing_else(
     assert sent["authorization"] == f"Bearer {SECRETS[1]}"
     failed = await call(tool.open(), "fail", why=f"I know {SECRETS[1]}")
     gc.collect()
-    ours = ("tools", "mcp.client", "mcp.shared", "httpx2", "httpcore2", "asyncio")  # the server logs here too
-    logged = [record.getMessage() for record in caplog.records if record.name.startswith(ours)]
+    client_loggers = (
+        "tools",
+        "mcp.client",
+        "mcp.shared",
+        "httpx2",
+        "httpcore2",
+        "asyncio",
+    )  # the server logs here too
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith(client_loggers)]
     shown = [*logged, *capfd.readouterr(), repr(tool), repr(vars(tool)), repr(listing)]
     shown += [repr(output), repr(failed), repr(tool.declaration)]
     for secret in SECRETS:
         for text in shown:
-            # The failing tool's arguments are the model's own words, and stand there as it wrote them.
+            # The failing tool's arguments are the model's own words and are logged unchanged.
             assert secret not in text.replace(f"I know {SECRETS[1]}", "")
     assert "[redacted]" in output.text
     assert "[redacted]" in failed.text
 
 
-async def test_a_listing_is_asked_for_again_when_it_is_old() -> None:
+async def test_an_old_listing_is_fetched_again() -> None:
     now = 0.0
     with serving() as url:
         tool = McpTool("echo", at(url), clock=lambda: now)

@@ -1,4 +1,4 @@
-"""Servers that die, restart, refuse, or speak something else: a sentence each, and the next call works."""
+"""Servers that die, restart, refuse, or do not speak MCP: a sentence each, and the next call works."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_server_that_restarted_between_calls_is_reconnected_to_without_a
     await asyncio.to_thread(server.stop)
 
 
-async def test_a_command_is_a_server_too_and_is_started_again_when_it_died() -> None:
+async def test_a_command_is_a_server_too_and_is_restarted_when_it_died() -> None:
     tool = McpTool("echo", PIPE, timeout=10)
     session = tool.open()
     assert (await call(session, "echo", text="hello")).text == "hello"
@@ -69,7 +69,7 @@ async def test_a_command_is_a_server_too_and_is_started_again_when_it_died() -> 
     await tool.close()
 
 
-async def test_a_command_that_is_none_is_a_sentence() -> None:
+async def test_a_missing_command_is_a_sentence() -> None:
     tool = McpTool("echo", StdioEndpoint("no-such-command-anywhere"))
     output = await call(tool.open(), "echo", text="hello")
     assert output.failed
@@ -77,21 +77,21 @@ async def test_a_command_that_is_none_is_a_sentence() -> None:
     await tool.close()
 
 
-async def test_a_command_that_speaks_something_else_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_command_that_does_not_speak_mcp_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
     tool = McpTool("echo", StdioEndpoint(sys.executable, ("-c", "print('hello')")), timeout=5)
     output = await call(tool.open(), "echo", text="hello")
     assert output.failed
     await tool.close()
 
 
-async def test_nobody_at_the_address_is_a_sentence_for_the_listing_too() -> None:
+async def test_a_missing_server_is_a_sentence_for_the_listing_too() -> None:
     tool = McpTool("echo", at("http://127.0.0.1:9/mcp"), timeout=5)
     with pytest.raises(McpFailure, match="cannot be connected to"):
         await tool.list()
     await tool.close()
 
 
-async def test_a_refused_authorization_is_said_and_not_shown() -> None:
+async def test_a_refused_authorization_is_reported_but_not_shown() -> None:
     async def guard(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await lifespan(receive, send)
@@ -108,8 +108,8 @@ async def test_a_refused_authorization_is_said_and_not_shown() -> None:
     await asyncio.to_thread(server.stop)
 
 
-async def test_a_server_of_the_age_without_sessions_is_spoken_to_as_it_wishes() -> None:
-    """It refuses the handshake with the versions that it has, as the protocol says."""
+async def test_a_server_whose_version_has_no_sessions_is_used_with_that_version() -> None:
+    """It refuses the handshake with the versions that it supports, as the protocol requires."""
     inner = make_server().streamable_http_app()
 
     async def modern_only(scope: Any, receive: Any, send: Any) -> None:
@@ -144,10 +144,10 @@ async def test_a_server_that_only_speaks_the_older_transport_is_found_at_any_url
 
 @pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
 @pytest.mark.parametrize(
-    ("status", "said"), [(404, "again"), (403, "authorization"), (503, "answered with status 503")]
+    ("status", "sentence"), [(404, "again"), (403, "authorization"), (503, "answered with status 503")]
 )
-async def test_over_sse_a_message_that_is_turned_away_is_not_waited_for(status: int, said: str) -> None:
-    """Once: after that the server takes messages again."""
+async def test_over_sse_a_refused_message_is_not_waited_for(status: int, sentence: str) -> None:
+    """It refuses once, then accepts messages again."""
     inner, refusals = make_server().sse_app(), list[int]()
 
     async def refuses(scope: Any, receive: Any, send: Any) -> None:
@@ -161,22 +161,22 @@ async def test_over_sse_a_message_that_is_turned_away_is_not_waited_for(status: 
     session = tool.open()
     assert (await call(session, "echo", text="one")).text == "one"
     refusals.append(status)
-    assert said in (await asyncio.wait_for(call(session, "echo", text="again"), 20)).text
+    assert sentence in (await asyncio.wait_for(call(session, "echo", text="again"), 20)).text
     assert (await call(session, "echo", text="two")).text == "two"
     await tool.close()
     await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "headers", "said"),
+    ("status", "body", "headers", "sentence"),
     [
         (200, b"[1, 2", [(b"content-type", b"application/json")], "error"),
-        (200, b"x" * 33_000_000, [(b"content-type", b"application/json")], "more data than is taken"),
+        (200, b"x" * 33_000_000, [(b"content-type", b"application/json")], "more data than the limit allows"),
         (
             200,
             gzip.compress(b"x" * 50_000_000),
             [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")],
-            "more data than is taken",
+            "more data than the limit allows",
         ),
         (200, b"<html>", [(b"content-type", b"text/html")], "error"),
         (200, b"data: nonsense\n\n", [(b"content-type", b"text/event-stream")], "error"),
@@ -187,8 +187,8 @@ async def test_over_sse_a_message_that_is_turned_away_is_not_waited_for(status: 
         (302, b"", [(b"location", b"http://10.0.0.1/")], "error"),
     ],
 )
-async def test_every_strange_answer_is_a_failed_output(
-    status: int, body: bytes, headers: list[tuple[bytes, bytes]], said: str
+async def test_every_unexpected_response_is_a_failed_output(
+    status: int, body: bytes, headers: list[tuple[bytes, bytes]], sentence: str
 ) -> None:
     async def strange(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -200,7 +200,7 @@ async def test_every_strange_answer_is_a_failed_output(
     tool = McpTool("echo", at(f"http://127.0.0.1:{server.port}/mcp?key=hidden-in-query"), timeout=5)
     output = await call(tool.open(), "echo", text="hello")
     assert output.failed
-    assert said in output.text
+    assert sentence in output.text
     assert "hidden-in-query" not in output.text
     await tool.close()
     await asyncio.to_thread(server.stop)

@@ -1,4 +1,4 @@
-"""Where a client's MCP server may be, and where a redirect or a name leads."""
+"""Where a client's MCP server may be, and where a redirect or a name may lead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tools.mcp.transports import Reach
         "http://[64:ff9b::7f00:1]/mcp",
     ],
 )
-async def test_a_client_cannot_send_us_to_a_place_that_is_not_public(
+async def test_a_client_cannot_make_the_server_reach_a_private_address(
     url: str, lone: tuple[str, Seen]
 ) -> None:
     known, seen = lone
@@ -58,12 +58,12 @@ async def test_a_client_cannot_send_us_to_a_place_that_is_not_public(
 
 
 async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:
-    asked = 0
+    lookups = 0
 
     async def rebinds(host: str, port: int) -> list[str]:
-        nonlocal asked
-        asked += 1
-        return ["93.184.216.34", "127.0.0.1"] if asked == 1 else ["127.0.0.1"]
+        nonlocal lookups
+        lookups += 1
+        return ["93.184.216.34", "127.0.0.1"] if lookups == 1 else ["127.0.0.1"]
 
     seen = Seen()
     with serving(seen) as url:
@@ -73,7 +73,7 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -
             output = await call(tool.open(), "echo", text="let me in")
             assert "may not be reached" in output.text
         await tool.close()
-    assert asked == 2
+    assert lookups == 2
 
 
 async def test_in_a_lab_private_hosts_are_allowed_and_the_name_is_kept() -> None:
@@ -93,7 +93,7 @@ async def test_in_a_lab_private_hosts_are_allowed_and_the_name_is_kept() -> None
     await asyncio.to_thread(server.stop)
 
 
-async def test_a_redirect_leads_nowhere_else() -> None:
+async def test_a_redirect_does_not_lead_elsewhere() -> None:
     seen = Seen()
     with serving(seen) as inside:
 

@@ -1,4 +1,4 @@
-"""Our own tools over MCP and back through our own client, and others' tools in place of ours."""
+"""This project's tools over MCP and back through its own client, and other servers' tools in their place."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def at(url: str) -> Endpoint:
     return http_endpoint(url, trusted=True)[0]
 
 
-async def test_a_tool_with_functions_goes_out_and_comes_back_with_state_for_each_session() -> None:
+async def test_a_tool_with_functions_is_served_and_used_with_state_for_each_session() -> None:
     with served(Notes()) as (url, _):
         tool = McpTool("notes", at(url))
         listing = await tool.list()
@@ -75,7 +75,7 @@ async def test_a_tool_with_functions_goes_out_and_comes_back_with_state_for_each
         await tool.close()
 
 
-async def test_a_session_that_a_client_ends_is_ended_behind_it() -> None:
+async def test_a_session_that_a_client_ends_also_ends_in_the_tool() -> None:
     notes = Notes()
     with served(notes) as (url, over_mcp):
         tool = McpTool("notes", at(url))
@@ -92,7 +92,7 @@ async def test_a_session_that_a_client_ends_is_ended_behind_it() -> None:
         await tool.close()
 
 
-async def test_a_client_of_the_age_without_sessions_is_told_of_those_with() -> None:
+async def test_a_client_without_sessions_is_referred_to_versions_with_them() -> None:
     with served(Notes()) as (url, _):
         async with Client(url, mode="auto") as client:
             await client.call_tool("add", {"text": "bread"})
@@ -101,7 +101,7 @@ async def test_a_client_of_the_age_without_sessions_is_told_of_those_with() -> N
     assert answer.content[0].text == "bread, wine"  # type: ignore[union-attr]
 
 
-async def test_a_bare_tool_has_one_argument_and_its_pictures_are_pictures() -> None:
+async def test_a_bare_tool_has_one_argument_and_its_images_stay_images() -> None:
     with served(Sums()) as (url, _):
         async with Client(url, mode="legacy") as client:
             listed = (await client.list_tools()).tools
@@ -113,7 +113,7 @@ async def test_a_bare_tool_has_one_argument_and_its_pictures_are_pictures() -> N
     assert base64.b64decode(first.data) == base64.b64decode(second.data) == PIXEL  # type: ignore[union-attr]
 
 
-async def test_an_unknown_tool_is_an_error_that_says_what_there_is() -> None:
+async def test_an_unknown_tool_is_an_error_that_lists_the_known_ones() -> None:
     with served(Notes()) as (url, _):
         async with Client(url, mode="legacy") as client:
             answer = await client.call_tool("burn", {})
@@ -121,7 +121,7 @@ async def test_an_unknown_tool_is_an_error_that_says_what_there_is() -> None:
     assert "notes.add, notes.all" in answer.content[0].text  # type: ignore[union-attr]
 
 
-async def test_a_served_command_is_one_conversation_and_its_prints_do_no_harm() -> None:
+async def test_a_served_command_is_one_conversation_and_its_prints_are_harmless() -> None:
     endpoint = StdioEndpoint(
         sys.executable, (str(SMALL_TOOLS), "notes"), {"PYTHONPATH": str(SMALL_TOOLS.parents[3])}
     )
@@ -134,7 +134,7 @@ async def test_a_served_command_is_one_conversation_and_its_prints_do_no_harm() 
 
 
 def reference_browser() -> MCPServer:
-    """As the reference servers name their tools."""
+    """A browser with the tool names of the reference servers."""
     server = MCPServer("browser", instructions="Tool for browsing.")
 
     @server.tool()
@@ -155,7 +155,7 @@ def reference_browser() -> MCPServer:
     return server
 
 
-async def test_a_reference_browser_takes_the_place_of_ours() -> None:
+async def test_a_reference_browser_replaces_the_built_in_one() -> None:
     with running(reference_browser(), "sse") as url:
         (tool,) = await external_tools(tool_server(url))
         assert tool.declaration.namespace == "browser"
@@ -169,7 +169,7 @@ async def test_a_reference_browser_takes_the_place_of_ours() -> None:
         await box.close()
 
 
-async def test_our_own_python_served_elsewhere_takes_the_place_of_ours_here() -> None:
+async def test_python_served_elsewhere_replaces_the_built_in_one() -> None:
     with served(Sums()) as (url, _):
         (tool,) = await external_tools(tool_server(url.removeprefix("http://")))
         assert tool.declaration.namespace == "python"
@@ -199,14 +199,14 @@ async def test_a_container_and_a_browser_may_share_a_server() -> None:
         await box.close()
 
 
-async def test_a_server_that_can_stand_in_for_nothing_is_refused_with_what_it_has() -> None:
+async def test_a_server_that_provides_no_known_tool_is_refused_with_its_listing() -> None:
     with running(make_server()) as url:
         with pytest.raises(McpSettingsError, match="it lists echo, fail") as refused:
             await external_tools(tool_server(url))
         assert refused.value.param == "--tool-server"
 
 
-async def test_a_tool_server_that_is_not_there_is_a_sentence() -> None:
+async def test_a_missing_tool_server_is_a_sentence() -> None:
     with pytest.raises(McpFailure, match="The tool server cannot be used"):
         await external_tools(tool_server("127.0.0.1:9/mcp"))
     with pytest.raises(McpSettingsError):
@@ -220,7 +220,7 @@ def sums() -> Iterator[str]:
 
 
 class TestExternal(ToolContract):
-    """Through our client, over HTTP, to a tool of ours behind MCP."""
+    """This project's client, over HTTP, to one of its tools served over MCP."""
 
     url: str
 

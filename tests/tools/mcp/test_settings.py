@@ -1,4 +1,4 @@
-"""What requests and operators write of MCP servers: names, permissions, secrets, flags."""
+"""What requests and operators write about MCP servers: names, permissions, secrets, flags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "https://mcp.example/mcp"
 
 
 @given(st.lists(st.text(max_size=80), max_size=20), st.sets(st.sampled_from(["a", "b", "_", "x_2"])))
-def test_every_name_gets_a_word_of_its_own_and_finds_its_way_back(names: list[str], taken: set[str]) -> None:
+def test_every_name_gets_a_word_of_its_own_and_maps_back_to_it(names: list[str], taken: set[str]) -> None:
     safe = safe_names(names, taken=taken)
     assert sorted(safe.originals.values()) == sorted(set(names))
     for word, name in safe.originals.items():
@@ -38,7 +38,7 @@ def test_every_name_gets_a_word_of_its_own_and_finds_its_way_back(names: list[st
             assert any(repr(name) in note for note in safe.notes)
 
 
-def test_names_that_are_fit_keep_theirs_whatever_comes_before_them() -> None:
+def test_valid_names_stay_whatever_comes_before_them() -> None:
     safe = safe_names(["a.b", "a b", "a_b", "fine-1"])
     assert dict(safe.originals) == {"a_b_2": "a.b", "a_b_3": "a b", "a_b": "a_b", "fine-1": "fine-1"}
     assert len(safe.notes) == 2
@@ -67,7 +67,9 @@ def test_a_label_that_means_something_else_gets_another_namespace(label: str) ->
         ({"always": None, "never": {}}, ["read", "write"], []),
     ],
 )
-def test_approval_is_needed_as_the_request_says(setting: Any, needs: list[str], does_not: list[str]) -> None:
+def test_approval_is_needed_as_the_request_states(
+    setting: Any, needs: list[str], does_not: list[str]
+) -> None:
     permissions = parse_permissions(None, setting)
     annotations = {"read": {"readOnlyHint": True}, "write": None}
     assert [name for name in annotations if permissions.approval.needed(name, annotations[name])] == needs
@@ -88,7 +90,7 @@ def test_approval_is_needed_as_the_request_says(setting: Any, needs: list[str], 
         ({}, ["read", "write"]),
     ],
 )
-def test_tools_are_allowed_as_the_request_says(setting: Any, allowed: list[str]) -> None:
+def test_tools_are_allowed_as_the_request_states(setting: Any, allowed: list[str]) -> None:
     permissions = parse_permissions(setting)
     annotations: dict[str, Any] = {"read": {"readOnlyHint": True}, "write": {}}
     assert [name for name in annotations if permissions.allows(name, annotations[name])] == allowed
@@ -119,7 +121,7 @@ def test_credentials_can_be_sent_and_nothing_else() -> None:
     assert "hunter2" not in repr(credentials)
     assert credentials.redact("it is hunter2hunter2, Bearer token-abc") == "it is [redacted], [redacted]"
     for store in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="not to be stored"):
+        with pytest.raises(TypeError, match="must not be stored"):
             store(credentials)
     with pytest.raises(TypeError):
         json.dumps(credentials)
@@ -174,7 +176,7 @@ def test_a_password_in_a_url_becomes_a_header_and_leaves_the_url() -> None:
         "http://0177.0.0.1/",
     ],
 )
-def test_what_is_no_http_url_is_refused(url: str) -> None:
+def test_a_url_that_is_not_http_is_refused(url: str) -> None:
     with pytest.raises(McpSettingsError) as refused:
         http_endpoint(url)
     assert refused.value.param == "server_url"
@@ -195,7 +197,7 @@ def test_a_command_is_split_as_a_shell_would() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "sentence"),
     [
         ("", "needs a name"),
         ("https://mcp.example/mcp", "needs a name"),
@@ -204,14 +206,14 @@ def test_a_command_is_split_as_a_shell_would() -> None:
         ("a.b=https://mcp.example", "needs a name"),
         ("python=https://mcp.example", "means something else"),
         ("docs=", "neither URL nor command"),
-        ("docs=ftp://mcp.example", "begins with http"),
+        ("docs=ftp://mcp.example", "must start with http"),
         ("docs=http://:80", "docs"),
         ("docs=no-such-command-anywhere --flag", "was not found"),
         ("docs=sh -c 'unclosed", "cannot be split"),
     ],
 )
-def test_a_flag_that_cannot_be_read_is_answered_with_how_to_write_it(flag: str, said: str) -> None:
-    with pytest.raises(McpSettingsError, match=said) as refused:
+def test_an_unreadable_flag_is_answered_with_its_form(flag: str, sentence: str) -> None:
+    with pytest.raises(McpSettingsError, match=sentence) as refused:
         parse_mcp_flag(flag)
     assert refused.value.param == "--mcp"
 
@@ -243,7 +245,7 @@ def test_a_requests_tool_is_a_tool_of_its_own() -> None:
     assert "secret" not in repr(tool) + repr(vars(tool))
 
 
-def test_a_label_alone_means_the_operators_server() -> None:
+def test_a_label_alone_names_the_operators_server() -> None:
     operators = {"docs": McpTool("docs", http_endpoint(URL, trusted=True)[0])}
     tool = request_tool({"type": "mcp", "server_label": "docs", "require_approval": "never"}, operators)
     assert isinstance(tool, Narrowed)
@@ -277,13 +279,13 @@ def test_a_wrong_tool_is_refused_with_its_field(tool: dict[str, Any], param: str
     assert refused.value.param == param
 
 
-def test_two_labels_that_meet_in_one_namespace_are_refused() -> None:
+def test_two_labels_with_the_same_namespace_are_refused() -> None:
     tool = {"server_label": "my docs", "server_url": URL}
     with pytest.raises(McpSettingsError, match="'my_docs' already"):
         request_tool(tool, {}, taken={"my_docs"})
 
 
-def test_what_is_stored_of_a_tool_has_no_secret() -> None:
+def test_the_stored_form_of_a_tool_has_no_secret() -> None:
     tool = {
         "type": "mcp",
         "server_label": "x",
@@ -308,7 +310,7 @@ def test_any_text_is_arguments_or_a_sentence(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "null", "{}"])
-def test_nothing_is_no_arguments(text: str) -> None:
+def test_an_empty_text_means_no_arguments(text: str) -> None:
     assert read_arguments(text) == {}
 
 

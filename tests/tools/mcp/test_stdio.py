@@ -1,4 +1,4 @@
-"""Servers that are commands: started by a thread, ended with all that they started, whatever they do."""
+"""Servers that are commands: started by a thread, and always ended with everything they started."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ async def test_the_event_loop_s_thread_starts_no_process(forks: list[str]) -> No
     assert all(name.startswith("tool-starter") for name in forks)
 
 
-async def test_a_command_that_does_not_exist_is_told() -> None:
+async def test_a_command_that_does_not_exist_is_reported() -> None:
     tool = McpTool("echoes", StdioEndpoint("no-such-command-here"))
     with pytest.raises(McpFailure, match="echoes"):
         await tool.list()
     await tool.close()
 
 
-async def test_one_that_ends_at_once_is_told() -> None:
+async def test_a_command_that_ends_immediately_is_reported() -> None:
     tool = McpTool("echoes", python("raise SystemExit(3)"))
     with pytest.raises(McpFailure):
         await asyncio.wait_for(tool.list(), 20)
@@ -88,7 +88,7 @@ async def test_one_that_ends_at_once_is_told() -> None:
     ],
     ids=["a long line", "babble", "deaf"],
 )
-async def test_one_that_speaks_no_mcp_ends_with_a_failure(
+async def test_a_command_that_does_not_speak_mcp_ends_with_a_failure(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_LISTING_SECONDS", 2.0)
@@ -99,7 +99,7 @@ async def test_one_that_speaks_no_mcp_ends_with_a_failure(
     await asyncio.wait_for(tool.close(), 30)
 
 
-async def test_what_does_not_leave_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     source = (
         "import os, signal, subprocess, sys, time\n"
@@ -123,7 +123,7 @@ async def test_what_does_not_leave_is_ended_with_all_that_it_started(tmp_path: P
     assert gone(child)
 
 
-async def test_nothing_is_left_open_however_it_ends() -> None:
+async def test_no_descriptor_stays_open_however_it_ends() -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -144,7 +144,7 @@ async def test_nothing_is_left_open_however_it_ends() -> None:
     assert open_files() <= before
 
 
-async def test_a_start_that_nobody_waits_for_leaves_no_process() -> None:
+async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
     tool = McpTool("echoes", ECHO)
     listing = asyncio.create_task(tool.list())
     await asyncio.sleep(0.05)

@@ -35,7 +35,7 @@ SMALL = Limits(
 
 
 def bubblewrap(limits: Limits = SMALL) -> Bubblewrap:
-    """The sandbox; skips where there is none, except in CI, which must have it."""
+    """The sandbox. Skips without it, except in CI, which must have it."""
     try:
         sandbox = asyncio.run(choose_sandbox("bubblewrap", limits=limits, interpreter=sys.executable))
     except ToolUnavailable as refusal:
@@ -47,7 +47,7 @@ def bubblewrap(limits: Limits = SMALL) -> Bubblewrap:
 
 
 def docker(limits: Limits = SMALL) -> Docker:
-    """The sandbox of a running engine and of an image that is there; skips without them."""
+    """The sandbox of a running engine with its image. Skips without them."""
     image = os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")
     try:
         sandbox = asyncio.run(choose_sandbox("docker", limits=limits, image=image))
@@ -67,7 +67,7 @@ MakeTool = Callable[..., PythonTool]
 
 @pytest.fixture
 async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
-    """Tools with settings of the test's; closed after it."""
+    """Creates tools with a test's settings, and closes them afterwards."""
     made: list[PythonTool] = []
 
     def make(**settings: Any) -> PythonTool:
@@ -81,13 +81,13 @@ async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
 
 @pytest.fixture
 async def session(make_tool: MakeTool) -> PythonSession:
-    """Its limit is for calls that end, on a slow machine too; for others tests make a tool of their own."""
+    """A session with a limit for calls that end even on a slow machine; other tests create their own tool."""
     return make_tool(timeout=60.0, grace=1.0).open()
 
 
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the host has that nothing inside may reach."""
+    """The host's facts and canaries that nothing in a box may reach."""
     canary = f"canary-{secrets.token_hex(8)}"
     monkeypatch.setenv("OPENAI_API_KEY", canary)
     (tmp_path / "secret").write_text(canary)

@@ -1,4 +1,4 @@
-"""A kernel's channel ends while it is read; in a process of its own, as that could be aborted."""
+"""A kernel's channel ends while it is read, in a process of its own, because that could abort the process."""
 
 from __future__ import annotations
 

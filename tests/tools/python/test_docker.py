@@ -1,4 +1,4 @@
-"""What is the docker sandbox's own, on a running engine; skipped where there is none or it lacks the image.
+"""Specifics of the docker sandbox, on a running engine; skipped without an engine or the image.
 
 The image is that of GPT_OSS_SERVER_PYTHON_IMAGE, or the default one. A conversation in it: test_session.py.
 """
@@ -12,23 +12,24 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.tools.calling import call, descriptors, processes, said, what_gets_through
+from tests.doubles.tools.calling import call, descriptors, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool, docker
 from tools.python import PythonSession, Sandbox
 from tools.python.sandboxes.owner import mark
 
-# What an engine shows in every container, by its design; the names are those of attempts.py.
+# What an engine shows in every container by design; the names are those of attempts.py.
 SHOWN = {
-    # the image's own files, and those that the engine makes for the container
+    # the image's own files, and those that the engine creates for the container
     *("reads /etc/hostname", "reads /etc/resolv.conf", "reads /etc/fstab", "has the host's passwd"),
     *("reads /var/log/dpkg.log", "reads /var/lib/dpkg/status", "reads /etc/environment"),
     *("reads /root/.bashrc", "reads /root/.profile", "reads /home", "reads /boot"),
     "reads /etc/ssl/certs/ca-certificates.crt",
     "reads /sys/class/net",  # its own loopback, and tunnels of the kernel that are down
     "finds a network interface",
-    # of the whole machine, without the addresses, which only root is told
+    # of the whole machine, without the addresses, which only root sees
     *("reads /proc/kallsyms", "reads /proc/cmdline", "reads /proc/iomem", "reads /proc/vmallocinfo"),
-    # /proc is writable, but without capabilities these take nothing, or what makes the writer's end likelier
+    # /proc is writable, but without capabilities these have no effect, or only make the writer's own end
+    # likelier
     *("opens /proc/self/oom_score_adj for writing", "opens /proc/1/oom_score_adj for writing"),
     *("opens /proc/self/uid_map for writing", "opens /proc/self/gid_map for writing"),
     "opens /proc/1/mem for writing",  # the launcher, which has the same user and the same filters
@@ -46,7 +47,7 @@ def containers(owner: str = "") -> list[str]:
     return subprocess.run(listed, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
-async def test_no_attempt_to_get_out_of_a_container_gets_through(
+async def test_no_attempt_to_escape_from_a_container_succeeds(
     make_tool: MakeTool, known: dict[str, Any]
 ) -> None:
     tool = make_tool(timeout=120.0)
@@ -54,7 +55,7 @@ async def test_no_attempt_to_get_out_of_a_container_gets_through(
     await other.write("other-session", b"x")
     through = await what_gets_through(tool, known)
     assert {name: source for name, source in through.items() if name not in SHOWN} == {}
-    assert await said(other, "1") == "1"
+    assert await output_of(other, "1") == "1"
 
 
 LIMITED = """
@@ -78,7 +79,7 @@ print(full("/mnt/data"), full("/tmp"), full("/run/kernel")[0], made < 40)
 
 
 async def test_files_and_processes_are_limited_by_the_kernel(session: PythonSession) -> None:
-    text = await said(session, LIMITED)
+    text = await output_of(session, LIMITED)
     assert text.startswith("(28, 20) (28, ")
     assert text.endswith("28 True")
 
@@ -91,13 +92,13 @@ for place in range(0, 400 << 20, 4096):
 """
 
 
-async def test_memory_is_limited_and_the_model_told_why(make_tool: MakeTool) -> None:
+async def test_memory_is_limited_and_the_model_learns_why(make_tool: MakeTool) -> None:
     session = make_tool(timeout=60.0).open()
     await session.write("kept", b"x")
     output = await call(session, MEMORY)
     assert output.failed
     assert "it used more than 256 MiB of memory" in output.text
-    assert await said(session, "import os; print(os.listdir('.'))") == "['kept']"
+    assert await output_of(session, "import os; print(os.listdir('.'))") == "['kept']"
 
 
 async def test_after_close_no_container_process_or_descriptor_is_left(make_tool: MakeTool) -> None:
@@ -131,9 +132,8 @@ async def main():
 
 asyncio.run(main())
 """
-STAYS = (
-    "import os; os.execv('/bin/sleep', ['sleep', '600'])"  # no thread is left that would see the server's end
-)
+# No thread is left that would notice the server's end.
+STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
 
 
 async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
@@ -152,7 +152,7 @@ async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(s
     assert containers(owner) == []
 
 
-async def test_a_call_cancelled_while_its_container_starts_leaves_none(make_tool: MakeTool) -> None:
+async def test_a_call_cancelled_while_its_container_starts_leaves_no_container(make_tool: MakeTool) -> None:
     tool = make_tool()
     session = tool.open()
     for pause in (0.0, 0.05, 0.3):
@@ -165,10 +165,10 @@ async def test_a_call_cancelled_while_its_container_starts_leaves_none(make_tool
     assert containers(mark()) == []
 
 
-async def test_an_uploaded_file_is_the_codes_own(session: PythonSession) -> None:
+async def test_an_uploaded_file_belongs_to_the_code(session: PythonSession) -> None:
     await session.write("folder/data.csv", b"a,b\n")
     source = (
         "open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); print(os.getuid() > 0)"
     )
-    assert await said(session, "import os; " + source) == "True"
+    assert await output_of(session, "import os; " + source) == "True"
     assert await session.read("folder/data.csv") == b"a,b\n1,2"

@@ -1,4 +1,4 @@
-"""Hostile code in the bubblewrap sandbox: nothing gets through, and the host stays well."""
+"""Hostile code in the bubblewrap sandbox: no attempt succeeds, and the host stays unharmed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools.attempts import attempts
-from tests.doubles.tools.calling import call, processes, said, what_gets_through
+from tests.doubles.tools.calling import call, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
 from tools.python.sandboxes.cgroups import Groups
@@ -19,14 +19,14 @@ def test_there_are_at_least_two_hundred_attempts() -> None:
     assert len(attempts()) >= 200
 
 
-async def test_no_attempt_to_get_out_gets_through(make_tool: MakeTool, known: dict[str, Any]) -> None:
+async def test_no_attempt_to_escape_succeeds(make_tool: MakeTool, known: dict[str, Any]) -> None:
     before = processes()
     tool = make_tool(timeout=40.0)
     other = tool.open()
     await other.write("other-session", b"x")
     through = await what_gets_through(tool, known)
     assert not through
-    assert await said(other, "1") == "1"
+    assert await output_of(other, "1") == "1"
     await tool.close()
     assert processes() == before
 
@@ -60,7 +60,7 @@ KILLED_FOR = {
 
 @pytest.fixture(params=["control groups", "the watchdog alone"])
 def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What holds the limits of a whole box; control groups cannot be had everywhere."""
+    """What enforces the limits of a whole box; control groups are not available everywhere."""
     if request.param == "the watchdog alone":
         monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
     return str(request.param)
@@ -68,29 +68,29 @@ def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("holder")
 @pytest.mark.parametrize("name", KILLED_FOR)
-async def test_a_box_over_its_limit_is_ended_and_the_model_told_why(
+async def test_a_box_over_its_limit_is_ended_and_the_model_learns_why(
     session: PythonSession, name: str
 ) -> None:
     source, why = KILLED_FOR[name]
     output = await call(session, source)
     assert output.failed or "MemoryError" in output.text
-    # Where a control group ends just one process, the kernel itself may be it, or go on: the words differ.
+    # If a control group ends just one process, it may be the kernel itself or another one: the words differ.
     assert why.lower() in output.text.lower() or "died" in output.text
-    assert await said(session, "1 + 1") == "2"
+    assert await output_of(session, "1 + 1") == "2"
 
 
 async def test_a_box_of_which_the_kernel_ended_one_process_for_its_memory_is_ended(
     session: PythonSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await said(session, "1 + 1") == "2"
-    with monkeypatch.context() as told:
-        told.setattr(Groups, "out_of_memory", lambda groups: True)
+    assert await output_of(session, "1 + 1") == "2"
+    with monkeypatch.context() as patch:
+        patch.setattr(Groups, "out_of_memory", lambda groups: True)
         began = time.monotonic()
         output = await call(session, "import time; time.sleep(8)")
         assert time.monotonic() - began < 6
     assert output.failed
     assert "memory" in output.text
-    assert await said(session, "1 + 1") == "2"
+    assert await output_of(session, "1 + 1") == "2"
 
 
 FORK_BOMB = """
@@ -132,14 +132,14 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
     before = processes()
     tool = make_tool(timeout=4.0, grace=1.0)
     session = tool.open()
-    # Where the kernel holds a box's process numbers, none of the box's processes can be above them.
-    bound = min(1000, int(await said(session, "print(open('/proc/sys/kernel/pid_max').read())")))
+    # If the kernel limits a box's process numbers, none of the box's processes can be above the limit.
+    bound = min(1000, int(await output_of(session, "print(open('/proc/sys/kernel/pid_max').read())")))
     running = asyncio.create_task(call(session, bomb))
     most = 0
     while not running.done():
         began = time.monotonic()
         await asyncio.sleep(0.05)
-        assert time.monotonic() - began < 2.0  # the host goes on
+        assert time.monotonic() - began < 2.0  # the host stays responsive
         most = max(most, len(processes() - before))
     assert most < (60 if holder == "control groups" else bound)
     await tool.close()
@@ -154,11 +154,11 @@ async def test_an_infinite_loop_in_the_background_runs_out_of_processor_time(mak
     assert "died" in output.text
 
 
-async def test_code_that_takes_the_kernel_over_is_ended_by_the_time_limit(make_tool: MakeTool) -> None:
+async def test_code_that_takes_over_the_kernel_is_ended_by_the_time_limit(make_tool: MakeTool) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()
     output = await call(session, "import os; os.execv('/bin/sleep', ['sleep', '600'])")
     assert output.failed
-    assert await said(session, "1") == "1"
+    assert await output_of(session, "1") == "1"
 
 
 FORGED = """
@@ -182,7 +182,7 @@ socket = app.iopub_thread.socket
     ],
     ids=["huge message", "junk messages", "closed channel", "silence", "sockets replaced by links"],
 )
-async def test_a_kernel_that_lies_to_the_host_costs_only_itself(make_tool: MakeTool, flood: str) -> None:
+async def test_a_kernel_that_lies_to_the_host_harms_only_itself(make_tool: MakeTool, flood: str) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()
     output = await call(session, FORGED + flood + "\nimport time; time.sleep(0.5)")
     assert len(output.text) < 25_000

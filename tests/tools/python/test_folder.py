@@ -27,7 +27,7 @@ def folder(inside: Path) -> Iterator[Folder]:
         yield opened
 
 
-def test_what_is_written_is_listed_and_read(folder: Folder) -> None:
+def test_a_written_file_is_listed_and_read(folder: Folder) -> None:
     folder.write("/mnt/data/a/b.txt", b"one")
     folder.write("c.bin", bytes(range(256)))
     folder.write("c.bin", b"two")
@@ -52,7 +52,7 @@ def test_names_that_lead_elsewhere_are_refused(folder: Folder, path: str) -> Non
         folder.remove(path)
 
 
-def test_what_is_removed_is_gone_and_the_rest_stays(folder: Folder) -> None:
+def test_a_removed_file_is_gone_and_the_rest_stays(folder: Folder) -> None:
     for path in ("a/b.txt", "a/c.txt", "d.txt"):
         folder.write(path, b"x")
     folder.remove("/mnt/data/a/b.txt")
@@ -86,14 +86,14 @@ def test_links_are_neither_followed_nor_listed(folder: Folder, inside: Path) -> 
     assert not (inside.parent / "new").exists()
 
 
-def test_a_link_in_the_way_is_replaced_not_written_through(folder: Folder, inside: Path) -> None:
+def test_a_link_at_the_target_is_replaced_and_not_followed(folder: Folder, inside: Path) -> None:
     (inside / "link").symlink_to("../secret")
     folder.write("link", b"mine")
     assert (inside.parent / "secret").read_text() == "secret"
     assert folder.read("link", 10) == b"mine"
 
 
-def test_pipes_sockets_and_folders_are_no_files(
+def test_pipes_sockets_and_folders_are_not_files(
     folder: Folder, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(inside / "pipe")
@@ -143,7 +143,7 @@ def test_a_copy_takes_files_and_leaves_links(folder: Folder, inside: Path, tmp_p
         assert folder.copy_to(other, 100) == ["big"]
 
 
-def test_a_folder_that_turns_into_a_link_while_read_leads_nowhere(folder: Folder, inside: Path) -> None:
+def test_a_folder_that_turns_into_a_link_while_read_is_harmless(folder: Folder, inside: Path) -> None:
     (inside.parent / "outside").mkdir()
     (inside.parent / "outside" / "file").write_text("outside")
     (inside / "real").mkdir()
@@ -172,7 +172,7 @@ def test_a_folder_that_turns_into_a_link_while_read_leads_nowhere(folder: Folder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
-def test_what_root_writes_is_the_folder_owners(tmp_path: Path) -> None:
+def test_files_that_root_writes_belong_to_the_folders_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 1000, 1000)
     with Folder.at(tmp_path) as folder:
         folder.write("sub/a.txt", b"a")

@@ -1,4 +1,4 @@
-"""What is left after a close, and how many can run at once."""
+"""What remains after a close, and how many sessions can run in parallel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.tools.calling import call, descriptors, processes, said
+from tests.doubles.tools.calling import call, descriptors, output_of, processes
 from tests.tools.python.conftest import MakeTool, bubblewrap
 from tools.python import PythonSession, PythonTool, Sandbox
 from tools.python.sandboxes.sandbox import SandboxError
@@ -40,9 +40,9 @@ async def test_after_close_no_process_descriptor_thread_group_or_folder_is_left(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = processes()
-    # A place of its own: what other processes make in the common one is not ours to count.
+    # A place of its own, because this test must not count what other processes create in the common one.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    await _used_and_closed(sandbox)  # once to load what stays loaded
+    await _used_and_closed(sandbox)  # once, to load what stays loaded
     opened, groups = descriptors(), _groups(os.getpid())
     await _used_and_closed(sandbox)
     assert processes() == before
@@ -68,7 +68,7 @@ async def _used_and_closed(sandbox: Sandbox) -> None:
     assert output.failed
 
 
-async def test_twenty_sessions_at_once_do_not_hold_up_the_event_loop(make_tool: MakeTool) -> None:
+async def test_twenty_simultaneous_sessions_do_not_block_the_event_loop(make_tool: MakeTool) -> None:
     tool = make_tool(timeout=60.0)
     gaps: list[float] = []
 
@@ -90,7 +90,7 @@ async def test_twenty_sessions_at_once_do_not_hold_up_the_event_loop(make_tool: 
     assert gaps[int(len(gaps) * 0.99)] < 0.1
 
 
-async def test_a_start_does_not_hold_up_the_event_loop(
+async def test_a_start_does_not_block_the_event_loop(
     session: PythonSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
@@ -102,7 +102,7 @@ async def test_a_start_does_not_hold_up_the_event_loop(
 
     loop, popen, threads = asyncio.get_running_loop(), subprocess.Popen, set[threading.Thread]()
     monkeypatch.setattr(subprocess, "Popen", slow)
-    assert await said(session, "1 + 1") == "2"
+    assert await output_of(session, "1 + 1") == "2"
     (thread,) = threads
     assert thread.is_alive()  # bubblewrap dies with the thread that started it
 
@@ -131,7 +131,7 @@ async def test_a_start_that_is_cancelled_ends_its_process_before_its_descriptors
     assert [process.returncode for process in made] == [-9]
 
 
-async def test_a_program_that_cannot_be_started_is_told() -> None:
+async def test_a_program_that_cannot_be_started_is_reported() -> None:
     opened = descriptors()
     with pytest.raises(SandboxError, match="/nonexistent: No such file"):
         await spawn(["/nonexistent"], send=b"", env={})
@@ -190,7 +190,7 @@ asyncio.run(main())
 
 async def test_when_the_server_is_killed_its_kernels_end_too(sandbox: Sandbox, tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
-    # Arguments of a sleeping program show in /proc of the host.
+    # The arguments of a sleeping program show in the host's /proc.
     source = f"import subprocess; subprocess.Popen(['/bin/sh', '-c', 'sleep 600; : {mark}'])"
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, source)
     killed = server.pid
@@ -218,6 +218,6 @@ def _running(mark: str) -> bool:
 async def test_a_kernel_starts_fast() -> None:
     tool = PythonTool(await asyncio.to_thread(bubblewrap))
     began = time.monotonic()
-    assert await said(tool.open(), "1") == "1"
+    assert await output_of(tool.open(), "1") == "1"
     assert time.monotonic() - began < 15.0  # 0.4 s on a free machine
     await tool.close()

@@ -57,8 +57,8 @@ async def main():
     seen = await session.run(ToolCall("", "open('a').read(), os.getuid()"))
     await tool.close()
     left = len(measure(os.getpid(), 1000).ids) - 1
-    told = {"uid": os.getuid(), "through": through, "forks": int(forks.text.split()[-1]), "seen": seen.text}
-    sys.stdout.write(json.dumps({**told, "left": left}))
+    report = {"uid": os.getuid(), "through": through, "forks": int(forks.text.split()[-1]), "seen": seen.text}
+    sys.stdout.write(json.dumps({**report, "left": left}))
 
 asyncio.run(main())
 """
@@ -75,7 +75,7 @@ def interpreter() -> Iterator[str]:
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     found = [path for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}") if _runs(path)]
     if not found:
-        pytest.skip(f"there is no {name} that another user could run")
+        pytest.skip(f"no {name} that another user could run")
     folder = Path(tempfile.mkdtemp(prefix="gpt-oss-python-test-"))
     folder.chmod(0o755)
     subprocess.run([found[0], "-m", "venv", "--without-pip", folder / "env"], check=True, capture_output=True)
@@ -107,7 +107,7 @@ def _runs(path: str) -> bool:
 
 
 def test_an_unprivileged_user_has_the_same_protection(sandbox: Sandbox, interpreter: str) -> None:
-    del sandbox  # wanted for its skip where there is none
+    del sandbox  # needed for its skip
     done = subprocess.run(
         [
             *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
@@ -121,9 +121,9 @@ def test_an_unprivileged_user_has_the_same_protection(sandbox: Sandbox, interpre
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["uid"] == NOBODY
-    assert told["through"] == []
-    assert 5 < told["forks"] <= 40
-    assert "('host', 1000)" in told["seen"]
-    assert told["left"] == 0
+    report = json.loads(done.stdout)
+    assert report["uid"] == NOBODY
+    assert report["through"] == []
+    assert 5 < report["forks"] <= 40
+    assert "('host', 1000)" in report["seen"]
+    assert report["left"] == 0

@@ -1,4 +1,4 @@
-"""Outputs of a cell: bounded, clean, and in order."""
+"""Outputs of a cell: limited, clean, and in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_text_that_fits_is_whole() -> None:
     assert outputs.entries() == [{"type": "logs", "logs": "a\nbc\n"}]
 
 
-def test_logs_and_pictures_keep_their_order() -> None:
+def test_logs_and_images_keep_their_order() -> None:
     outputs = Outputs(OutputLimits())
     outputs.feed(stream("before"))
     outputs.feed(picture(base64.b64encode(PNG).decode() + "\n"))
@@ -64,7 +64,7 @@ def test_a_cut_at_the_source_is_counted() -> None:
     assert "1100 characters" in outputs.text()
 
 
-def test_a_long_text_with_pictures_in_it_keeps_the_pictures() -> None:
+def test_a_long_text_with_images_keeps_the_images() -> None:
     outputs = Outputs(OutputLimits(characters=100))
     for _ in range(3):
         outputs.feed(stream("x" * 500))
@@ -73,7 +73,7 @@ def test_a_long_text_with_pictures_in_it_keeps_the_pictures() -> None:
     assert "1400 characters" in outputs.text()
 
 
-def test_pictures_are_bounded_in_number_and_size() -> None:
+def test_images_are_limited_in_number_and_size() -> None:
     outputs = Outputs(OutputLimits(images=2, image_bytes=1000))
     for content in (PNG, PNG + b"x" * 1000, PNG, PNG):
         outputs.feed(picture(base64.b64encode(content).decode()))
@@ -83,14 +83,14 @@ def test_pictures_are_bounded_in_number_and_size() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "!!", None, 5, ["x"], base64.b64encode(b"<html>").decode()])
-def test_what_is_no_picture_is_told_not_passed_on(content: Any) -> None:
+def test_data_that_is_not_an_image_is_noted_and_not_passed_on(content: Any) -> None:
     outputs = Outputs(OutputLimits())
     outputs.feed(picture(content))
     assert "cannot be read" in outputs.text()
     assert all(entry["type"] == "logs" for entry in outputs.entries())
 
 
-def test_terminal_codes_and_lone_surrogates_are_taken_out() -> None:
+def test_terminal_codes_and_lone_surrogates_are_removed() -> None:
     outputs = Outputs(OutputLimits())
     outputs.feed(message("error", {"traceback": ["\x1b[31mZero\x1b[0m", "\x1b]8;;u\x07at \ud800\x00"]}))
     assert outputs.text() == "Zero\nat ?\x00\n"
@@ -100,14 +100,14 @@ def test_terminal_codes_and_lone_surrogates_are_taken_out() -> None:
     "content",
     [{}, {"text": None}, {"text": 5}, {"data": 3}, {"data": {"text/plain": {}}}, {"traceback": [None, 1]}],
 )
-def test_content_of_any_shape_is_taken(content: dict[str, Any]) -> None:
+def test_content_of_any_shape_is_accepted(content: dict[str, Any]) -> None:
     for kind in ("stream", "display_data", "execute_result", "error", "status", "comm_open"):
         outputs = Outputs(OutputLimits())
         outputs.feed(message(kind, content, {"cut": "many"}))
         outputs.text().encode()
 
 
-def test_a_request_reads_back_as_what_it_was() -> None:
+def test_a_request_reads_back_unchanged() -> None:
     frames = request("key", "execute_request", "7", "s", {"code": "x"})
     taken = received([b"identity", *frames])
     assert taken == Received("execute_request", "", {}, {"code": "x"})
@@ -128,5 +128,5 @@ def test_a_request_reads_back_as_what_it_was() -> None:
         [b"<IDS|MSG>", b"s", b'{"msg_type": ' + b"9" * 10_000 + b"}", b"{}", b"{}", b"{}"],
     ],
 )
-def test_frames_that_hold_no_message_are_none(frames: list[bytes]) -> None:
+def test_frames_without_a_message_give_none(frames: list[bytes]) -> None:
     assert received(frames) is None

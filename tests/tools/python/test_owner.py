@@ -1,4 +1,4 @@
-"""Whether what a name tells of an owner is that of a process that is gone for sure."""
+"""Whether the owner in a name is a process that is certainly gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_living_owner_is_not_gone() -> None:
     assert not gone(mark())
 
 
-def test_an_ended_owner_is_gone_also_where_its_number_is_anothers() -> None:
+def test_an_ended_owner_is_gone_even_if_its_number_was_reused() -> None:
     numbering, _, started = mark().split(".")
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -20,7 +20,7 @@ def test_an_ended_owner_is_gone_also_where_its_number_is_anothers() -> None:
     assert gone(f"{numbering}.{os.getpid()}.{int(started) - 1}")
 
 
-def test_an_owner_that_cannot_be_seen_from_here_may_be_alive() -> None:
+def test_an_invisible_owner_may_be_alive() -> None:
     _, pid, started = mark().split(".")
     assert not gone(f"00000000.{pid}.{int(started) - 1}")
     for other in ("", "mine", "../..", f"0.{pid}.1", f"00000000.{pid}"):

@@ -1,4 +1,4 @@
-"""The bound on a box's processes that a kernel holds without control groups."""
+"""The kernel's limit on a box's processes without control groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.tools.calling import said
+from tests.doubles.tools.calling import output_of
 from tests.tools.python.conftest import SMALL, MakeTool
 from tools.python.sandboxes.cgroups import Groups
 from tools.python.sandboxes.process_numbers import can_bound, highest_number
@@ -39,8 +39,10 @@ async def test_a_box_without_control_groups_has_few_numbers_and_never_runs_out_o
     before = of_the_host()
     tool = make_tool(timeout=60.0)
     session = tool.open()
-    assert int(await said(session, f"print(open('{SETTING}').read())")) == highest_number(SMALL.processes)
-    # More than there are numbers, one after another; then some at once, as before.
+    assert int(await output_of(session, f"print(open('{SETTING}').read())")) == highest_number(
+        SMALL.processes
+    )
+    # First more processes than there are numbers, one after another; then some simultaneously, as before.
     source = """
         import os, subprocess, time
         for _ in range(500):
@@ -48,6 +50,6 @@ async def test_a_box_without_control_groups_has_few_numbers_and_never_runs_out_o
             os.waitpid(child, 0)
         print(len([subprocess.Popen(["sleep", "0.1"]) for _ in range(5)]))
     """
-    assert await said(session, source) == "5"
+    assert await output_of(session, source) == "5"
     await tool.close()
     assert of_the_host() == before

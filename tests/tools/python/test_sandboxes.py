@@ -1,4 +1,4 @@
-"""Which sandbox is chosen, what is said when there is none, and the two that are not the default."""
+"""Which sandbox is chosen, the error if there is none, and the two that are not the default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.tools.calling import call, processes, said
+from tests.doubles.tools.calling import call, output_of, processes
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.docker import Docker
 from tools.python.sandboxes.interpreter import examine
@@ -25,7 +25,7 @@ async def test_off_is_no_sandbox_and_an_unknown_name_is_refused() -> None:
         await choose_sandbox("chroot")
 
 
-async def test_without_any_sandbox_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_any_sandbox_the_error_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(ToolUnavailable) as refused:
         await choose_sandbox("auto")
@@ -51,7 +51,7 @@ async def test_without_any_sandbox_the_sentence_says_what_to_install(monkeypatch
         ("something else", "choose --python docker or --python off"),
     ],
 )
-def test_what_bubblewrap_says_becomes_what_to_do(words: str, advice: str) -> None:
+def test_bubblewraps_message_becomes_advice(words: str, advice: str) -> None:
     assert advice in refusal(words)
     assert words in refusal(words)
 
@@ -71,7 +71,7 @@ async def test_an_interpreter_shows_its_parts_and_not_its_settings() -> None:
         assert path not in (Path("/"), Path.home(), Path(sys.prefix))
 
 
-async def test_docker_without_an_engine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_docker_without_an_engine_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolUnavailable, match="needs the `no-such-engine` command"):
         await Docker(Limits(), command="no-such-engine").check()
     engine = tmp_path / "docker"
@@ -82,7 +82,7 @@ async def test_docker_without_an_engine_says_so(tmp_path: Path, monkeypatch: pyt
         await choose_sandbox("docker")
 
 
-def test_the_docker_command_gives_nothing_away() -> None:
+def test_the_docker_command_reveals_nothing() -> None:
     argv = Docker(Limits(), image="image").command_line("name")
     text = " ".join(argv)
     for needed in (
@@ -98,19 +98,19 @@ def test_the_docker_command_gives_nothing_away() -> None:
     assert not {"--privileged", "--volume", "-v", "--mount"} & set(argv)
 
 
-async def test_unsafe_local_works_is_loud_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unsafe_local_works_logs_a_warning_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
     before = processes()
     sandbox = await choose_sandbox("unsafe-local")
     assert sandbox is not None
     tool = PythonTool(sandbox, timeout=2.0)
     session = tool.open()
     with caplog.at_level(logging.WARNING):
-        assert await said(session, "x = 1; x") == "1"
+        assert await output_of(session, "x = 1; x") == "1"
     assert "UNSAFE" in caplog.text
     await session.write("a.txt", b"a")
-    assert await said(session, "open('a.txt').read()") == "'a'"
+    assert await output_of(session, "open('a.txt').read()") == "'a'"
     await call(session, "import os; os._exit(1)")
-    assert await said(session, "open('a.txt').read()") == "'a'"
+    assert await output_of(session, "open('a.txt').read()") == "'a'"
     await call(session, "import subprocess; subprocess.Popen(['sleep', '600'])")
     assert (await call(session, "while True: pass")).failed
     assert "UNKNOWN" in (tool.declaration.description or "")

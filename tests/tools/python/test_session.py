@@ -1,4 +1,4 @@
-"""A conversation with the python tool, in each real sandbox that there is."""
+"""A conversation with the python tool, in each real sandbox that is available."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.doubles.tools.calling import call, launchers, processes, said
+from tests.doubles.tools.calling import call, launchers, output_of, processes
 from tests.tools.python.conftest import MakeTool, bubblewrap, docker
 from tools.python import FileRefused, PythonSession, PythonTool, Sandbox
 from tools.python.session import NO_OUTPUT
@@ -24,15 +24,17 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 async def test_state_is_kept_between_calls(session: PythonSession) -> None:
     assert (await call(session, "x = 41")).text == NO_OUTPUT
-    assert await said(session, "x + 1") == "42"
-    assert await said(session, "print('out'); import sys; print('err', file=sys.stderr)") == "out\nerr"
+    assert await output_of(session, "x + 1") == "42"
+    assert await output_of(session, "print('out'); import sys; print('err', file=sys.stderr)") == "out\nerr"
 
 
-async def test_modules_beside_the_notebook_are_found(session: PythonSession) -> None:
+async def test_modules_in_the_current_folder_are_found(session: PythonSession) -> None:
     await session.write("helper.py", b"def f(): return 42\n")
-    assert await said(session, "import helper; helper.f()") == "42"
+    assert await output_of(session, "import helper; helper.f()") == "42"
     await call(session, "%%writefile json.py\nraise SystemExit")
-    assert await said(session, "import json; json.dumps([1])") == "'[1]'", "Python's own modules go first"
+    assert await output_of(session, "import json; json.dumps([1])") == "'[1]'", (
+        "Python's own modules come first"
+    )
 
 
 async def test_an_exception_is_an_answer_without_terminal_codes(session: PythonSession) -> None:
@@ -41,7 +43,7 @@ async def test_an_exception_is_an_answer_without_terminal_codes(session: PythonS
     assert "ZeroDivisionError: division by zero" in output.text
     assert "\x1b" not in output.text
     assert output.details["outputs"] == [{"type": "logs", "logs": output.text}]
-    assert "SyntaxError" in await said(session, "x = = 1")
+    assert "SyntaxError" in await output_of(session, "x = = 1")
 
 
 async def test_slips_are_understood_and_functions_are_not(session: PythonSession) -> None:
@@ -52,8 +54,8 @@ async def test_slips_are_understood_and_functions_are_not(session: PythonSession
     assert "no function 'exec'" in refused.text
 
 
-async def test_input_is_refused_at_once(session: PythonSession) -> None:
-    assert "StdinNotImplementedError" in await said(session, "input()")
+async def test_input_is_refused_immediately(session: PythonSession) -> None:
+    assert "StdinNotImplementedError" in await output_of(session, "input()")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
@@ -82,7 +84,7 @@ async def test_a_time_out_interrupts_and_keeps_variables(make_tool: MakeTool) ->
     assert output.failed
     assert output.text.startswith("started\n")
     assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in output.text
-    assert await said(session, "x") == "5"
+    assert await output_of(session, "x") == "5"
 
 
 async def test_code_that_ignores_the_interrupt_is_killed_and_files_are_kept(make_tool: MakeTool) -> None:
@@ -99,8 +101,8 @@ async def test_code_that_ignores_the_interrupt_is_killed_and_files_are_kept(make
     assert output.failed
     assert "Timed out after 1 seconds, and the kernel was killed" in output.text
     assert await session.read("kept.txt") == b"kept"
-    assert "NameError" in await said(session, "x")
-    assert await said(session, "print(open('kept.txt').read())") == "kept"
+    assert "NameError" in await output_of(session, "x")
+    assert await output_of(session, "print(open('kept.txt').read())") == "kept"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ async def test_code_that_ignores_the_interrupt_is_killed_and_files_are_kept(make
         "exit_now()",
     ],
 )
-async def test_a_dead_kernel_is_told_and_the_next_call_has_a_fresh_one(
+async def test_a_dead_kernel_is_reported_and_the_next_call_has_a_new_one(
     session: PythonSession, death: str
 ) -> None:
     await call(session, "import ctypes\ndef exit_now(): ctypes.string_at(0)")
@@ -120,10 +122,10 @@ async def test_a_dead_kernel_is_told_and_the_next_call_has_a_fresh_one(
     assert (
         "The kernel died: its process ended. Variables and imports of earlier calls are gone" in output.text
     )
-    assert await said(session, "1 + 1") == "2"
+    assert await output_of(session, "1 + 1") == "2"
 
 
-async def test_a_kernel_that_dies_between_calls_is_told_at_the_next(session: PythonSession) -> None:
+async def test_a_kernel_that_dies_between_calls_is_reported_at_the_next(session: PythonSession) -> None:
     await call(session, "import os, threading; threading.Timer(0.2, lambda: os._exit(1)).start()")
     await asyncio.sleep(0.6)
     output = await call(session, "print('on')")
@@ -132,7 +134,7 @@ async def test_a_kernel_that_dies_between_calls_is_told_at_the_next(session: Pyt
     assert output.text.endswith("on\n")
 
 
-async def test_an_unused_kernel_ends_and_the_model_is_told(make_tool: MakeTool) -> None:
+async def test_an_unused_kernel_ends_and_the_model_learns_of_it(make_tool: MakeTool) -> None:
     tool = make_tool(idle=0.3)
     session = tool.open()
     await call(session, "x = 1")
@@ -142,15 +144,15 @@ async def test_an_unused_kernel_ends_and_the_model_is_told(make_tool: MakeTool) 
     text = (await call(session, "x")).text
     assert "it was not used for a long time" in text
     assert "NameError" in text
-    assert await said(session, "open('/mnt/data/input.csv').read()") == "'a,b'"
+    assert await output_of(session, "open('/mnt/data/input.csv').read()") == "'a,b'"
 
 
 async def test_an_old_kernel_ends_after_its_call(make_tool: MakeTool) -> None:
     tool = make_tool(max_age=0.5)
     session = tool.open()
-    assert await said(session, "import time; time.sleep(1); print('done')") == "done"
+    assert await output_of(session, "import time; time.sleep(1); print('done')") == "done"
     await asyncio.sleep(0.3)
-    assert "age limit" in await said(session, "1")
+    assert "age limit" in await output_of(session, "1")
 
 
 async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
@@ -162,10 +164,10 @@ async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert time.monotonic() - began < 0.1
-    first = await said(session, "n")
+    first = await output_of(session, "n")
     assert time.monotonic() - began < 1.0
     await asyncio.sleep(0.2)
-    assert await said(session, "n") == first
+    assert await output_of(session, "n") == first
 
 
 async def test_a_cancelled_call_that_does_not_stop_is_killed(session: PythonSession) -> None:
@@ -186,7 +188,7 @@ async def test_a_cancelled_call_that_does_not_stop_is_killed(session: PythonSess
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert "the call before was cancelled and did not stop" in await said(session, "1")
+    assert "the call before was cancelled and did not stop" in await output_of(session, "1")
 
 
 async def test_a_call_cancelled_while_the_kernel_starts_leaves_nothing_and_a_working_session(
@@ -203,19 +205,19 @@ async def test_a_call_cancelled_while_the_kernel_starts_leaves_nothing_and_a_wor
         await asyncio.wait({running})
         if number % 3:
             await session.retire("the test wants a start")
-    assert (await said(session, "print(1 + 1)")).endswith("2")
+    assert (await output_of(session, "print(1 + 1)")).endswith("2")
     await tool.close()
     assert processes() == before
     assert launchers() <= everywhere  # nor was one orphaned to init
 
 
-async def test_a_flood_is_cut_in_the_middle_and_the_kernel_goes_on(session: PythonSession) -> None:
+async def test_a_flood_is_cut_in_the_middle_and_the_kernel_stays_usable(session: PythonSession) -> None:
     output = await call(session, "for i in range(300_000): print(i)\nprint('end')")
     assert output.text.startswith("0\n1\n2\n")
     assert output.text.endswith("299999\nend\n")
     assert "characters of output were cut here" in output.text
     assert len(output.text) < 20_200
-    assert await said(session, "1") == "1"
+    assert await output_of(session, "1") == "1"
 
 
 @pytest.mark.parametrize(
@@ -227,17 +229,17 @@ async def test_one_huge_output_is_cut(session: PythonSession, source: str) -> No
     assert not output.failed
     assert "characters of output were cut here" in output.text
     assert len(output.text) < 20_200
-    assert await said(session, "1") == "1"
+    assert await output_of(session, "1") == "1"
 
 
 async def test_many_flushed_lines_do_not_lose_the_end_of_the_call(session: PythonSession) -> None:
     output = await call(session, "for i in range(20_000): print(i, flush=True)")
     assert not output.failed
-    assert await said(session, "'still here'") == "'still here'"
+    assert await output_of(session, "'still here'") == "'still here'"
 
 
 async def test_binary_output_is_text_for_the_model(session: PythonSession) -> None:
-    text = await said(session, r"import os; os.write(1, bytes(range(256)) * 4); print('\ud800')")
+    text = await output_of(session, r"import os; os.write(1, bytes(range(256)) * 4); print('\ud800')")
     text.encode()
 
 
@@ -246,7 +248,7 @@ async def test_files_go_in_and_out(session: PythonSession) -> None:
     with pytest.raises(FileRefused):
         await session.read("missing")
     await session.write("folder/in.txt", b"hello")
-    assert await said(session, "print(open('folder/in.txt').read())") == "hello"
+    assert await output_of(session, "print(open('folder/in.txt').read())") == "hello"
     await call(session, "open('out.bin', 'wb').write(bytes(range(256)))")
     assert [(info.path, info.size) for info in await session.files()] == [
         ("folder/in.txt", 5),
@@ -256,7 +258,7 @@ async def test_files_go_in_and_out(session: PythonSession) -> None:
 
 
 async def test_a_file_is_removed_while_code_runs(session: PythonSession) -> None:
-    with pytest.raises(FileRefused, match="nothing was written yet"):
+    with pytest.raises(FileRefused, match="nothing has been written yet"):
         await session.remove("missing")
     await session.write("folder/in.txt", b"hello")
     running = asyncio.create_task(call(session, "open('out.txt', 'w').close()\nimport time; time.sleep(60)"))
@@ -271,24 +273,24 @@ async def test_a_file_is_removed_while_code_runs(session: PythonSession) -> None
     await asyncio.wait({running})
 
 
-async def test_a_removal_leaves_the_word_of_a_restart_to_the_model(session: PythonSession) -> None:
+async def test_a_removal_leaves_the_report_of_a_restart_to_the_next_call(session: PythonSession) -> None:
     await session.write("in.txt", b"hello")
     await session.retire("the test wants a start")
     await session.remove("in.txt")
-    text = await said(session, "import os; print(os.listdir('/mnt/data'))")
+    text = await output_of(session, "import os; print(os.listdir('/mnt/data'))")
     assert "The kernel was restarted: the test wants a start" in text
     assert text.endswith("[]")
 
 
-async def test_a_kernel_started_for_a_file_gives_its_place_to_who_waits(make_tool: MakeTool) -> None:
+async def test_a_kernel_started_for_a_file_yields_its_place_to_a_waiting_session(make_tool: MakeTool) -> None:
     tool = make_tool(max_kernels=1)
     first, second = tool.open(), tool.open()
-    async with asyncio.timeout(30.0):  # half of what a session waits for a place
-        _, answer = await asyncio.gather(first.write("a", b"x"), said(second, "1 + 1"))
+    async with asyncio.timeout(30.0):  # half the time that a session waits for a place
+        _, answer = await asyncio.gather(first.write("a", b"x"), output_of(second, "1 + 1"))
     assert answer == "2"
 
 
-async def test_hostile_files_lead_nowhere(session: PythonSession) -> None:
+async def test_hostile_files_are_harmless(session: PythonSession) -> None:
     await call(
         session,
         """
@@ -321,15 +323,15 @@ async def test_a_file_beyond_the_space_is_refused_in_words(session: PythonSessio
     assert await session.files() == []
 
 
-async def test_the_least_used_kernel_gives_way_and_its_session_is_told(make_tool: MakeTool) -> None:
+async def test_the_least_used_kernel_gives_way_and_its_session_reports_it(make_tool: MakeTool) -> None:
     tool = make_tool(max_kernels=2)
     first, second, third = tool.open(), tool.open(), tool.open()
     await call(first, "x = 1")
     await call(second, "x = 2")
-    assert await said(first, "x") == "1"
-    assert await said(third, "3") == "3"
-    assert await said(first, "x") == "1"
-    assert "another conversation needed its place" in await said(second, "2")
+    assert await output_of(first, "x") == "1"
+    assert await output_of(third, "3") == "3"
+    assert await output_of(first, "x") == "1"
+    assert "another conversation needed its place" in await output_of(second, "2")
 
 
 async def test_a_session_closed_while_its_kernel_starts_runs_nothing(session: PythonSession) -> None:
@@ -349,7 +351,7 @@ async def test_a_closed_session_runs_nothing(session: PythonSession) -> None:
     assert "the session is closed" in output.text
 
 
-def test_the_model_is_told_of_the_time_limit_and_of_no_internet(sandbox: Sandbox) -> None:
+def test_the_declaration_states_the_time_limit_and_no_internet(sandbox: Sandbox) -> None:
     declared = PythonTool(sandbox, timeout=30).declaration
     assert declared.namespace == "python"
     assert declared.functions == ()

@@ -1,4 +1,4 @@
-"""What the model writes in place of bare source."""
+"""What the model writes instead of bare source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEANT = "x = 1\nprint('a\\nb')"
         json.dumps({"code": f"```python\n{MEANT}\n```"}),
     ],
 )
-def test_slips_are_taken_for_the_source_they_mean(written: str) -> None:
+def test_slips_are_read_as_the_intended_source(written: str) -> None:
     assert source_of(written) == MEANT
 
 
@@ -49,5 +49,5 @@ def test_slips_are_taken_for_the_source_they_mean(written: str) -> None:
         "%timeit 1",
     ],
 )
-def test_all_else_is_source_as_it_stands(source: str) -> None:
+def test_anything_else_is_source_unchanged(source: str) -> None:
     assert source_of(source) == source

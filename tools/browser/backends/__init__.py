@@ -1,7 +1,7 @@
-"""Which backend the browser uses, by its name in the settings. Each is imported only when it is asked for.
+"""Creates the browser's backend from its name in the settings. Each backend is imported only when it is used.
 
-In goes `exa`, `exa:URL`, `local:DIR`, `searxng:URL` or `off`; out comes a backend, or None for off. What
-cannot be used here raises `ToolUnavailable`, whose sentence says what to set.
+Takes `exa`, `exa:URL`, `local:DIR`, `searxng:URL` or `off`. Returns a backend, or None for off. Raises
+`ToolUnavailable` with the setting to change if the backend cannot be used here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def parse_backend(text: str, environment: Environment = os.environ) -> Backend |
 
 
 def default_backend(environment: Environment = os.environ) -> str:
-    """What to use where nothing is set: Exa where it can be, else nothing."""
+    """The backend when none is set: Exa if there is a key for it, otherwise none."""
     return "exa" if environment.get("EXA_API_KEY") else "off"
 
 
@@ -52,7 +52,7 @@ def _local(folder: str, _: Environment) -> Backend:
         raise ToolUnavailable("The browser backend local needs a folder: local:DIR.")
     try:
         path = Path(folder).expanduser()
-    except RuntimeError:  # the home of a user who is unknown
+    except RuntimeError:  # the home of an unknown user
         path = Path(folder)
     if not path.is_dir():
         raise ToolUnavailable(f"The browser backend local:{folder} needs a folder that exists.")

@@ -1,7 +1,8 @@
-"""What a backend of the browser is: something that searches and reads pages.
+"""The contract of a browser backend, which searches and reads pages.
 
-Frozen requests in, hits and documents out. A backend raises `BrowserError`s, whose text the model reads;
-whatever else it raises is reported to the model as a fault. It must not know of cursors, views or Harmony.
+Takes frozen requests and returns hits and documents. A backend raises `BrowserError`s, whose messages the
+model reads; any other exception is reported to the model as a fault. It must not know cursors, views or
+Harmony.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class SearchRequest:
     query: str
     limit: int
     snippet_chars: int
-    domains: tuple[str, ...] = ()  # only these and their subdomains, where the backend knows of domains
-    country: str | None = None  # where the user is, two letters
+    domains: tuple[str, ...] = ()  # only these and their subdomains, if the backend knows domains
+    country: str | None = None  # the user's country, two letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,14 @@ class SearchHit:
     url: str
     title: str
     snippet: str
-    passage: str = ""  # words of the page, verbatim, at which it is best opened
+    passage: str = ""  # verbatim words of the page at which to open it
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     url: str
-    permits: Permits  # to be asked of every address on the way, redirects included
-    fetcher: Fetcher  # the one way to the network that is safe for an address that the model chose
+    permits: Permits  # must hold for every address on the way, redirects included
+    fetcher: Fetcher  # the only safe way to fetch an address that the model chose
     view_source: bool = False
 
 

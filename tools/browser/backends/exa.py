@@ -1,8 +1,8 @@
-"""Exa: search and pages by its API, through its own client exa-py.
+"""Exa: search and pages through its API, with its own client exa-py.
 
-In go requests, out come hits and documents. Pages are read by Exa, so that no connection to them leaves
-this machine; addresses are checked all the same, for private ones are nobody else's business. exa-py is
-imported with the first call, on a thread: that takes most of a second.
+Takes requests and returns hits and documents. Exa reads the pages, so this machine never connects to them.
+Addresses are checked nevertheless, because private ones must not be sent to Exa. exa-py is imported with the
+first call, on a thread, because the import takes most of a second.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DEFAULT_URL: Final = "https://api.exa.ai"
 
 _TAG: Final = re.compile(r"<(?:[a-z][a-z0-9]*[ />]|!doctype)", re.IGNORECASE)
 
-# What Exa says of a page that it did not get; see `statuses` in its answer.
+# Exa's reasons for a page that it could not get; see `statuses` in its response.
 _REASONS: Final = {
     "CRAWL_NOT_FOUND": "it was not found",
     "CRAWL_TIMEOUT": "its server took too long",
-    "SOURCE_NOT_AVAILABLE": "it is not open to everybody",
-    "UNSUPPORTED_URL": "its address is not of a kind that can be read",
+    "SOURCE_NOT_AVAILABLE": "it is not publicly available",
+    "UNSUPPORTED_URL": "addresses of this kind cannot be read",
 }
 
 
@@ -79,7 +79,7 @@ class ExaBackend:
         if not request.permits(found):
             raise PageError("The page leads to a domain that this request does not allow.")
         text = str(result.text)
-        # Of web pages the text comes with its tags; of PDFs and the like there are none.
+        # Web pages come with their tags; PDFs and the like have none.
         kind = "text/html" if _TAG.search(text, 0, 20_000) else "text/markdown"
         body = Body(found, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
         document = await convert(body, view_source=request.view_source)
@@ -102,7 +102,7 @@ def _connect(api_key: str, base_url: str, timeout: float) -> AsyncExa:
     from exa_py import AsyncExa
 
     client = AsyncExa(api_key, api_base=base_url, timeout=timeout)
-    _ = client.client  # made now, on this thread: it reads the certificate authorities
+    _ = client.client  # created here, on this thread, because it reads the certificate authorities
     return client
 
 
@@ -121,7 +121,7 @@ def _reason(statuses: Sequence[Any] | None) -> str:
 
 
 def _refuse(kind: type[BrowserError], what: str, error: Exception) -> NoReturn:
-    """exa-py raises ValueError with the whole answer in it; of that the model needs the status."""
+    """Raises an error with the status alone; exa-py's ValueError holds the whole response."""
     text = str(error)
     status = text.removeprefix("Request failed with status code ")[:3]
     if isinstance(error, httpx.TimeoutException):

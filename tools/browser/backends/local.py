@@ -1,8 +1,8 @@
-"""A local folder in place of the web: .md, .txt, .html and .pdf, with no key and no network.
+"""A local folder instead of the web: .md, .txt, .html and .pdf, with no key and no network.
 
-In go requests, out come hits and documents under URLs `local:///path/below/the/folder`. The index lives on
-a thread of its own and is brought up to the files before every search and every page. Domain filters and
-the user's place mean nothing here.
+Takes requests and returns hits and documents with URLs `local:///path/below/the/folder`. The index lives on a
+thread of its own and is updated before every search and every page. Domain filters and the user's location
+have no effect here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.browser.pages.text import one_line
 
 T = TypeVar("T")
 
-_SEARCHED_CHARS: Final = 400_000  # of a document, for the lines to show of it
+_SEARCHED_CHARS: Final = 400_000  # of a document, when choosing the lines to show
 _PASSAGE_WORDS: Final = 8
 
 
@@ -71,7 +71,7 @@ class LocalBackend:
         ]
 
     def _read(self, index: FolderIndex, path: str, view_source: bool) -> Document:
-        # Only what the index lists is opened: no path that was written in a URL reaches the file system.
+        # Only files that the index lists are opened: a path from a URL never reaches the file system.
         if not index.has(path):
             raise PageError(
                 f"There is no document {one_line(path)} in the local folder; search for documents."
@@ -88,7 +88,7 @@ def _hit(found: Found, words: Sequence[str], snippet_chars: int) -> SearchHit:
 
 
 def _best_line(lines: Sequence[str], words: Sequence[str]) -> int:
-    """The line with the most of the words, the first of several."""
+    """The line with the most of the words; the first one if several tie."""
     best, most = 0, 0
     for number, line in enumerate(lines):
         text = line.lower()

@@ -1,8 +1,8 @@
 """The documents of a folder: their local:// URLs, their text for the index, and their pages.
 
-In go a folder and a path relative to it, out come texts and documents. No URL and no message holds more of
-a path than what lies below the folder. Names that are not UTF-8 carry lone surrogates here, as Python has
-them: their URLs hold the very bytes, their titles a mark for each.
+Takes a folder and a path relative to it, returns texts and documents. No URL and no message holds more of a
+path than the part below the folder. Names that are not UTF-8 carry lone surrogates, as in Python: their URLs
+hold the original bytes, their titles one mark for each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: Final[dict[str, Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What the index keeps of a file."""
+    """The index's data on a file."""
 
     title: str
     text: str
@@ -39,7 +39,7 @@ def url_of(path: str) -> str:
 
 
 def path_of(url: str) -> str | None:
-    """The relative path that a local:// URL means, however it was shortened; None for any other URL."""
+    """The relative path of a local:// URL, however the URL was shortened; None for other URLs."""
     if not url.startswith(LOCAL):
         return None
     written = url.removeprefix(LOCAL).partition("#")[0].partition("?")[0]
@@ -47,7 +47,7 @@ def path_of(url: str) -> str | None:
 
 
 def read_file(folder: Path, path: str) -> Readable:
-    """For the index. A file that cannot be read is found by its name alone."""
+    """Reads a file for the index. A file that cannot be read is indexed by its name alone."""
     try:
         document = read_document(folder, path, view_source=False)
     except BrowserError:
@@ -56,7 +56,7 @@ def read_file(folder: Path, path: str) -> Readable:
 
 
 def read_document(folder: Path, path: str, *, view_source: bool) -> Document:
-    """The page of a file that `list_files` named. Takes time; for a thread."""
+    """The page of a file that `list_files` returned. Slow; run it on a thread."""
     kind = _KINDS[PurePosixPath(path).suffix.lower()]
     try:
         with (folder / path).open("rb") as file:

@@ -1,7 +1,7 @@
-"""A full-text index of a folder's documents, in SQLite's FTS5: kept up with the files, searched by words.
+"""A full-text index of a folder's documents in SQLite's FTS5.
 
-In go a folder and queries, out come hits with the document's relative path. Synchronous, for one thread
-that the caller provides. It must not know of URLs, cursors or event loops.
+Takes a folder and queries, returns hits with the document's relative path. Synchronous, for one thread that
+the caller provides. It must not know URLs, cursors or event loops.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 from tools.browser.backends.local_files import Readable, read_file
 from tools.browser.pages.text import clean
 
-FORMAT: Final = 2  # of the cache file; another one is made anew
+FORMAT: Final = 2  # of the cache file; a file with another format is replaced
 MAX_FILES: Final = 50_000
 _SUFFIXES: Final = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")
 _MAX_WORDS: Final = 32
-# Scripts written without spaces: each character is indexed as a word, and searched for in pairs.
+# Scripts written without spaces: each character is indexed as a word, and queries search pairs of them.
 _UNSPACED: Final = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 _WORD: Final = re.compile(rf"(?:{_UNSPACED.pattern})+|(?:(?!{_UNSPACED.pattern})\w)+")
-# Left out of a query that holds other words: in a small folder they would find everything.
+# Left out of a query that has other words: in a small folder they would match everything.
 _COMMON: Final = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "i", "in", "is", "it", "its", "of", "on", "or", "that", "the", "there", "this", "to", "was", "what",
@@ -50,7 +50,7 @@ class Found:
 
 
 class FolderIndex:
-    """Opened and used on one thread. `stop` may be called from any."""
+    """Opened and used on one thread. `stop` may be called from any thread."""
 
     def __init__(self, folder: Path, cache: Path | None) -> None:
         self._folder = folder
@@ -58,19 +58,19 @@ class FolderIndex:
         self._db = _open(folder, cache)
 
     def stop(self) -> None:
-        """A refresh under way ends after its present file."""
+        """Makes a running refresh end after its current file."""
         self._stopped.set()
 
     def close(self) -> None:
         self._db.close()
 
     def refresh(self) -> None:
-        """Brings the index up to the files: new and changed ones are read, vanished ones dropped."""
-        there = dict(list_files(self._folder))
+        """Updates the index: reads new and changed files, and drops deleted ones."""
+        present = dict(list_files(self._folder))
         known = {_path(key): stamp for key, stamp in self._db.execute("SELECT path, stamp FROM files")}
-        for path in known.keys() - there.keys():
+        for path in known.keys() - present.keys():
             self._drop(path)
-        for path, stamp in there.items():
+        for path, stamp in present.items():
             if self._stopped.is_set():
                 return
             if known.get(path) != stamp:
@@ -78,7 +78,7 @@ class FolderIndex:
                 self._add(path, stamp, read_file(self._folder, path))
 
     def search(self, query: str, limit: int) -> Sequence[Found]:
-        """The best first: documents with any of the words, by how rare and how frequent these are."""
+        """The best documents with any of the words, ranked by the words' rarity and frequency."""
         expression = _expression(query)
         if not expression:
             return []
@@ -113,7 +113,7 @@ class FolderIndex:
 
 
 def query_words(query: str) -> list[str]:
-    """What to look for, each once: words in lower case, or pairs of characters without spaces."""
+    """The distinct search terms: words in lower case, or pairs of characters in unspaced scripts."""
     words: list[str] = []
     for found in _WORD.finditer(query.lower()):
         word = found[0]
@@ -121,12 +121,12 @@ def query_words(query: str) -> list[str]:
             words += [word[start : start + 2] for start in range(len(word) - 1)]
         else:
             words.append(word)
-    telling = [word for word in words if word not in _COMMON]
-    return list(dict.fromkeys(telling or words))[:_MAX_WORDS]
+    significant = [word for word in words if word not in _COMMON]
+    return list(dict.fromkeys(significant or words))[:_MAX_WORDS]
 
 
 def list_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """(relative path, stamp) of each document: none that is hidden, none that leads out of the folder."""
+    """(relative path, stamp) of each document that is not hidden and does not lead out of the folder."""
     root = folder.resolve()
     count = 0
     for parent, folders, names in os.walk(root):
@@ -142,7 +142,7 @@ def list_files(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _key(path: str) -> bytes:
-    """A path as the database has it: one that is not UTF-8 is no text to it."""
+    """A path as the database stores it: as bytes, because it may not be UTF-8."""
     return path.encode("utf-8", "surrogatepass")
 
 
@@ -151,7 +151,7 @@ def _path(key: bytes) -> str:
 
 
 def _within(root: Path, path: Path) -> bool:
-    """A regular file whose real place is in the folder, links followed."""
+    """Whether this is a regular file whose real path, links followed, is in the folder."""
     try:
         return path.is_file() and path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):  # a link to itself
@@ -159,7 +159,7 @@ def _within(root: Path, path: Path) -> bool:
 
 
 def _stamp(path: Path) -> str:
-    """Changes whenever the file does. A file that vanished meanwhile is found out when it is read."""
+    """A value that changes whenever the file does. Reading detects a file that has vanished."""
     try:
         stat = path.stat()
     except OSError:
@@ -172,7 +172,7 @@ def _spaced(text: str) -> str:
 
 
 def _expression(query: str) -> str:
-    """Words in FTS5's query language: quoted, so that nothing in them is an operator."""
+    """Words in FTS5's query language, quoted so that none of them is an operator."""
     return " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))
 
 
@@ -188,14 +188,14 @@ def _open(folder: Path, cache: Path | None) -> sqlite3.Connection:
         ):
             return db
     except sqlite3.DatabaseError:
-        pass  # no database, or a damaged one: it is a cache, and made anew below
+        pass  # no database, or a damaged one: this is a cache, and is created again below
     db.close()
     cache.unlink(missing_ok=True)
     return _create(sqlite3.connect(cache), folder)
 
 
 def _create(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
-    # It can always be made again, so nothing waits for the disk.
+    # It can always be created again, so nothing waits for the disk.
     db.execute("PRAGMA synchronous = OFF")
     db.executescript(_SCHEMA)
     with db:

@@ -1,6 +1,6 @@
-"""A page of the web as a document: fetched safely, converted off the event loop.
+"""Reads a web page as a document: fetches it safely and converts it off the event loop.
 
-For backends that only search. In goes a `ReadRequest`, out comes a `Document`; PageError where there is none.
+For backends that only search. Takes a `ReadRequest`, returns a `Document` or raises `PageError`.
 """
 
 from __future__ import annotations

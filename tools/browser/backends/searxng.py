@@ -1,7 +1,7 @@
-"""SearXNG: search by the JSON API of an instance that the operator runs; pages by the safe fetcher.
+"""SearXNG: searches through the JSON API of the operator's instance, and reads pages with the safe fetcher.
 
-In go requests, out come hits and documents. The instance's address is the operator's and may be private; the
-addresses in its answers are strangers' and are checked when they are opened.
+Takes requests and returns hits and documents. The instance's address is the operator's and may be private.
+The addresses in its results are untrusted and are checked when they are opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.browser.pages.errors import SearchError
 from tools.browser.pages.text import one_line
 
 _MAX_BYTES: Final = 8_000_000
-# More than a few `site:` terms are refused or ignored by engines; the results are filtered in any case.
+# Engines refuse or ignore more than a few `site:` terms; the results are filtered in any case.
 _MAX_SITES: Final = 6
 
 
@@ -32,7 +32,7 @@ class SearxngBackend:
         self._client: httpx.AsyncClient | None = None
 
     async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
-        answer = await self._ask({"q": _with_sites(request), "format": "json", "pageno": "1"})
+        answer = await self._fetch_results({"q": _with_sites(request), "format": "json", "pageno": "1"})
         results = answer.get("results")
         if not isinstance(results, list):
             raise SearchError("The search failed: the search service gave an answer that is not understood.")
@@ -49,7 +49,7 @@ class SearxngBackend:
         if client is not None:
             await client.aclose()
 
-    async def _ask(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
+    async def _fetch_results(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
         client = await self._ready_client()
         try:
             async with client.stream("GET", f"{self._base_url}/search", params=parameters) as response:
@@ -59,7 +59,7 @@ class SearxngBackend:
             raise SearchError("The search failed: the search service took too long.") from error
         except httpx.HTTPError as error:
             raise SearchError("The search failed: the search service could not be reached.") from error
-        if status == 403:  # what an instance answers whose settings do not name the format
+        if status == 403:  # an instance whose settings do not allow the format
             raise SearchError(
                 "The search failed: the SearXNG instance does not allow `json` in search.formats."
             )

@@ -1,10 +1,10 @@
-"""The safe fetcher: pages of the public web for addresses that nobody vetted.
+"""The safe fetcher: fetches pages of the public web from untrusted addresses.
 
-In goes an address that the model or a page chose, out comes the body with its type. Every address that the
-name resolves to is checked, and the connection goes to a checked address, so a name that changes between
-the check and the connection changes nothing; so it is for every redirect. No cookies, no proxies or
-credentials from the environment, bounds on time, size and decompression. Addresses that the operator
-configured do not come here. It must not know of pages' formats.
+Takes an address that the model or a page chose, and returns the body with its type. It checks every address
+that the name resolves to, and connects to a checked address, so that a name that resolves differently a
+moment later gains nothing. The same holds for every redirect. It sends no cookies, uses no proxies or
+credentials from the environment, and limits time, size and decompression. It is not used for addresses that
+the operator configured. It must not know the formats of pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tools.browser.network.urls import read_url
 from tools.browser.pages.errors import PageError
 
 Permits = Callable[[str], bool]
-"""Whether the request's domain filter lets a URL through."""
+"""Whether the request's domain filter permits a URL."""
 
 MAX_REDIRECTS: Final = 5
 _MAX_ADDRESSES_TRIED: Final = 3
@@ -40,16 +40,16 @@ _HEADERS: Final = {
 @dataclass(frozen=True, slots=True)
 class Fetched:
     url: str  # after redirects
-    content_type: str  # as sent, "" if it was not
+    content_type: str  # as sent; "" if it was not sent
     body: bytes
-    cut: bool = False  # whether the body is only the first part
+    cut: bool = False  # whether the body is incomplete
 
 
 class Fetcher:
-    """Shared by all conversations; it holds no state of theirs.
+    """Shared by all conversations, whose state it does not hold.
 
-    `resolver` and `transport` are for tests and special networks: the transport is given requests whose URL
-    names a checked IP address, the name being in the Host header and in the extension `sni_hostname`.
+    `resolver` and `transport` serve tests and special networks. The transport receives requests whose URL
+    holds a checked IP address; the name is in the Host header and in the extension `sni_hostname`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Fetcher:
         self._transport = transport
 
     def check(self, url: str) -> httpx.URL:
-        """What can be said of an address without resolving it: the URL in one spelling, or PageError."""
+        """Checks an address without resolving it and returns its one spelling. Raises `PageError`."""
         checked = read_url(url)
         literal = is_literal(checked.host)
         if literal and not self._allow_private_hosts and not is_public(checked.host):
@@ -77,7 +77,7 @@ class Fetcher:
         return checked
 
     async def get(self, url: str, permits: Permits = lambda _: True) -> Fetched:
-        """The body behind `url`; `permits` is asked of it and of every redirect. Raises PageError."""
+        """Fetches `url`. `permits` must hold for it and for every redirect. Raises `PageError`."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._follow(self.check(url), permits)
@@ -113,7 +113,7 @@ class Fetcher:
         return self.check(str(joined))
 
     async def _send(self, url: httpx.URL) -> httpx.Response:
-        """Connects to a checked address while the request and TLS go by the name."""
+        """Connects to a checked address; the request and TLS use the name."""
         port = url.port or (443 if url.scheme == "https" else 80)
         host = url.raw_host.decode("ascii")
         addresses = await self._addresses(host, port)
@@ -134,7 +134,7 @@ class Fetcher:
         raise refusal or PageError(f"The host {host!r} has no address.")
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
-        if is_literal(host):  # checked with its URL
+        if is_literal(host):  # already checked with its URL
             return [host]
         try:
             return await resolve_allowed(
@@ -148,8 +148,8 @@ class Fetcher:
             if self._transport is None:
                 # Reading the certificate authorities takes tens of milliseconds.
                 context = await asyncio.to_thread(httpx.create_ssl_context)
-                # No connection is kept: to the transport two names at one address look alike, to TLS they
-                # do not.
+                # No connection is kept: the transport cannot distinguish two names at one address, but TLS
+                # must.
                 limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
                 self._transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits)
             return self._transport
@@ -177,7 +177,7 @@ class Fetcher:
 
 
 Inflate = Callable[[bytes, int], bytes]
-"""(chunk, most) → what it decompresses to, `most` bytes at the most however much it would."""
+"""(chunk, most) → the decompressed chunk, of which it returns `most` bytes at most."""
 
 
 def _inflater(encoding: str) -> Inflate:
@@ -189,11 +189,11 @@ def _inflater(encoding: str) -> Inflate:
         case "deflate":
             return _Deflate()
         case other:
-            raise PageError(f"The page is compressed in a way that was not asked for: {other[:40]}.")
+            raise PageError(f"The page is compressed in a way that was not requested: {other[:40]}.")
 
 
 class _Deflate:
-    """zlib's format, as the standard says, or the raw one that some servers send."""
+    """zlib's format, which the standard requires, or the raw one that some servers send."""
 
     def __init__(self) -> None:
         self._inflate: Inflate | None = None
@@ -213,7 +213,7 @@ def _status(code: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """In words, without the addresses that system messages carry."""
+    """The reason in words, without the addresses that system messages contain."""
     match error:
         case httpx.ConnectError() if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
             return "its TLS certificate or handshake was refused"

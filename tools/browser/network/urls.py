@@ -1,7 +1,7 @@
-"""URLs that the model or a page chose, in one spelling or refused: no network, no names resolved.
+"""Normalises or refuses URLs that the model or a page chose, without network access or name resolution.
 
-What is not plainly an http(s) address is refused: the list of what is allowed is short, the list of tricks
-is not. Which IP addresses may be reached is decided in `tools.addresses`.
+Only plain http(s) addresses are accepted, because the list of tricks has no end. `tools.addresses` decides
+which IP addresses may be reached.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _HOST: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.(?!-)[a-z0-9_-]{1,63})*")
 
 
 def read_url(text: str) -> httpx.URL:
-    """The address in the one spelling that is then resolved, sent and shown; PageError for any odd one.
+    """The address in the one spelling that is then resolved, sent and shown; raises `PageError` for any odd
+    one.
 
-    The parser is the client's own, so that what is checked and what is connected to cannot differ.
+    The parser is the HTTP client's own, so that the check and the connection cannot disagree.
     """
     if len(text) > MAX_URL_CHARS:
         raise PageError(f"This address is longer than {MAX_URL_CHARS} characters.")
@@ -45,7 +46,7 @@ def read_url(text: str) -> httpx.URL:
 
 
 def is_web(url: object) -> TypeGuard[str]:
-    """Whether it is an http(s) address that can be shown at all, for what a search service says is one."""
+    """Whether a search service's URL is an http(s) address that can be shown."""
     return isinstance(url, str) and url.startswith(("http://", "https://")) and encodable(url) == url
 
 
@@ -55,12 +56,12 @@ def _host(url: httpx.URL) -> str:
         if "%" in host or not is_literal(host):
             raise PageError("This address is not valid: its host is not an IPv6 address.")
         return host
-    host = host.removesuffix(
-        "."
-    )  # "example.com." is the same name, spelled so as to slip through comparisons
+    # "example.com." is the same name, spelt to slip through comparisons.
+    host = host.removesuffix(".")
     if not _HOST.fullmatch(host) or len(host) > 253:
         raise PageError("This address is not valid: it has no usable host name.")
-    # Whatever ends in a number is an IPv4 address to some parser: 2130706433, 0x7f.1, 0177.0.0.1, 127.1.
+    # Some parser takes anything that ends in a number for an IPv4 address: 2130706433, 0x7f.1, 0177.0.0.1,
+    # 127.1.
     if _NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]) and not _IPV4.fullmatch(host):
         raise PageError("This address spells an IP address in an unusual way and is not opened.")
     return host

@@ -1,5 +1,4 @@
-"""Bodies of pages as text: HTML, Markdown, PDF and plain text, with their links.
+"""Converts bodies of pages to text: HTML, Markdown, PDF and plain text, with their links.
 
-Bytes with a type come in, a `Document` goes out. It must not know where the bytes came from, and it knows no
-cursor.
+Takes bytes with a type and returns a `Document`. It must not know where the bytes came from, or cursors.
 """

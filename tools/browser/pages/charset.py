@@ -1,6 +1,6 @@
-"""Bytes to text as browsers do it: mark, header, declaration in the document, then what the bytes look like.
+"""Decodes bytes as browsers do: by mark, header, declaration in the document, then by a guess from the bytes.
 
-Pure; any bytes give some text, and no label from outside reaches a codec that is not a plain text encoding.
+Pure. Any bytes give some text, and no label from outside reaches a codec that is not a plain text encoding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from charset_normalizer import from_bytes
 
-_SAMPLE: Final = 16_384  # bytes that are enough to guess from; guessing takes milliseconds for each kilobyte
+_SAMPLE: Final = 16_384  # bytes for a guess, which takes milliseconds per kilobyte
 _DECLARED_WITHIN: Final = 4_096
 
 _MARKS: Final = (
@@ -19,12 +19,12 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# What pages mean by a label is often the larger encoding of the same family.
+# A label on a page often means the larger encoding of the same family.
 _MEANT: Final = {
     "ascii": "cp1252", "iso8859_1": "cp1252", "iso8859_9": "cp1254", "tis_620": "cp874",
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
 }  # fmt: skip
-# Codecs that Python counts as text but that are no charset of any page.
+# Codecs that Python counts as text but that no page uses as a charset.
 _NO_CHARSET: Final = (
     "unicode_escape",
     "raw_unicode_escape",
@@ -58,12 +58,12 @@ def _declared(content_type: str, body: bytes) -> str | None:
     start = body[:_DECLARED_WITHIN]
     found = _META.search(start) or _XML.match(start.lstrip())
     encoding = codec_of(found[1].decode("ascii")) if found else None
-    # A declaration that could be read as ASCII is not in UTF-16, whatever it says.
+    # A declaration that can be read as ASCII is not in UTF-16, whatever it states.
     return "utf-8" if encoding and encoding.startswith(("utf_16", "utf_32")) else encoding
 
 
 def codec_of(label: str) -> str | None:
-    """The codec that a label means; None where it means no plain encoding of text."""
+    """The codec for a label; None if it is not a plain text encoding."""
     try:
         b"x".decode(label, "replace")  # LookupError for codecs that do not make text
     except (LookupError, ValueError):  # the latter of a label with a NUL
@@ -80,7 +80,7 @@ def _looks_like(body: bytes) -> str:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Whether it is UTF-8 throughout; a character cut short at the very end does not count against it."""
+    """Whether all of it is UTF-8; a character cut off at the very end does not count against it."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Bodies to documents: whatever was fetched or read from a folder, as text with links.
+"""Converts bodies, fetched or read from a folder, to documents: text with links.
 
-In go bytes with a type and an address, out comes a `Document`; PageError for what has no text. It must not
-know where the bytes came from. HTML is parsed by selectolax (MIT, no dependencies, a parser that follows
-the HTML standard); html2text, which made the pages that the model was trained on, is under the GPL. PDF is
-read by pypdf (BSD).
+Takes bytes with a type and an address. Returns a `Document`, or raises `PageError` if there is no text. It
+must not know where the bytes came from. selectolax parses HTML (MIT, no dependencies, follows the HTML
+standard), because html2text, which made the pages in the model's training, is under the GPL. pypdf (BSD)
+reads PDF.
 
 The synchronous functions take time in proportion to the body and belong on a thread.
 """
@@ -24,7 +24,7 @@ from tools.browser.pages.text import clean
 
 Kind = Literal["html", "markdown", "text", "pdf"]
 
-MAX_CHARS: Final = 2_000_000  # of a page's text; some 500 views of it
+MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 _MARKDOWN_TYPES: Final = ("text/markdown", "text/x-markdown")
 _TEXT_TYPES: Final = (
@@ -32,14 +32,14 @@ _TEXT_TYPES: Final = (
     "application/yaml", "application/x-yaml", "application/toml", "application/sql", "application/x-sh",
     "application/x-ndjson", "application/graphql", "message/rfc822",
 )  # fmt: skip
-_UNSAID: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
+_UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
 _CUT: Final = "Only the first part of this page was read: it is too long."
 _EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What there is to convert."""
+    """The input of a conversion."""
 
     url: str
     content_type: str
@@ -70,7 +70,7 @@ def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Docume
 
 
 def kind_of(content_type: str, data: bytes) -> Kind:
-    """By the type that was sent; by a look at the bytes where that says nothing or cannot be."""
+    """Decides by the declared type, or by the bytes if that is unspecific or impossible."""
     kind = content_type.partition(";")[0].strip().lower()
     if data.startswith(b"%PDF-") or kind == "application/pdf":
         return "pdf"
@@ -79,12 +79,12 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     if kind in _MARKDOWN_TYPES:
         return "markdown"
     textual = kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
-    if kind not in _UNSAID and not textual:
-        raise PageError(f"This is no page of text: its content is of type {clean(kind)[:80]}.")
+    if kind not in _UNSPECIFIC and not textual:
+        raise PageError(f"This is not a page of text: its content is of type {clean(kind)[:80]}.")
     if _is_binary(data):
-        raise PageError("This is no page of text: its content is binary.")
+        raise PageError("This is not a page of text: its content is binary.")
     start = data[:1_024].lstrip().lower()
-    return "html" if kind in _UNSAID and start.startswith((b"<!doctype html", b"<html")) else "text"
+    return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
 
 
 def _is_binary(data: bytes) -> bool:

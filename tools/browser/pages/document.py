@@ -1,4 +1,4 @@
-"""A page as text with links: what every body is converted to, and what every backend reads."""
+"""A page as text with links: the result of every conversion and every backend."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Document:
     """A page as text. `text` is clean (see `text.clean`) and holds 【i†…】 for `links[i]`."""
 
-    url: str  # where it was found in the end
+    url: str  # the final address
     title: str
     text: str
     links: tuple[str, ...] = ()
-    note: str = ""  # for the reader, e.g. that only a part was read
+    note: str = ""  # a note for the reader, e.g. that only a part was read

@@ -1,28 +1,27 @@
-"""What can go wrong in the browser, in words the model reads.
+"""The browser's errors. The model reads their messages.
 
     BrowserError
     ├── UsageError      the call itself: a bad argument, a cursor or link that does not exist
     ├── PageError       a page that cannot be read: refused, missing, too large, not text
     └── SearchError     a search that its backend did not answer
 
-The text of each is a sentence for the model; it never holds a key, an internal address or a path of this
-machine.
+Each message is a sentence for the model and never holds a key, an internal address or a path of this machine.
 """
 
 from __future__ import annotations
 
 
 class BrowserError(Exception):
-    """The root: anything else that escapes is a fault of ours and is logged as one."""
+    """The root of the browser's errors. Any other exception is a bug and is logged as one."""
 
 
 class UsageError(BrowserError):
-    """The model can put it right by calling differently."""
+    """The model can correct this with a different call."""
 
 
 class PageError(BrowserError):
-    """This page cannot be shown; another may."""
+    """This page cannot be shown, but another may."""
 
 
 class SearchError(BrowserError):
-    """The search gave no answer."""
+    """The search returned no results because it failed."""

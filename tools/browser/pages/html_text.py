@@ -1,9 +1,9 @@
-"""HTML to the text that the model reads: Markdown-like blocks with numbered links.
+"""Converts HTML to the text that the model reads: Markdown-like blocks with numbered links.
 
-In go HTML and its address, out come title, text and links. selectolax (lexbor) parses as browsers do; this
-walks its tree once, without recursion, so that no depth of nesting matters. What a reader would not see is
-left out: scripts, and elements hidden by attribute or style, where instructions meant only for models like
-to hide.
+Takes HTML and its address, returns title, text and links. selectolax (lexbor) parses as browsers do. This
+module walks its tree once, without recursion, so that deep nesting is harmless. It leaves out what a reader
+would not see: scripts, and elements hidden by attribute or style, a common place for instructions meant only
+for models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCKS: Final = frozenset({
     "hr", "html", "legend", "li", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary",
     "table", "tbody", "tfoot", "thead", "tr", "ul",
 })  # fmt: skip
-# What says nothing where it is all that a cell of a table holds, as documentation's tables are written.
+# Blocks without a meaning of their own when they are all that a table cell holds, as in documentation.
 _WRAPPING: Final = frozenset({"div", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "p", "section"})
 _SPACED: Final = frozenset({
     "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "dl", "table", "pre", "blockquote", "figure", "hr",
@@ -64,7 +64,7 @@ def _title(tree: LexborHTMLParser) -> str:
 
 
 def _walk(root: LexborNode, writer: _Writer) -> None:
-    """Depth first: `enter` before an element's children, `leave` after them where it was entered."""
+    """Walks depth first: `enter` before an element's children, and `leave` after them if it was entered."""
     node: LexborNode | None = root
     while node is not None:
         entered = writer.enter(node)
@@ -78,7 +78,7 @@ def _walk(root: LexborNode, writer: _Writer) -> None:
 
 
 def _onward(node: LexborNode, root: LexborNode, writer: _Writer) -> LexborNode | None:
-    """The node after this one and all below it, leaving every ancestor of which it was the last."""
+    """The next node after this one and its descendants. Leaves every ancestor that ends here."""
     while node.mem_id != root.mem_id:
         after = node.next
         if after is not None:
@@ -98,24 +98,23 @@ class _Writer:
         self._links = links
         self._lines: list[str] = []
         self._line: list[str] = []
-        self._lists: list[
-            int | None
-        ] = []  # the number of each open list's next item, None where not numbered
+        # The number of each open list's next item; None for an unnumbered list.
+        self._lists: list[int | None] = []
         self._prefix = ""  # of the next line: a bullet, a heading's marks
         self._quotes = 0
         self._preformatted = 0
-        self._anchor: tuple[str, list[str]] | None = None  # the open link's target, and the line around it
+        self._anchor: tuple[str, list[str]] | None = None  # the open link's target, and the line before it
         self._anchor_id = 0
         self._images = 0
-        self._cells: list[int] = []  # how many lines there were when each open cell began
-        self._wrappings: set[int] = set()  # ids of the blocks that are all of the cell around them
+        self._cells: list[int] = []  # the number of lines at the start of each open cell
+        self._wrappings: set[int] = set()  # ids of blocks that are the whole content of a cell
 
     def text(self) -> str:
         self._break()
         return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip("\n")
 
     def enter(self, node: LexborNode) -> bool:
-        """Whether to go on with its children, and to leave it after them."""
+        """Whether to walk its children, and to leave it after them."""
         if node.is_text_node:
             self._write(node.text_content or "")
             return False
@@ -154,7 +153,7 @@ class _Writer:
         if tag in _BLOCKS:
             self._block(tag)
         if (tag == "li" or tag in _HEADINGS) and not self._anchor:
-            self._prefix = ""  # else an empty one, or one of a picture, would mark what comes after it
+            self._prefix = ""  # otherwise an empty item's prefix would mark the next line
         if tag == "pre":
             self._preformatted -= 1
         elif tag == "blockquote":
@@ -197,7 +196,7 @@ class _Writer:
             return False
         if parent.tag not in ("td", "th") and parent.mem_id not in self._wrappings:
             return False
-        return not _says_something(node, forward=True) and not _says_something(node, forward=False)
+        return not _has_sibling(node, forward=True) and not _has_sibling(node, forward=False)
 
     def _write(self, text: str) -> None:
         text = clean(text)
@@ -211,7 +210,7 @@ class _Writer:
             self._line.append(other)
 
     def _block(self, tag: str) -> None:
-        if self._anchor:  # a link around blocks is read as one line
+        if self._anchor:  # a link around blocks becomes one line
             self._line.append(" ")
             return
         self._break()
@@ -219,7 +218,7 @@ class _Writer:
             self._lines.append("")
 
     def _break(self, *, keep_empty: bool = False) -> None:
-        """Ends the line, if anything is on it."""
+        """Ends the line, if it holds anything."""
         text = "".join(self._line)
         self._line = []
         text = text.rstrip() if self._preformatted else " ".join(text.split()).removesuffix(" |")
@@ -257,8 +256,8 @@ class _Writer:
             self._images += 1
 
 
-def _says_something(node: LexborNode, *, forward: bool) -> bool:
-    """Whether there is more than white space beside it, in this direction."""
+def _has_sibling(node: LexborNode, *, forward: bool) -> bool:
+    """Whether a sibling in this direction holds more than white space."""
     other = node.next if forward else node.prev
     while other is not None:
         if other.is_element_node or (other.is_text_node and (other.text_content or "").strip()):

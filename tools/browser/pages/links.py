@@ -1,6 +1,6 @@
-"""The links of one page: addresses made absolute and numbered, each shown as 【id†text】.
+"""The links of one page, with absolute addresses and numbers, each shown as 【id†text】.
 
-In go texts and targets as the page wrote them, out come markers; `urls` then holds the address of each id.
+Takes texts and targets as the page wrote them and returns markers; `urls` then holds the address of each id.
 A link to another domain names it: 【id†text†domain】.
 """
 
@@ -19,7 +19,7 @@ _STAND_IN: Final = "http://local.invalid"  # urljoin joins only for schemes that
 
 class Links:
     def __init__(self, url: str, base: str | None = None) -> None:
-        """`base`: what the page says its links begin from, where that is not its own address."""
+        """`base`: the base address that the page declares for its links, if any."""
         self._base = (base and join(url, base)) or url
         self._place = _place(url)
         self._ids: dict[str, int] = {}
@@ -29,7 +29,7 @@ class Links:
         return tuple(self._ids)
 
     def marker(self, text: str, target: str) -> str:
-        """What stands for the link: its text alone where the target is no page, or none of another place."""
+        """The marker of a link; only its text if the target is not a page, or is the same place."""
         text = " ".join(text.split())[:_MAX_TEXT].replace("†", "‡")
         url = None if target.lstrip().startswith("#") else join(self._base, target)
         if url is None or not text:

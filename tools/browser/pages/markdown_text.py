@@ -1,7 +1,7 @@
-"""Markdown as the model reads it: as it is, with its links numbered like those of other pages.
+"""Markdown as the model reads it: unchanged, except that links are numbered as on other pages.
 
-In go text and its address, out come title, text and links. Markdown is already the form that pages are
-turned into, so nothing else changes; fenced code is left alone.
+Takes text and its address, returns title, text and links. Other pages are converted to Markdown anyway, so
+nothing else changes; fenced code is left alone.
 """
 
 from __future__ import annotations

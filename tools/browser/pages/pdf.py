@@ -1,6 +1,6 @@
-"""PDF to text, by pypdf in a process of its own (see pdf_worker.py).
+"""Converts PDF to text, with pypdf in a process of its own (see pdf_worker.py).
 
-In go bytes, out comes the text; PageError where there is none. Cancelling it ends the process.
+Takes bytes and returns the text; raises PageError if there is none. Cancelling ends the process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_pdf_blocking(data: bytes) -> PdfText:
 def _read_answer(answer: bytes) -> PdfText:
     try:
         read = json.loads(answer)
-    except ValueError as error:  # the process ended without one, e.g. for want of memory
+    except ValueError as error:  # the process ended without an answer, e.g. for lack of memory
         raise PageError("This PDF could not be read: it needs too much memory.") from error
     if "error" in read:
         raise PageError(f"This PDF could not be read: {clean(read['error'])}.")

@@ -1,8 +1,8 @@
-"""A program of its own: a PDF on standard input, JSON with its title and its pages' texts on standard output.
+"""A standalone program: takes a PDF on standard input and writes JSON with its title and its pages' texts.
 
-PDFs are programs of sorts, and pypdf is pure Python, so one file can take any time and memory: in a process
-of its own it has limits, can be ended, and holds up nobody. Run by path with `python -I`; it imports
-nothing of ours.
+PDFs resemble programs, and pypdf is pure Python, so one file can take any amount of time and memory. A
+process of its own has limits, can be ended, and blocks no other work. Run by path with `python -I`; it
+imports nothing from this project.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     limit_memory()
     try:
         answer = read(sys.stdin.buffer.read())
-    except Exception as error:  # whatever a broken file makes pypdf raise is the answer
+    except Exception as error:  # report any error that a broken file causes in pypdf
         answer = {"error": f"{type(error).__name__}: {error}"[:300]}
     sys.stdout.write(json.dumps(answer))
 

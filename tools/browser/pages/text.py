@@ -1,7 +1,7 @@
-"""Text from outside made safe to show: characters cleaned, lines wrapped, links and lines told apart.
+"""Makes text from outside safe to show: cleans characters, wraps lines, and finds lines and markers.
 
-Pure functions. What they keep true: a page's text never holds 【 or 】 except in markers that we wrote, nor a
-character that a reader cannot see, nor a line break other than \\n.
+Pure functions. They ensure that a page's text holds 【 or 】 only in this project's own markers, no invisible
+characters, and no line break other than \\n.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-WIDTH: Final = 80  # characters of a line, as in the pages that the model was trained on
-# textwrap takes time quadratic in the length of a word, so longer lines are cut beforehand.
+WIDTH: Final = 80  # characters per line, as on the pages in the model's training
+# textwrap takes time quadratic in the length of a word, so longer lines are cut first.
 _LONGEST_UNCUT: Final = 4_000
 
 _LINE_BREAKS: Final = dict.fromkeys([*"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"], "\n")
-# Invisible ones: controls, zero-width, bidirectional overrides, and the "tags" block that can carry hidden
-# text.
+# Invisible characters: controls, zero-width, bidirectional overrides, and the "tags" block, which can carry
+# hidden text.
 _DROPPED: Final = dict.fromkeys(
     [
         *range(0x09), 0x0D, *range(0x0E, 0x1C), 0x1F, *range(0x7F, 0x85), *range(0x86, 0xA0),
@@ -26,7 +26,7 @@ _DROPPED: Final = dict.fromkeys(
         *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080),
     ]
 )  # fmt: skip
-# Halves of a character, as services leave them that cut texts by UTF-16: nothing could encode them.
+# Halves of characters, left by services that cut texts by UTF-16: they cannot be encoded.
 _HALVES: Final = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 _CLEAN: Final = str.maketrans({**_LINE_BREAKS, "【": "〖", "】": "〗"}) | _DROPPED | _HALVES
 
@@ -35,7 +35,7 @@ _MARKER: Final = re.compile(r"【[0-9\n]+†([^†】]*)(?:†[^†】]*)?】")
 
 
 def clean(text: str) -> str:
-    """Text of a page without what could be taken for our own markers or could not be seen."""
+    """A page's text without invisible characters, and without lookalikes of this project's markers."""
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CLEAN)
 
 
@@ -68,10 +68,10 @@ def without_markers(lines: Sequence[str]) -> list[str]:
 
 
 def find_lines(lines: Sequence[str], pattern: str) -> list[int]:
-    """The lines, of lines without markers, on which a match of `pattern` begins, each once.
+    """The lines (without markers) on which a match of `pattern` starts, each once.
 
-    Case does not matter, nor does the amount of white space, and a match may go on over a wrapped line's end.
-    Plain search and no regular expression: its time is bounded whatever a page and a pattern contain.
+    Ignores case and the amount of white space; a match may continue over the end of a wrapped line. Uses
+    plain search instead of a regular expression, so that its time is bounded for any page and pattern.
     """
     wanted = " ".join(pattern.lower().split())
     text, starts = _searchable(lines)
@@ -86,7 +86,7 @@ def find_lines(lines: Sequence[str], pattern: str) -> list[int]:
 
 
 def _searchable(lines: Sequence[str]) -> tuple[str, list[int]]:
-    """The lines as one text in lower case with single spaces, and where in it each begins."""
+    """The lines as one text in lower case with single spaces, and the start of each line in it."""
     parts: list[str] = []
     starts: list[int] = []
     length = 0
@@ -94,7 +94,7 @@ def _searchable(lines: Sequence[str]) -> tuple[str, list[int]]:
         starts.append(length)
         words = " ".join(line.lower().split())
         if words:
-            # Wrapped after a hyphen, or within a word that is longer than a line.
+            # A line wrapped after a hyphen, or within a word that is longer than a line.
             broken = (line.endswith("-") or len(line) >= WIDTH) and following[:1].strip()
             parts.append(words if broken else f"{words} ")
             length += len(parts[-1])

@@ -1,5 +1,5 @@
-"""The sandboxes that python runs in: bubblewrap, Docker, or none.
+"""The sandboxes for the python tool: bubblewrap, Docker, or none.
 
-Limits and a folder come in, a running process with its channels goes out. `sandbox` is the contract. It must
-not know kernels, cells or conversations.
+Takes limits and a folder, returns a running process with its channels. `sandbox` is the contract. It must not
+know kernels, cells or conversations.
 """

@@ -1,6 +1,6 @@
-"""What a bubblewrap box shows of the system, as arguments of bwrap.
+"""What a bubblewrap box can see of the system, as arguments of bwrap.
 
-In: an interpreter, limits. Out: arguments. All that is not named here is not there.
+Takes an interpreter and limits, returns arguments. The box sees only what this module names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ETC_FILES = {
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_PROC_HIDDEN_FILES = (  # of the host as a whole and not needed by programs; the host's uid 0 may read them
+_PROC_HIDDEN_FILES = (  # about the whole host, readable by its uid 0, and not needed by programs
     *("kcore", "kmsg", "keys", "key-users", "kallsyms", "modules", "config.gz", "cmdline", "timer_list"),
     *("sched_debug", "interrupts", "iomem", "ioports", "mtrr", "locks", "slabinfo", "vmallocinfo"),
     *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "buddyinfo", "latency_stats"),
@@ -34,7 +34,7 @@ _PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
 
 
 def system_view(interpreter: Interpreter) -> list[str]:
-    """What is there to read: programs and libraries of the system, and the interpreter."""
+    """The readable part: the system's programs and libraries, and the interpreter."""
     argv: list[str] = []
     for link in map(Path, _SYSTEM_LINKS):
         if link.is_symlink():
@@ -52,7 +52,7 @@ def system_view(interpreter: Interpreter) -> list[str]:
 
 
 def private_view(limits: Limits, files: dict[str, int]) -> list[str]:
-    """What is the box's own: /proc and /dev of its own, and memory with a size to write to."""
+    """The box's own part: its /proc and /dev, and size-limited memory to write to."""
     argv: list[str] = []
     for name, descriptor in files.items():
         argv += ["--perms", "0444", "--file", str(descriptor), name]
@@ -74,5 +74,5 @@ def private_view(limits: Limits, files: dict[str, int]) -> list[str]:
 
 
 def sealed() -> list[str]:
-    """What comes last: nothing but the sized folders stays writable."""
+    """The final arguments: only the size-limited folders stay writable."""
     return ["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]

@@ -1,21 +1,22 @@
-"""The default sandbox: user namespaces by bubblewrap (`bwrap`).
+"""The default sandbox: user namespaces through bubblewrap (`bwrap`).
 
-In: an interpreter, limits. Out: boxes in which code sees a read-only system, its own /tmp and /mnt/data,
-and nothing of the host's processes, network, environment, home or devices. What holds which limit:
+Takes an interpreter and limits. Returns boxes in which code sees a read-only system, its own /tmp and
+/mnt/data, and nothing of the host's processes, network, environment, home or devices. The limits are enforced
+as follows:
 
 - files: /tmp, /mnt/data and /dev/shm are tmpfs with a size, so the kernel itself stops a disk fill; the
-  watchdog counts their entries. All else is read-only. This process reaches /mnt/data and the sockets
-  through the box's root in /proc, as open descriptors taken before any code of the model runs: no folder of
-  the host is bound writable.
-- memory: per process by rlimits; of the whole box by a control group where one can be made, else by the
+  watchdog counts their entries. Everything else is read-only. This process reaches /mnt/data and the sockets
+  through the box's root in /proc, as descriptors opened before any code of the model runs: no folder of the
+  host is bound writable.
+- memory: per process by rlimits; for the whole box by a control group if one can be created, otherwise by the
   watchdog.
-- processes: by a control group or, for an unprivileged user, RLIMIT_NPROC, or for root without control groups
-  by the box's highest process number (Linux 6.14); and by the watchdog always.
-- time: RLIMIT_CPU per process, the watchdog for the whole; a call's own time is the session's business.
+- processes: by a control group; for an unprivileged user by RLIMIT_NPROC; for root without control groups by
+  the box's highest process number (Linux 6.14); and always by the watchdog.
+- time: RLIMIT_CPU per process, the watchdog for the whole box; the session limits the time of a call.
 
-Started by root, uid 1000 inside is the host's uid 0 without any capability: it owns what root owns. Hence
-/proc is mounted read-only (/proc/sys would be writable), and nothing of root's is bound but the interpreter
-and /usr.
+If root starts it, uid 1000 in the box is the host's uid 0 without any capability: it owns what root owns. So
+/proc is mounted read-only (/proc/sys would be writable), and of root's files only the interpreter and /usr
+are bound.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
 
 class Bubblewrap:
-    """Makes boxes with bwrap."""
+    """Creates boxes with bwrap."""
 
     name = "bubblewrap"
     isolated = True
@@ -75,7 +76,7 @@ class Bubblewrap:
         await asyncio.gather(*self._ending)
 
     async def _probe(self) -> Interpreter:
-        """Starts and ends one real box: no list of settings says as surely whether one can be had."""
+        """Starts and ends one real box, because no list of settings shows as reliably whether that works."""
         command = shutil.which("bwrap")
         if command is None:
             raise ToolUnavailable(INSTALL)
@@ -104,7 +105,7 @@ class Bubblewrap:
         self, interpreter: Interpreter, connection: Connection, data: Folder | None
     ) -> RunningBox:
         groups = make_groups(self._limits)
-        # Not cancelled half-way: killed before its child is set up, bwrap would leave that behind.
+        # Not cancelled half-way: if bwrap is killed before its child is set up, it leaves the child behind.
         spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
         try:
             spawned, root = await asyncio.shield(spawning)
@@ -122,29 +123,29 @@ class Bubblewrap:
     async def _spawn(
         self, interpreter: Interpreter, connection: Connection, groups: Groups
     ) -> tuple[Spawned, int]:
-        """Starts bwrap; also the host's name (pid) of the first process in the box."""
+        """Starts bwrap. Also returns the pid, on the host, of the first process in the box."""
         send = launcher_input(
             connection, SOCKET_FOLDER, HOME, self._limits, count_processes=os.geteuid() != 0
         )
-        info, tell = os.pipe()
+        info, report = os.pipe()
         try:
-            with ExitStack() as given:
-                given.callback(os.close, tell)
-                argv, descriptors = self._command_line(interpreter, tell, given)
-                # bwrap's own environment is what /proc/1/environ shows inside: it gets none.
+            with ExitStack() as open_files:
+                open_files.callback(os.close, report)
+                argv, descriptors = self._command_line(interpreter, report, open_files)
+                # /proc/1/environ in the box shows bwrap's own environment, so it gets an empty one.
                 spawned = await spawn(groups.entering(argv), send=send, env={}, pass_fds=descriptors)
-            said, _ = await collect(info)
+            reported, _ = await collect(info)
         finally:
             os.close(info)
-        return spawned, json.loads(said)["child-pid"] if said else 0
+        return spawned, json.loads(reported)["child-pid"] if reported else 0
 
     def _command_line(
-        self, interpreter: Interpreter, tell: int, given: ExitStack
+        self, interpreter: Interpreter, report: int, open_files: ExitStack
     ) -> tuple[list[str], tuple[int, ...]]:
-        """The command; its options go through a descriptor, so that listings of processes stay readable."""
+        """The command. Its options go through a descriptor, so that process listings stay readable."""
         contents = {**ETC_FILES, LAUNCHER: launcher_source()}
-        files = {name: _memory_file(text.encode(), given) for name, text in contents.items()}
-        rules = _memory_file(seccomp.program(platform.machine()), given)
+        files = {name: _memory_file(text.encode(), open_files) for name, text in contents.items()}
+        rules = _memory_file(seccomp.program(platform.machine()), open_files)
         options = [
             *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
             *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
@@ -152,16 +153,16 @@ class Bubblewrap:
             *private_view(self._limits, files),
             *system_view(interpreter),  # after /tmp: an interpreter may live there
             *sealed(),
-            *("--info-fd", str(tell), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
+            *("--info-fd", str(report), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
         ]
         for name, value in environment(str(interpreter.executable), HOME).items():
             options += ["--setenv", name, value]
-        told = _memory_file("\0".join(options).encode() + b"\0", given)
-        argv = [self._command, "--args", str(told), "--", str(interpreter.executable), "-I", LAUNCHER]
-        return argv, (tell, rules, told, *files.values())
+        arguments = _memory_file("\0".join(options).encode() + b"\0", open_files)
+        argv = [self._command, "--args", str(arguments), "--", str(interpreter.executable), "-I", LAUNCHER]
+        return argv, (report, rules, arguments, *files.values())
 
     async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> RunningBox:
-        """Takes hold of a ready box: the kernel listens, and no code of the model has run yet."""
+        """Wraps a ready box: the kernel listens, and no code of the model has run yet."""
         try:
             box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
         except OSError as error:
@@ -171,9 +172,9 @@ class Bubblewrap:
         return box
 
 
-def _memory_file(content: bytes, given: ExitStack) -> int:
+def _memory_file(content: bytes, open_files: ExitStack) -> int:
     descriptor = os.memfd_create("box")
-    given.callback(os.close, descriptor)
+    open_files.callback(os.close, descriptor)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
@@ -183,7 +184,8 @@ async def _abandon(spawning: asyncio.Task[tuple[Spawned, int]], groups: Groups) 
     """Ends a box whose start failed or was cancelled."""
     with suppress(SandboxError):
         spawned, root = await spawning
-        if root and spawned.process.returncode is None:  # else its name may be another's by now
+        # After its end the pid may belong to another process.
+        if root and spawned.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(root, signal.SIGKILL)
         await spawned.end()

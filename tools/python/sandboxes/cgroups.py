@@ -1,7 +1,7 @@
-"""Control groups, where this process may make them: limits that the kernel itself holds for a whole box.
+"""Control groups, if this process may create them: limits that the kernel enforces for a whole box.
 
-In: limits. Out: a command line prefix that puts a process into fresh groups, or nothing where groups cannot
-be had (most unprivileged users, most containers); the other limits hold without them. Must not know of
+Takes limits. Returns a command line prefix that puts a process into new groups, or nothing if groups are not
+available (most unprivileged users, most containers); the other limits hold without them. It must not know
 kernels.
 """
 
@@ -18,8 +18,8 @@ from tools.python.sandboxes.sandbox import Limits
 
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = "gpt-oss-python"
-_OUTSIDERS = 4  # bubblewrap's own processes, and some room for the kernel's fork while it is counted
-# The shell enters the groups before it becomes bubblewrap, so that no process of the box was ever outside.
+_OUTSIDERS = 4  # bubblewrap's own processes, and room for the kernel's fork
+# The shell enters the groups before it becomes bubblewrap, so that every process of the box is in them.
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 97; shift; done; shift; exec "$@"'
 
 
@@ -36,7 +36,7 @@ class Groups:
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.folders), "--", *argv]
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel ended a process here for want of memory."""
+        """Whether the kernel ended a process here for lack of memory."""
         return any(
             line == f"oom_kill {count}" and count != "0"
             for folder in self.folders
@@ -54,7 +54,7 @@ class Groups:
 
 
 def make_groups(limits: Limits) -> Groups:
-    """Fresh groups with these limits; without folders where none can be made."""
+    """New groups with these limits; without folders if none can be created."""
     name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
     files = limits.data_size + limits.temp_size + limits.shared_size  # files in memory count as memory here
     values = {"pids.max": limits.processes + _OUTSIDERS}
@@ -68,7 +68,7 @@ def make_groups(limits: Limits) -> Groups:
 
 
 def remove_stale() -> None:
-    """Removes groups that servers left which were killed; groups with processes in them cannot be removed."""
+    """Removes groups left by killed servers; groups that still hold processes cannot be removed."""
     for controller in ("", "pids", "memory"):
         for folder in _own(controller).glob(f"{_NAME}-*-*"):
             owner = folder.name.removeprefix(f"{_NAME}-").partition("-")[0]
@@ -77,7 +77,7 @@ def remove_stale() -> None:
 
 
 def _own(controller: str) -> Path:
-    """The group this process is in; as a container shows it, the root of what is mounted."""
+    """The group of this process; in a container, the root of the mounted hierarchy."""
     mounted = _ROOT / controller
     for line in _lines(Path("/proc/self/cgroup")):
         _, names, path = line.split(":", 2)
@@ -87,7 +87,7 @@ def _own(controller: str) -> Path:
 
 
 def _made(folder: Path, values: dict[str, int]) -> Path | None:
-    """The group with its values set, or None where that is not allowed or the controller is not there."""
+    """The group with its values set, or None if that is not allowed or the controller is missing."""
     try:
         folder.mkdir()
     except OSError:

@@ -1,7 +1,7 @@
-"""Which sandbox the python tool runs in.
+"""Chooses the sandbox for the python tool.
 
-In: the operator's choice by name. Out: a sandbox that was seen to work, None for "off", or ToolUnavailable
-with what to install. `auto` takes bubblewrap, then docker; it never takes unsafe-local.
+Takes the operator's choice by name. Returns a sandbox that passed a test, or None for "off"; raises
+ToolUnavailable with what to install. `auto` tries bubblewrap, then docker, and never unsafe-local.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def choose_sandbox(
     interpreter: str = sys.executable,
     image: str | None = None,
 ) -> Sandbox | None:
-    """The sandbox of that name, probed. The probe starts a real box; it takes about as long as a kernel."""
+    """The sandbox of that name, tested. The test starts a real box, which takes about as long as a kernel."""
     caps = limits or Limits()
     makers: dict[str, Callable[[], Sandbox]] = {
         "bubblewrap": lambda: Bubblewrap(caps, interpreter=interpreter),

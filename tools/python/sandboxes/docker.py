@@ -1,17 +1,19 @@
-"""The sandbox where a container engine runs: one container for each kernel.
+"""The sandbox with a container engine: one container for each kernel.
 
-In: an image with ipykernel, limits. Out: boxes held by the engine. What holds which limit:
+Takes an image with ipykernel, and limits. Returns boxes that the engine runs. The limits are enforced as
+follows:
 
-- files: /tmp, /mnt/data, /dev/shm and the folder of the kernel's sockets are tmpfs with a size, and all else
-  is read-only. This process reaches them through the container's root in /proc, as in the bubblewrap
-  sandbox: a folder of the host bound into it could only be counted, and what is counted can be hidden.
-- memory: per process by rlimits; of the whole box by the watchdog, and by the engine's control group, which
-  counts files in memory too.
-- processes: by the engine; and by the watchdog, which also sums up processor time.
-- system calls: by the engine's own filter, and on top of it the filter that bubblewrap's boxes have.
+- files: /tmp, /mnt/data, /dev/shm and the folder of the kernel's sockets are tmpfs with a size, and
+everything
+  else is read-only. This process reaches them through the container's root in /proc, as in the bubblewrap
+  sandbox: in a bound folder of the host, files could only be counted, and code can hide files from a count.
+- memory: per process by rlimits; for the whole box by the watchdog, and by the engine's control group, which
+  also counts files in memory.
+- processes: by the engine, and by the watchdog, which also sums up processor time.
+- system calls: by the engine's own filter, plus the filter of bubblewrap's boxes.
 
 The engine and this process must share a kernel and see the same processes: a remote engine, or one in a
-virtual machine, does not do.
+virtual machine, does not work.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ from tools.tool import ToolUnavailable
 DEFAULT_IMAGE = "quay.io/jupyter/scipy-notebook"
 _NAME = "gpt-oss-python-"
 _HOME = "/tmp/home"
-_PATH = "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"  # where images have their Python
-_OTHER_USER = 1000  # inside, when this process is root: never the container's root
-_KILLED = 128 + 9  # what the client ends with when the container's process was killed
+_PATH = "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"  # where images keep their Python
+_OTHER_USER = 1000  # in the box, if this process is root: never the container's root
+_KILLED = 128 + 9  # the client's exit status if the container's process was killed
 
 
 class Docker:
-    """Makes boxes with a `docker` command."""
+    """Creates boxes with a `docker` command."""
 
     name = "docker"
     isolated = True
@@ -71,13 +73,13 @@ class Docker:
         await asyncio.gather(*self._ending)
 
     async def _probe(self) -> None:
-        """Starts and ends one real box: images, engines and their settings differ in too much to list."""
+        """Starts and ends one real box, because images and engines vary too much for a list of checks."""
         need = "The python tool's docker sandbox needs"
         if shutil.which(self._command) is None:
             raise ToolUnavailable(f"{need} the `{self._command}` command.")
         code, words = await _run(self._command, "version", "--format", "{{.Server.Version}}")
         if code != 0:
-            raise ToolUnavailable(f"{need} a running engine. ({self._command} said: {words})")
+            raise ToolUnavailable(f"{need} a running engine. ({self._command} printed: {words})")
         code, _ = await _run(self._command, "image", "inspect", "--format", "{{.Id}}", self._image)
         if code != 0:
             raise ToolUnavailable(
@@ -89,14 +91,14 @@ class Docker:
             box = await self._start(Connection(secrets.token_hex(16)), None)
         except SandboxError as error:
             raise ToolUnavailable(
-                f"The python tool cannot use a container of {self._image} here. (It said: {error})"
+                f"The python tool cannot use a container of {self._image} here. (It printed: {error})"
             ) from error
         box.kill()
         await box.wait()
         box.data.close()
 
     async def _remove_stale(self) -> None:
-        """Removes containers of servers that were killed; nearly all have ended with their server."""
+        """Removes containers of killed servers; nearly all have ended with their server."""
         _, listed = await _run(
             self._command, "ps", "--all", "--filter", f"name={_NAME}", "--format", "{{.Names}}"
         )
@@ -106,7 +108,7 @@ class Docker:
 
     async def _start(self, connection: Connection, data: Folder | None) -> DockerBox:
         name = f"{_NAME}{mark()}-{secrets.token_hex(8)}"
-        # Not cancelled half-way: the engine would go on making a container that nobody knows of.
+        # Not cancelled half-way: the engine would go on to create an orphaned container.
         starting = asyncio.create_task(self._box(name, connection))
         try:
             box = await asyncio.shield(starting)
@@ -144,7 +146,7 @@ class Docker:
         try:
             return DockerBox(self._command, name, int(pid), spawned, self._limits, self._watchdog)
         except ValueError as error:
-            raise SandboxError(f"the engine does not tell the container's process: {pid}") from error
+            raise SandboxError(f"the engine does not report the container's process: {pid}") from error
         except OSError as error:
             raise SandboxError(
                 f"the container cannot be reached through /proc/{pid}/root: {error.strerror}"
@@ -153,15 +155,15 @@ class Docker:
     def command_line(self, name: str) -> list[str]:
         """The engine's command for one box."""
         limits, user = self._limits, os.getuid() or _OTHER_USER
-        files = (
-            limits.data_size + limits.temp_size + limits.shared_size
-        )  # in memory: they count as memory here
+        # Files are in memory, so they count as memory here.
+        files = limits.data_size + limits.temp_size + limits.shared_size
         memory = str(limits.memory + files)
         argv = [
             *(self._command, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
-            # A log would be a file of the host without a limit; a health check, a process beside the kernel.
+            # A log would be an unlimited file of the host; a health check would be a process next to the
+            # kernel.
             *("--log-driver", "none", "--no-healthcheck"),
-            # The engine copies the host's name servers into a container even when that has no network.
+            # The engine copies the host's name servers into a container even if that has no network.
             *("--network", "none", "--dns", "127.0.0.1", "--hostname", "sandbox"),
             *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *("--user", f"{user}:{user}", "--pids-limit", str(limits.processes)),
@@ -174,7 +176,7 @@ class Docker:
             ("/tmp", limits.temp_size),
             (SOCKET_FOLDER, 65536),
         ):
-            # exec: what was compiled is run; the engine's own choice is noexec.
+            # exec: compiled programs must run; the engine's default is noexec.
             options = f"rw,exec,nosuid,nodev,mode=0700,uid={user},gid={user}"
             argv += ["--tmpfs", f"{folder}:{options},size={size},nr_inodes={limits.data_files}"]
         for variable, value in {**environment("python3", _HOME), "PATH": _PATH}.items():
@@ -183,7 +185,7 @@ class Docker:
 
 
 class DockerBox(RunningBox):
-    """A running container, and the client process that stands for it."""
+    """A running container, and the client process that represents it."""
 
     def __init__(
         self, command: str, name: str, root: int, spawned: Spawned, limits: Limits, watchdog: Watchdog
@@ -201,12 +203,12 @@ class DockerBox(RunningBox):
         ended = await self._spawned.process.wait()
         if ended == _KILLED and not self._killed and await self._out_of_memory():
             self._watched.verdict = f"it used more than {self._limits.memory // MIB} MiB of memory"
-        self.kill()  # where only the client ended
+        self.kill()  # in case only the client ended
         await super().wait()
-        await _run(self._command, "rm", "--force", self._name)  # done already, unless the client was killed
+        await _run(self._command, "rm", "--force", self._name)  # already done, unless the client was killed
 
     async def _out_of_memory(self) -> bool:
-        """Whether the engine saw the kernel end a process there; it forgets the container, not its events."""
+        """Whether the engine saw an out-of-memory kill; it forgets the container, but not its events."""
         _, seen = await _run(
             *(self._command, "events", "--since", "10m", "--until", "0s", "--format", "{{.Action}}"),
             *("--filter", f"container={self._name}", "--filter", "event=oom"),
@@ -215,7 +217,7 @@ class DockerBox(RunningBox):
 
 
 def _filter() -> str:
-    """The filter of system calls for the launcher to load; on other machines the engine's own must do."""
+    """The filter of system calls for the launcher; on other machines the engine's own must suffice."""
     machine = platform.machine()
     return base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
 
@@ -228,7 +230,7 @@ def _is_socket(address: str) -> bool:
 
 
 async def _abandon(starting: asyncio.Task[DockerBox]) -> None:
-    """Ends a box whose start was cancelled; one whose start failed has ended."""
+    """Ends a box whose start was cancelled; a box whose start failed has already ended."""
     try:
         box = await starting
     except (SandboxError, OSError):
@@ -239,7 +241,7 @@ async def _abandon(starting: asyncio.Task[DockerBox]) -> None:
 
 
 async def _run(*argv: str) -> tuple[int, str]:
-    """A short command's exit status and what it said."""
+    """Runs a short command and returns its exit status and output."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -1,9 +1,9 @@
-"""A folder that hostile code writes and this process reads: no path leads out of it.
+"""A folder that hostile code writes and this process reads, from which no path escapes.
 
-In: an open descriptor of the folder, and names as clients give them. Out: listings, bytes, and
-`FileRefused` with a sentence. Every step of a path is opened by itself, relative to the one before, never
-following a link, and only regular files are read, so that links, pipes, devices and races while we look
-lead nowhere. Must not know of kernels or sandboxes.
+Takes an open descriptor of the folder, and names from clients. Returns listings and bytes, or raises
+`FileRefused` with a sentence. Each step of a path is opened separately, relative to the previous one, never
+following a link, and only regular files are read, so that links, pipes, devices and races are harmless. It
+must not know kernels or sandboxes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 1024 * 1024
 
 
 class FileRefused(Exception):
-    """A file cannot be read, written or deleted; the text says why."""
+    """A file cannot be read, written or deleted; the message states why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FileInfo:
 
 
 class Folder:
-    """An open folder. All its methods block for as long as the disk does: call them in a thread."""
+    """An open folder. All methods block on the disk: call them in a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -57,11 +57,11 @@ class Folder:
         return self._descriptor
 
     def duplicate(self) -> Folder:
-        """The same folder by a descriptor of its own, which stays valid when this one is closed."""
+        """The same folder with a descriptor of its own, which stays valid when this one is closed."""
         return Folder(os.dup(self._descriptor))
 
     def files(self) -> list[FileInfo]:
-        """The regular files below it, sorted by path, at most MAX_LISTED, at most MAX_DEPTH deep."""
+        """The regular files in it, sorted by path, MAX_LISTED at most, and MAX_DEPTH deep at most."""
         found: list[FileInfo] = []
         for path, entry in self._walk():
             if stat.S_ISREG(entry.st_mode):
@@ -79,7 +79,7 @@ class Folder:
                 os.close(descriptor)
 
     def write(self, path: str, content: bytes) -> None:
-        """Puts a file there, making folders on the way; a file or link of that name is replaced."""
+        """Writes a file and creates folders on the way; replaces a file or link of that name."""
         steps = _steps(path)
         with _explained(path), self._opened(steps[:-1], create=True) as parent:
             draft = f".{secrets.token_hex(8)}.part"
@@ -91,12 +91,13 @@ class Folder:
                 raise
 
     def remove(self, path: str) -> None:
-        """Deletes one regular file; a link is refused, and what it leads to is never touched."""
+        """Deletes one regular file. Refuses links, and never touches their targets."""
         steps = _steps(path)
         with _explained(path), self._opened(steps[:-1]) as parent:
             info = os.stat(steps[-1], dir_fd=parent, follow_symlinks=False)
             _refuse_irregular(info, path)
-            # What is put in its place meanwhile goes instead: unlink follows no link and takes no folder.
+            # If something replaces the file now, that is deleted instead: unlink follows no link and deletes
+            # no folder.
             os.unlink(steps[-1], dir_fd=parent)
 
     def copy_to(self, other: Folder, limit: int) -> list[str]:
@@ -113,7 +114,7 @@ class Folder:
         return lost
 
     def usage(self, max_files: int) -> tuple[int, int]:
-        """Bytes on disk and entries below it; it stops counting soon after `max_files` entries."""
+        """The bytes on disk and the number of entries; stops counting soon after `max_files` entries."""
         size = count = 0
         for _, entry in self._walk():
             size += entry.st_blocks * 512
@@ -134,7 +135,7 @@ class Folder:
         self.close()
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below, one open folder at a time, so that no tree is too wide or too deep for us."""
+        """Everything below, with one open folder at a time, so that no tree is too wide or too deep."""
         pending: list[tuple[str, ...]] = [()]
         seen = 0
         while pending:
@@ -152,13 +153,14 @@ class Folder:
                         if _is_plain(path):
                             yield path, info
             except OSError as error:
-                # The code inside removes and replaces things while we look; what is gone is not listed.
+                # Code in the box removes and replaces things during the walk; what has vanished is not
+                # listed.
                 if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                     raise
 
     @contextmanager
     def _opened(self, steps: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        """The folder that `steps` lead to, each step opened without following links."""
+        """Opens the folder at the end of `steps`, each step without following links."""
         current = os.dup(self._descriptor)
         try:
             for step in steps:
@@ -173,7 +175,7 @@ class Folder:
 
 
 def _steps(path: str) -> tuple[str, ...]:
-    """The steps of a client's path, which may begin with /mnt/data."""
+    """The steps of a client's path, which may start with /mnt/data."""
     if len(path) > MAX_NAME or "\0" in path or not _is_plain(path):
         raise FileRefused("The file name is too long or not valid UTF-8.")
     inside = path.removeprefix(FOLDER_NAME) if path.startswith(FOLDER_NAME + "/") else path
@@ -186,7 +188,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether the name can be told in JSON: names that are not UTF-8 carry lone surrogates here."""
+    """Whether JSON can represent the name: names that are not UTF-8 carry lone surrogates here."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -218,7 +220,7 @@ def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
     size = 0
     while chunk := os.read(descriptor, _CHUNK):
         size += len(chunk)
-        if size > limit:  # counted while reading: the file may grow after any look at its size
+        if size > limit:  # counted while reading, because the file may still grow
             raise FileRefused(f"{path!r} is refused: larger than {limit} bytes.")
         parts.append(chunk)
     return b"".join(parts)
@@ -239,14 +241,14 @@ def _make_folder(parent: int, name: str) -> None:
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
     except FileExistsError:
-        return  # whatever it is, the open that follows takes folders only
+        return  # the following open accepts only folders
     if os.geteuid() == 0:
         owner = os.fstat(parent)
         os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
 
 def _give(descriptor: int, parent: int) -> None:
-    """What root puts into another user's folder is that user's: code in the box changes it like its own."""
+    """Gives a file that root wrote to the folder's owner, so that code in the box can change it."""
     if os.geteuid() == 0:
         owner = os.fstat(parent)
         os.fchown(descriptor, owner.st_uid, owner.st_gid)

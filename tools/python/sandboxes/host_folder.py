@@ -1,7 +1,7 @@
 """A box's sockets and files in a folder of the host, for sandboxes that cannot keep them in memory.
 
-In: nothing. Out: a private temporary folder with `run` and `data` in it, and the check that `data` stays
-within its limits. The watchdog counts, so a fast writer gets somewhat past the limit before it is ended.
+Creates a private temporary folder with `run` and `data` in it, and checks that `data` stays within its
+limits. The watchdog does the counting, so a fast writer can exceed the limit a little before it is ended.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class HostData(Folder):
 
 
 def host_data(data: Folder | None) -> HostData:
-    """The files that an earlier box left, or a fresh folder."""
+    """The files that an earlier box left, or a new folder."""
     return data if isinstance(data, HostData) else HostData.make()
 
 
 def make_socket_folder() -> Path:
-    """A folder for sockets; its name is short, as a socket's path must be below 108 bytes."""
+    """A folder for sockets, with a short name, because a socket's path must be below 108 bytes."""
     return Path(tempfile.mkdtemp(prefix="gpt-oss-python-run-"))
 
 

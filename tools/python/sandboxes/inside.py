@@ -1,9 +1,9 @@
-"""What runs first inside a box: it takes its limits, then becomes the kernel.
+"""The first program inside a box: it applies its limits, then becomes the kernel.
 
-In: one line of JSON on standard input (`limits`, `connection`, `home`, `nice`, `filter`). Out: `READY` on
+Takes one line of JSON on standard input (`limits`, `connection`, `home`, `nice`, `filter`). Writes `READY` to
 standard output once the kernel's sockets listen. Only this file's text goes into the box: it imports only the
-standard library and ipykernel, and holds nothing secret. It is no guard: the code that
-it goes on to run can undo everything in this process except lowered limits. The guards are outside.
+standard library and ipykernel, and holds nothing secret. It is not a guard: code that it runs later can undo
+everything in this process except lowered limits. The guards are outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_IMAGE = 6 * 1024 * 1024  # characters of base64
 
 
 def lower_limits(limits: dict[str, int]) -> None:
-    """Sets each limit, never above the one that already holds."""
+    """Sets each limit, never above the current one."""
     for name, wanted in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
         _, hard = resource.getrlimit(number)
@@ -32,7 +32,7 @@ def lower_limits(limits: dict[str, int]) -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Loads a filter of system calls, which all that starts later inherits and nothing can take away."""
+    """Loads a filter of system calls, which all later processes inherit and nothing can remove."""
 
     class Program(ctypes.Structure):  # struct sock_fprog
         _fields_ = (("steps", ctypes.c_ushort), ("code", ctypes.c_char_p))
@@ -46,9 +46,9 @@ def load_filter(program: bytes) -> None:
 
 
 def be_first() -> None:
-    """Goes on as a child, if this is the first process of a container, and leaves it to adopt orphans.
+    """Continues as a child if this is the first process of a container, and stays behind to adopt orphans.
 
-    An engine's own first process would be without the filter, and open to the code as one of the same user.
+    An engine's own first process would lack the filter, and code of the same user could attack it.
     """
     if os.getpid() != 1:
         return
@@ -68,8 +68,8 @@ def make_home(home: str) -> None:
 def shortened(value: Any) -> tuple[Any, int]:
     """The value with its long strings cut in the middle, and how many characters were cut.
 
-    A cell that prints a gigabyte at once makes one message of it; the host refuses such messages, so they are
-    cut here, where memory is limited.
+    A cell that prints a gigabyte in one call puts it into one message. The host refuses such messages, so
+    they are cut here, where memory is limited.
     """
     if isinstance(value, str):
         return _shortened_text(value)
@@ -97,7 +97,7 @@ def _shortened_text(text: str) -> tuple[str, int]:
 
 
 def bound_messages() -> None:
-    """Makes every message that the kernel sends small enough for the host to take."""
+    """Shortens every message that the kernel sends to a size that the host accepts."""
     from jupyter_client.session import Session
 
     serialize = Session.serialize
@@ -111,7 +111,7 @@ def bound_messages() -> None:
 
 
 def find_modules_here() -> None:
-    """As in any notebook: modules beside it are found. IPython leaves that out where Python is isolated."""
+    """Finds modules in the current folder, as notebooks do. IPython omits this if Python is isolated."""
     installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
     sys.path.insert(next(installed, len(sys.path)), "")
 
@@ -143,10 +143,10 @@ def end_with_the_host(line: int) -> None:
 
 def main() -> None:
     wanted = json.loads(sys.stdin.buffer.readline())
-    line = os.dup(0)  # not inherited by programs, unlike 0 itself, from which they may read
+    line = os.dup(0)  # unlike 0, from which programs may read, it is not inherited
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if wanted["filter"]:
-        load_filter(base64.b64decode(wanted["filter"]))  # before a thread, which would be without it
+        load_filter(base64.b64decode(wanted["filter"]))  # before any thread, which would run without it
     be_first()
     threading.Thread(target=end_with_the_host, args=(line,), daemon=True).start()
     os.setpgid(0, 0)  # a leader, so that an interrupt reaches the programs that the code started

@@ -1,6 +1,7 @@
-"""The Python that kernels run with: where it lives, so that a box can show just that.
+"""The Python that kernels run with, and its files, so that a box can show only these.
 
-In: the path of an interpreter. Out: `Interpreter`, with the paths to bind read-only. Must not know of boxes.
+Takes the path of an interpreter. Returns an `Interpreter` with the paths to bind read-only. It must not know
+boxes.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ print(json.dumps({
 }))
 """
 
-# Of a prefix only what a program reads: not etc/ nor pip.conf, which may hold credentials.
+# Only the parts of a prefix that a program reads: not etc/ or pip.conf, which may hold credentials.
 _PARTS = ("bin", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg")
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python with ipykernel. `paths` is all of it that a box needs to see."""
+    """A Python with ipykernel. `paths` are all the files that a box needs to see."""
 
     executable: Path
     paths: tuple[Path, ...]
 
 
 async def examine(executable: str) -> Interpreter:
-    """Asks an interpreter where it lives; raises ToolUnavailable when it cannot run a kernel."""
+    """Examines an interpreter; raises ToolUnavailable if it cannot run a kernel."""
     try:
         process = await asyncio.create_subprocess_exec(
             executable,
@@ -60,7 +61,7 @@ async def examine(executable: str) -> Interpreter:
 
 
 def _paths(prefixes: list[Path], search: list[str]) -> tuple[Path, ...]:
-    """The parts of the prefixes, and the package folders elsewhere that modules are taken from."""
+    """The parts of the prefixes, and the package folders elsewhere that modules come from."""
     both = dict.fromkeys(spelling for prefix in prefixes for spelling in (prefix, prefix.resolve()))
     found = dict.fromkeys(prefix / part for prefix in both for part in _PARTS if (prefix / part).exists())
     for entry in map(Path, search):
@@ -71,7 +72,7 @@ def _paths(prefixes: list[Path], search: list[str]) -> tuple[Path, ...]:
 
 
 def _inside(executable: Path, paths: tuple[Path, ...]) -> Path:
-    """The interpreter by a name that exists in a box: a link elsewhere is followed, a virtual one is kept."""
+    """The interpreter by a name that exists in a box: follows a link to the outside, keeps a virtual one."""
     if any(executable.is_relative_to(path) for path in paths):
         return executable
     return executable.resolve()

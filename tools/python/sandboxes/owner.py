@@ -1,6 +1,6 @@
-"""Whose a container or a folder is, written into its name, so that what a killed server left can be told.
+"""Marks the owner of a container or folder in its name, to recognise the leftovers of a killed server.
 
-In: nothing, or a mark. Out: this process's mark, and whether the process of a mark is gone for sure.
+Takes nothing, or a mark. Returns this process's mark, and whether the process of a mark is certainly gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARK = r"[0-9a-f]{8}\.[0-9]+\.[0-9]+"
 
 @cache
 def _numbering() -> str:
-    """What process ids mean here: those of another boot, or of another namespace, name other processes."""
+    """The scope of process ids: ids of another boot or another namespace belong to other processes."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
 
@@ -26,7 +26,7 @@ def mark() -> str:
 
 
 def gone(other: str) -> bool:
-    """False also where it cannot be told: a server in another container may be alive and not seen here."""
+    """Whether the owner is gone. False if that is unknown: a server in another container may be invisible."""
     if re.fullmatch(MARK, other) is None:
         return False
     numbering, pid, started = other.split(".")
@@ -34,7 +34,7 @@ def gone(other: str) -> bool:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in ticks since the boot: its number may be another's later. 0: there is none."""
+    """When a process started, in ticks since boot, because its number can be reused. 0: no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

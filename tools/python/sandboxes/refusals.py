@@ -1,6 +1,6 @@
-"""What to tell the operator when bubblewrap cannot be used.
+"""Advice for the operator when bubblewrap cannot be used.
 
-In: what bwrap said. Out: a sentence with what to install or to set.
+Takes bwrap's output. Returns a sentence with what to install or to set.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ INSTALL = (
     "The python tool needs bubblewrap for its sandbox: `apt-get install bubblewrap` (Debian, Ubuntu), "
     "`dnf install bubblewrap` (Fedora), `apk add bubblewrap` (Alpine). Or choose --python docker or off."
 )
-_ADVICE = (  # what bwrap says → what to do about it
+_ADVICE = (  # bwrap's message → the remedy
     ("No permissions to creat", "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1`"),
     ("No space left on device", "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"),
     (
@@ -32,6 +32,6 @@ _ADVICE = (  # what bwrap says → what to do about it
 
 def refusal(words: str) -> str:
     advice = next((advice for pattern, advice in _ADVICE if pattern in words), None)
-    said = words.splitlines()[-1] if words else "nothing"
-    told = f": {advice}" if advice else "; choose --python docker or --python off"
-    return f"The python tool cannot start a bubblewrap sandbox here{told}. (It said: {said})"
+    last_line = words.splitlines()[-1] if words else "nothing"
+    remedy = f": {advice}" if advice else "; choose --python docker or --python off"
+    return f"The python tool cannot start a bubblewrap sandbox here{remedy}. (It printed: {last_line})"

@@ -1,8 +1,8 @@
 """A running box, reached through its first process: /proc shows its files, and a handle ends it.
 
-In: the host's name (pid) of that process, before any code of the model ran. Out: `Box` (see sandbox.py). All
-is held as open descriptors, so that nothing which code in the box does can put another file in their place,
-and the files outlive the box. Must not know how boxes are started.
+Takes the pid, on the host, of that process, before any code of the model has run. Implements `Box` (see
+sandbox.py). It holds everything as open descriptors, so that code in the box cannot substitute another file,
+and the files outlive the box. It must not know how boxes are started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunningBox:
-    """A running box. Its files are reached through descriptors that keep them alive after its end."""
+    """A running box. Descriptors keep its files alive after its end."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RunningBox:
         self._watched.running = running
 
     def kill(self) -> None:
-        """The first process of a process namespace takes all others with it."""
+        """Kills the first process of the process namespace, which takes all others with it."""
         if self._handle >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -74,14 +74,14 @@ class RunningBox:
         await _readable(self._handle)  # the namespace has no process left
         self._watchdog.remove(self._watched)
         verdict = self.verdict
-        self._watched.verdict = verdict  # before the groups go that tell it
+        self._watched.verdict = verdict  # before the groups that know it are removed
         for descriptor in (self._sockets, self._temp, self._handle):
             os.close(descriptor)
         self._handle = -1
         await self._groups.remove()
 
     def _over(self) -> str | None:
-        """For want of memory the kernel may end one process alone, and the code goes on and knows nothing."""
+        """The exceeded limit. For lack of memory the kernel may kill one process while the code runs on."""
         return self._over_memory() or self._too_many_files()
 
     def _over_memory(self) -> str | None:
@@ -91,14 +91,14 @@ class RunningBox:
 
     def _too_many_files(self) -> str | None:
         for descriptor in (self.data.descriptor, self._temp):
-            with suppress(OSError):  # closed while the watchdog looked: the box is ending
+            with suppress(OSError):  # closed during the watchdog's check: the box is ending
                 room = os.fstatvfs(descriptor)
                 if room.f_files - room.f_ffree > self._limits.data_files:
                     return f"it had more than {self._limits.data_files} files"
         return None
 
     async def take_over(self, data: Folder) -> None:
-        """Copies the files that an earlier box left, and closes them. When that fails, the box has ended."""
+        """Copies the files that an earlier box left, and closes them. If that fails, this box has ended."""
         try:
             lost = await asyncio.to_thread(data.copy_to, self.data, self._limits.data_size)
         except BaseException:
@@ -118,7 +118,7 @@ def _open(path: str, opened: ExitStack) -> int:
 
 
 async def _readable(descriptor: int) -> None:
-    """Waits for a process to end, as its pidfd tells."""
+    """Waits for a process to end, which its pidfd signals."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(descriptor, ended.set)

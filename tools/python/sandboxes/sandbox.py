@@ -1,7 +1,7 @@
-"""Where hostile code runs: the small protocol that bubblewrap, docker and unsafe-local answer to.
+"""The protocol of the sandboxes for hostile code: bubblewrap, docker and unsafe-local.
 
-In: limits, and how a box is asked for. Out: a `Box`, that is a started kernel process, the folder of its
-sockets and the folder of its files. Nothing here knows of Jupyter messages, of sessions or of the model.
+Takes limits and the parameters of a box. Returns a `Box`: a started kernel process, the folder of its sockets
+and the folder of its files. It must not know Jupyter's messages, sessions or the model.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Protocol
 from tools.python.sandboxes.folder import Folder
 
 MIB = 1024 * 1024
-WORK_FOLDER = "/mnt/data"  # the model is told of this name
+WORK_FOLDER = "/mnt/data"  # the tool's declaration names it
 SOCKET_FOLDER = "/run/kernel"  # where the kernel's sockets are inside a box
 
 
 class SandboxError(Exception):
-    """A box could not be started; the text says what was seen."""
+    """A box could not be started; the message states what was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one box may use. Sizes in bytes; `docs` of each sandbox say how a limit is held."""
+    """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
 
     memory: int = 1024 * MIB  # of all its processes together, without its files
     processes: int = 64  # processes and threads together
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How the kernel is spoken to: five unix sockets in one folder, as Jupyter numbers them."""
+    """How to reach the kernel: five unix sockets in one folder, as Jupyter numbers them."""
 
     key: str
     ports: dict[str, int] = field(
@@ -47,7 +47,7 @@ class Connection:
     prefix: str = "s"
 
     def configuration(self, folder: str) -> dict[str, Any]:
-        """The kernel's connection, with its sockets as `folder` is called on the kernel's side."""
+        """The kernel's connection; `folder` is the path of the sockets on the kernel's side."""
         ports = {f"{name}_port": number for name, number in self.ports.items()}
         return {"transport": "ipc", "ip": f"{folder}/{self.prefix}", "key": self.key, **ports}
 
@@ -56,33 +56,33 @@ class Connection:
 
 
 class Box(Protocol):
-    """One running kernel process with all that it started."""
+    """One running kernel process with everything that it started."""
 
     @property
     def sockets(self) -> Path:
-        """The folder of its sockets as this process reaches it."""
+        """The folder of its sockets, as this process reaches it."""
         ...
 
     @property
     def data(self) -> Folder:
-        """Its /mnt/data. It outlives the box; whoever took the box closes it or hands it to the next one."""
+        """Its /mnt/data, which outlives the box. The box's owner closes it or hands it to the next box."""
         ...
 
     @property
     def verdict(self) -> str | None:
-        """Why the box was ended, in words, when a limit ended it."""
+        """Why a limit ended the box, in words; None if none did."""
         ...
 
     def use(self, running: bool) -> None:
-        """Says whether code is meant to run now; an unused box is watched less often."""
+        """Marks whether code is running now; an unused box is watched less often."""
         ...
 
     def kill(self) -> None:
-        """Ends every process in it, at once and without waiting."""
+        """Kills every process in it immediately, without waiting."""
         ...
 
     async def wait(self) -> None:
-        """Returns when its main process has ended and what it held outside is given back."""
+        """Returns when its main process has ended and its resources outside are released."""
         ...
 
 
@@ -94,18 +94,19 @@ class Sandbox(Protocol):
 
     @property
     def isolated(self) -> bool:
-        """Whether code in it can reach no network."""
+        """Whether code in it has no network access."""
         ...
 
     async def check(self) -> None:
-        """Raises ToolUnavailable, with what to install or set, when it cannot be used here. Cached."""
+        """Raises ToolUnavailable with what to install or set if it cannot be used here. Cached."""
         ...
 
     async def start(self, connection: Connection, data: Folder | None) -> Box:
-        """A box whose kernel listens. `data`: the files that an earlier box of the session left; taken over.
+        """A box whose kernel listens. It takes over `data`, the files that an earlier box of the session
+        left.
 
-        Raises SandboxError; then, and when it is cancelled, nothing is left running and `data` is the
-        caller's.
+        Raises SandboxError. After an error or a cancellation nothing is left running, and `data` still
+        belongs to the caller. caller's.
         """
         ...
 

@@ -1,11 +1,11 @@
-"""The filter of system calls that a box runs under, as the kernel's own bytecode.
+"""The filter of system calls for a box, as the kernel's bytecode.
 
-In: a machine name. Out: the program that `bwrap --seccomp` loads. Namespaces already keep the code from
-files, networks and processes of the host; the filter takes away what namespaces do not cover (families of
-sockets such as vsock that know no network namespace, the keyrings of the user), memory that no limit counts
-(memfd, SysV shared memory), and the parts of the kernel that escapes begin with (new user namespaces,
-mounts, bpf, io_uring, ptrace). A denied call answers like a kernel that does not have or allow it, so
-programs see an ordinary error.
+Takes a machine name. Returns the program that `bwrap --seccomp` loads. Namespaces already keep the code away
+from the host's files, networks and processes. The filter removes what namespaces do not cover (families of
+sockets such as vsock that have no network namespace, the user's keyrings), memory that no limit counts
+(memfd, SysV shared memory), and the parts of the kernel where escapes start (new user namespaces, mounts,
+bpf, io_uring, ptrace). A denied call answers like a kernel that does not support or allow it, so programs see
+an ordinary error.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ DENIED: dict[str, tuple[int, int | None, int | None]] = {
     "io_uring_register": (_ENOSYS, 427, 427),
 }
 
-_FIRST_UNKNOWN = 457  # statmount and all that came later; on x86_64 also the x32 numbers
+_FIRST_UNKNOWN = 457  # statmount and everything later; on x86_64 also the x32 numbers
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW{TIME,CGROUP,UTS,IPC,USER,PID,NET,NS}
-_FAMILIES = (1, 2, 10)  # unix; inet and inet6, which in a box reach its own loopback only
-_NO_FAMILY = errno.EINVAL  # as socket(2) has it; with EAFNOSUPPORT for netlink, libzmq aborts the process
+_FAMILIES = (1, 2, 10)  # unix; inet and inet6, which in a box reach only its own loopback
+_NO_FAMILY = errno.EINVAL  # as in socket(2); with EAFNOSUPPORT for netlink, libzmq aborts the process
 _FORBIDDEN_IOCTLS = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 
 MACHINES = {
@@ -134,7 +134,7 @@ def program(machine: str) -> bytes:
 
 
 def _when(number: int, argument: int, checks: list[bytes]) -> list[bytes]:
-    """For one call: load an argument, run the checks, allow if none has answered."""
+    """For one call: loads an argument, runs the checks, and allows it if none has answered."""
     body = [_step(_LOAD, argument), *checks, _step(_LOAD, _NUMBER)]
     return [_step(_EQUAL, number, no=len(body)), *body]
 

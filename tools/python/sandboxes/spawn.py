@@ -1,7 +1,7 @@
 """Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
 
-In: a command line. Out: a process that has said it is ready, or SandboxError with what it wrote.
-No pipe outlives the start, so that nothing which runs inside can fill one of ours.
+Takes a command line. Returns a process that has reported ready, or raises SandboxError with its output. No
+pipe outlives the start, so that code in the box cannot fill one that this process must read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tools.child import Child, start
 from tools.python.sandboxes.inside import READY
 from tools.python.sandboxes.sandbox import Connection, Limits, SandboxError
 
-_KEPT = 8192  # bytes of a failed start's words
-_LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much and touches little; with less it crashes
+_KEPT = 8192  # bytes of a failed start's output
+_LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much memory and uses little; with less it crashes
 START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well under two seconds
 
 
 def launcher_source() -> str:
-    """The text of `inside.py`, which the box's interpreter runs; our package is not there."""
+    """The text of `inside.py`, which the box's interpreter runs because this package is not there."""
     return resources.files("tools.python.sandboxes").joinpath("inside.py").read_text("utf-8")
 
 
@@ -37,11 +37,12 @@ def launcher_input(
     count_processes: bool,
     call_filter: str = "",
 ) -> bytes:
-    """The line that `inside.py` reads. `call_filter`: of system calls in base64, where none is loaded yet."""
+    """The line that `inside.py` reads. `call_filter`: system calls, in base64, if none is loaded yet."""
     caps = {
         "CORE": 0,
         "CPU": limits.cpu_seconds,
-        # DATA counts what a process can write to privately; AS, looser, all that it maps.
+        # DATA counts memory that a process can write to privately; AS, which is looser, everything that it
+        # maps.
         "DATA": max(limits.memory, _LEAST_DATA),
         "AS": 2 * limits.memory + 2 * 1024**3,
         "FSIZE": limits.file_size,
@@ -54,7 +55,7 @@ def launcher_input(
 
 
 def environment(executable: str, home: str) -> dict[str, str]:
-    """All the environment that a kernel sees."""
+    """The whole environment of a kernel."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     return {
         "PATH": f"{os.path.dirname(executable)}:/usr/bin:/bin",
@@ -73,7 +74,7 @@ def environment(executable: str, home: str) -> dict[str, str]:
 
 
 class Spawned:
-    """A process that was started. It ends by itself when this process is gone or lets go of it."""
+    """A started process. It ends by itself when this process ends or releases it."""
 
     def __init__(self, process: Child, output: int, line: int) -> None:
         self.process = process
@@ -81,7 +82,7 @@ class Spawned:
         self._line = line
 
     async def ready(self) -> None:
-        """Returns when the kernel listens; raises SandboxError when it will not."""
+        """Returns when the kernel listens; raises SandboxError if it fails."""
         words, ready = await collect(self._output, READY)
         if not ready:
             raise SandboxError(words.decode("utf-8", "replace").strip() or "the process ended without a word")
@@ -94,7 +95,7 @@ class Spawned:
         await self.process.wait()
 
     def let_go(self) -> None:
-        """Closes what ties it to this process."""
+        """Closes the pipes that tie it to this process."""
         self._close_output()
         if self._line >= 0:
             os.close(self._line)
@@ -114,11 +115,12 @@ async def spawn(
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Spawned:
-    """Starts a process that reads `send` and whose words are kept until it is ready."""
+    """Starts a process that reads `send`; its output is kept until it is ready."""
     get, line = os.pipe()
     output, words = os.pipe()
     try:
-        # Before the process exists, so nothing can block: a pipe takes at least a page, ours are smaller.
+        # Written before the process exists, but cannot block: a pipe holds at least a page, and `send` is
+        # smaller.
         os.write(line, send)
         os.set_blocking(output, False)
         process = await start(argv, stdin=get, output=words, env=env, cwd=cwd, pass_fds=pass_fds)
@@ -135,7 +137,7 @@ async def spawn(
 
 
 async def collect(descriptor: int, until: bytes | None = None) -> tuple[bytes, bool]:
-    """Reads a pipe to its end or to a marker without blocking the loop; the last bytes, and if marked."""
+    """Reads a pipe to its end or to a marker without blocking; returns the last bytes, and if marked."""
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_NONBLOCK)
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()

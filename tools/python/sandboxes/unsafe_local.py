@@ -1,9 +1,9 @@
-"""No sandbox: the kernel runs as this user, with this user's files, network and environment in reach.
+"""No sandbox: the kernel runs as this user, with access to this user's files, network and environment.
 
-In: an interpreter, limits. Out: boxes that are none. It exists for a machine that is thrown away
-afterwards, is chosen only by its name, and says so in the log at each start. The rlimits and the watchdog
-hold for code that does not try to escape them; a program that leaves the process group and outlives its
-parent may survive the kernel.
+Takes an interpreter and limits. Returns boxes without protection. It is meant for a disposable machine, is
+chosen only by its name, and logs a warning at each start. The rlimits and the watchdog hold for code that
+does not try to escape them; a program that leaves the process group and outlives its parent may survive the
+kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class UnsafeLocal:
         return LocalBox(spawned, sockets, files, self._limits, self._watchdog)
 
     async def close(self) -> None:
-        """Nothing is kept between boxes."""
+        """Nothing to release."""
 
     async def _spawn(
         self, interpreter: Interpreter, connection: Connection, files: HostData, sockets: Path
@@ -77,7 +77,7 @@ class UnsafeLocal:
 
 
 class LocalBox:
-    """A kernel's process and what it started."""
+    """A kernel's process and everything that it started."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class LocalBox:
             if child != pid:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
-        for end in (os.killpg, os.kill):  # the kernel leads a group of its own
+        for end in (os.killpg, os.kill):  # the kernel leads its own group
             with suppress(ProcessLookupError):
                 end(pid, signal.SIGKILL)
 

@@ -1,9 +1,9 @@
-"""Watches boxes from outside and ends those that go over a limit.
+"""Watches boxes from outside and ends those that exceed a limit.
 
-In: the first process of a box and its limits. Out: the box is killed and its `verdict` says why, in words.
-It runs in a thread of its own, so that a busy event loop does not make it late, and looks at the whole
-process tree as the host sees it, which code inside cannot leave: orphans are adopted by the box's first
-process. Must not know of kernels or sandboxes.
+Takes the first process of a box and its limits. Kills the box if necessary; its `verdict` then states why, in
+words. It runs in a thread of its own, so that a busy event loop does not delay it, and inspects the whole
+process tree from the host, which code in the box cannot leave: the box's first process adopts orphans. It
+must not know kernels or sandboxes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tools.python.sandboxes.sandbox import MIB, Limits
 
-INTERVAL = 0.1  # seconds between two looks at a box whose code runs
-_SLOWER = 5  # an unused box is looked at every so many intervals
+INTERVAL = 0.1  # seconds between two checks of a box whose code runs
+_SLOWER = 5  # an unused box is checked once in this many intervals
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
@@ -27,7 +27,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process tree uses now. Resident memory counts shared pages once for each process."""
+    """The current usage of a process tree. Resident memory counts shared pages once for each process."""
 
     processes: int  # with threads
     resident: int
@@ -37,7 +37,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Watched:
-    """One box under watch. `otherwise` says what else it is over, as its sandbox can tell: its files, say."""
+    """One watched box. `otherwise` returns another exceeded limit that its sandbox knows, such as files."""
 
     root: int
     limits: Limits
@@ -58,7 +58,7 @@ class Watched:
         return True
 
     def look(self) -> None:
-        """One look; ends the box when it is over a limit."""
+        """Checks the box, and ends it if it exceeds a limit."""
         with self.looking:
             if self.verdict is None and not self.removed:
                 self.verdict = self._judge()
@@ -71,14 +71,14 @@ class Watched:
             return f"it had more than {self.limits.processes} processes and threads"
         if usage.cpu_seconds > self.limits.cpu_seconds:
             return f"it had used {self.limits.cpu_seconds} s of processor time"
-        # The cheap sum first; pages shared after a fork are told apart only when it matters.
+        # The cheap sum comes first; pages shared after a fork are separated only when it matters.
         if usage.resident > self.limits.memory and _proportional(usage.ids) > self.limits.memory:
             return f"it used more than {self.limits.memory // MIB} MiB of memory"
         return self.otherwise()
 
 
 class Watchdog:
-    """A thread that looks at all boxes; it exists while there are any."""
+    """A thread that checks all boxes; it exists while there are any."""
 
     def __init__(self) -> None:
         self._boxes: list[Watched] = []
@@ -93,7 +93,7 @@ class Watchdog:
                 self._thread.start()
 
     def remove(self, box: Watched) -> None:
-        """After this no look at the box is under way, and its descriptors may be closed."""
+        """Stops watching. Afterwards no check is running, and the box's descriptors may be closed."""
         with box.looking:
             box.removed = True
         with self._changed:
@@ -114,14 +114,14 @@ class Watchdog:
 
 
 def measure(root: int, enough: int) -> Usage:
-    """What the tree below `root` uses; it stops counting soon after `enough` processes."""
+    """The usage of the tree below `root`; stops counting soon after `enough` processes."""
     processes = resident = 0
     cpu = 0.0
     ids: list[int] = []
     for pid in _tree(root):
         threads = _threads(pid)
         if not threads:
-            continue  # it ended while we looked
+            continue  # it ended during the check
         ids.append(pid)
         processes += len(threads)
         resident += _resident(pid)
@@ -142,19 +142,19 @@ def _tree(root: int) -> Iterator[int]:
 
 @cache
 def _lists_children() -> bool:
-    """Whether this kernel was built with lists of children; nearly all are."""
+    """Whether this kernel was built with lists of children, as nearly all are."""
     return (_PROC / f"self/task/{os.getpid()}/children").exists()
 
 
 def _children(pid: int) -> list[int]:
-    """Children belong to the thread that made them."""
+    """The children of all threads, because a child belongs to the thread that created it."""
     return [
         int(child) for thread in _threads(pid) for child in _text(f"{pid}/task/{thread}/children").split()
     ]
 
 
 def _children_by_parent() -> Callable[[int], list[int]]:
-    """The same from one look at every process of the host."""
+    """The same, from one pass over every process of the host."""
     found: dict[int, list[int]] = defaultdict(list)
     for pid in filter(str.isdigit, os.listdir(_PROC)):
         fields = _text(f"{pid}/stat").rpartition(")")[2].split()
@@ -176,13 +176,13 @@ def _resident(pid: int) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Of the process and of its children that were waited for, which are in the tree no longer."""
+    """Includes the process's reaped children, which are no longer in the tree."""
     fields = _text(f"{pid}/stat").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
 
 
 def _proportional(ids: tuple[int, ...]) -> int:
-    """Memory with each shared page divided among those who share it."""
+    """Memory with each shared page divided among its processes."""
     total = 0
     for pid in ids:
         for line in _text(f"{pid}/smaps_rollup").splitlines():
@@ -195,4 +195,4 @@ def _text(name: str) -> str:
     try:
         return (_PROC / name).read_text("utf-8", "replace")
     except OSError:
-        return ""  # the process ended while we looked
+        return ""  # the process ended during the check
