@@ -247,5 +247,5 @@ async def test_what_a_text_model_cannot_see_of_its_past_is_noted_and_a_mark_says
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0"}
     assert "An image was made here" in await rendered(image)
     assert await rendered({"type": "context_compaction"}) == await rendered()
-    with pytest.raises(InvalidRequest, match="was not made by this server"):
+    with pytest.raises(InvalidRequest, match="this server did not seal this compaction"):
         await rendered({"type": "context_compaction", "encrypted_content": "x"})

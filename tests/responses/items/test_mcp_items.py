@@ -142,7 +142,7 @@ async def test_secrets_go_to_the_server_and_nowhere_else(
     async with Asking(encoding, *turns, allow_private_hosts=True, log_prompts=True) as ask:
         response = await ask(tools=[secret], metadata={"__debug": True})
         stored = await ask.service.retrieve(response["id"])
-        history = await ask.service.store.history(response["id"])
+        history = await ask.service.served.store.history(response["id"])
     assert history is not None
     assert seen.headers[-1]["authorization"] == f"Bearer {SECRETS[0]}"
     assert seen.headers[-1]["x-api-key"] == SECRETS[1]
