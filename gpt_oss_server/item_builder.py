@@ -1,8 +1,8 @@
-"""The contract of output items: what the stream of a response asks of the builder of each item.
+"""The contract of output items: the methods that a response's stream calls on each item's builder.
 
-Turn events come in, one method each; the item and its events go out. A builder knows the shape of its item
-and of its events. It must not know output indices or sequence numbers: the stream stamps them. The item that
-it closes with is the item of the final response.
+A builder takes turn events, one method each, and returns its item and the item's events. The item that it
+closes with is the item of the final response. It must not know output indices or sequence numbers: the stream
+adds them.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ class ItemBuilder(ABC):
 
     The stream calls `open` once, `delta` for each piece of text, `ended` when the message has ended, and then
     either `close`, or, for a call that this server runs, `called` and `answered`. A call that is interrupted
-    before its answer is closed with `complete=False`. Only `open` and `close` have no default.
+    before its result is closed with `complete=False`. Only `open` and `close` have no default.
     """
 
     added_at_end: ClassVar[bool] = False
-    """Whether the item is added when its text has ended, and not at the first text. See `whole`."""
+    """Whether the item is added when its text has ended, instead of at the first text. See `whole`."""
     runs_here: ClassVar[bool] = False
-    """Whether the item is a call that this server runs: it closes with the answer."""
+    """Whether the item is a call that this server runs: it closes with the result."""
     done_if_cut_off: ClassVar[bool] = True
-    """Whether an item that was cut off gets its `output_item.done`. Clients would run a call that does."""
-    asks_approval: ClassVar[bool] = False
-    """Whether a complete item asks the client to approve the call that it shows."""
+    """Whether an item that was cut off gets its `output_item.done`. Clients run each call that gets one."""
+    requests_approval: ClassVar[bool] = False
+    """Whether a complete item requests the client's approval of the call that it shows."""
 
     def __init__(self, item_id: str) -> None:
         self.id = item_id
         self.recipient: tuple[str, str] | None = None
-        """(call_id, Harmony recipient) of a call that the client runs, so that its output finds it."""
+        """(call_id, Harmony recipient) of a call that the client runs. The call's output is matched to it."""
 
     @abstractmethod
     def open(self) -> tuple[Item, list[Event]]:
-        """The item as it is added, and the events that follow its addition."""
+        """The item in its initial state, and the events that follow its addition."""
 
     def delta(self, text: str) -> Sequence[Event]:
-        """The events of more text: usually one; none where the item does not stream its text."""
+        """The events for more text: usually one; none if the item does not stream its text."""
         return ()
 
-    def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – a default, not a duty
-        """Takes the log-probability of a token whose text comes next. Most items show none."""
+    def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – optional
+        """Takes the log-probability of the token whose text comes next. Most items show none."""
 
-    def ended(self, message: MessageFinished) -> None:  # noqa: B027 – likewise
+    def ended(self, message: MessageFinished) -> None:  # noqa: B027 – optional too
         """Takes the message once it has ended and its tokens are known."""
 
     def whole(self, text: str, *, complete: bool) -> ItemBuilder:
-        """The builder of an item that is `added_at_end`: another one, where the whole text decides."""
+        """The builder for an item that is `added_at_end`; the whole text may call for a different one."""
         return self
 
     def called(self, arguments: str) -> list[Event]:
-        """The events of a call that now runs here."""
+        """The events that announce that the call now runs here."""
         return []
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
-        """The events that precede the end of a call that ran here, and the finished item."""
+        """The events before the end of a call that ran here, and the finished item."""
         return self.close(text, complete=not output.failed)
 
     def further(self, output: ToolOutput) -> Sequence[ItemBuilder]:
-        """Items that follow the call's own, made of the same answer."""
+        """Builders of the items that follow the call's own, made from the same result."""
         return ()
 
     @abstractmethod
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        """The events that precede the item's end, and the finished item."""
+        """The events before the item's end, and the finished item."""
 
 
 class WholeItem(ItemBuilder):
-    """An item that is there at once."""
+    """An item that is complete from the start."""
 
     def __init__(self, item: Item) -> None:
         super().__init__(item["id"])

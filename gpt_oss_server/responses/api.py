@@ -1,4 +1,4 @@
-"""The routes of the Responses API: HTTP in, the service's answers out."""
+"""The routes of the Responses API: they translate between HTTP and the service."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from gpt_oss_server.stores.events import EventLog
 def responses_router(service: ResponsesService) -> APIRouter:
     router = APIRouter()
     _add_responses(router, service)
-    _add_the_rest(router, service)
+    _add_related(router, service)
     return router
 
 
 def _add_responses(router: APIRouter, service: ResponsesService) -> None:
-    """Responses: made, read and deleted."""
+    """The routes that create, retrieve and delete a response."""
     keep_alive = service.served.settings.keep_alive
 
     def logged(log: EventLog, after: int = -1) -> Response:
-        # They are encoded in the log.
+        # The log holds encoded events.
         return EventStream(lambda: _read(log, after), bytes, keep_alive=keep_alive)
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
@@ -55,7 +55,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
-        # What a response holds was decided when it was made; here a name can only be wrong.
+        # The request that created the response decided what it includes; this only rejects unknown names.
         check_included(_included(request))
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
@@ -67,13 +67,13 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         return JSONResponse(await service.delete(response_id))
 
 
-def _add_the_rest(router: APIRouter, service: ResponsesService) -> None:
-    """What surrounds a response: its input, its end, and what a request would come to."""
+def _add_related(router: APIRouter, service: ResponsesService) -> None:
+    """The routes around a response: its input items, cancellation, compaction, counting and rendering."""
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
     async def input_tokens(request: Request) -> Response:
-        found = await service.count(await read_json(request, service.served.settings.max_body_bytes))
-        return JSONResponse({"object": "response.input_tokens", "input_tokens": found})
+        count = await service.count(await read_json(request, service.served.settings.max_body_bytes))
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
 
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
@@ -98,7 +98,7 @@ def _add_the_rest(router: APIRouter, service: ResponsesService) -> None:
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
-    """The log's events; who reads so slowly that the next ones are gone is told so in the stream itself."""
+    """The log's events; an error event ends the stream if a slow reader misses expired ones."""
     at = after
     try:
         async with aclosing(log.read(after)) as batches:
@@ -107,7 +107,7 @@ async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
                 yield batch
     except EventsForgotten as error:
         body = error.body()
-        # The event as it is documented, and the form on which the official SDK raises an error.
+        # Both the documented event and the form on which the official SDK raises an error.
         yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]
 
 
@@ -126,8 +126,8 @@ def _sequence_number(given: str | None) -> int:
 async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
-        return Response(status_code=499)  # nobody reads it: the client is gone
-    if run.error is not None and not isinstance(run.error, InvalidOutput):  # that keeps its text
-        kept = f" What was generated is in the response {response['id']}." if response["store"] else ""
+        return Response(status_code=499)  # nobody reads it: the client has disconnected
+    if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
+        kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
     return JSONResponse(response)

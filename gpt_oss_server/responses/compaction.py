@@ -1,10 +1,9 @@
 """Compaction: the model writes a summary, which replaces the conversation so far.
 
-In: a conversation's segments, and the room in the context. Out: the prompt that requests the summary, and
-from the model's messages a `Compacted`: it becomes the segments that stand for all that came before, and the
-item that the client keeps. The item is sealed, so that only this server reads it, and complete, so that the
-client may leave out all items before it. The instructions and the user's newest messages are kept word for
-word.
+Takes a conversation's segments and the room in the context. Returns the prompt that requests the summary and,
+from the model's messages, a `Compacted`. From that come the segments that replace the earlier ones, and the
+item that the client keeps. The item is sealed, so that only this server can read it, and complete, so that
+the client may drop all items before it. The instructions and the user's newest messages are kept verbatim.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Engine, Sampling
 
-_ASK = """\
+_SUMMARY_REQUEST = """\
 This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
 from the summary alone, with your instructions and the user's latest messages beside it. Write down:
 - what the user wants, in their own words where these matter, and what they have ruled out;
@@ -34,26 +33,26 @@ from the summary alone, with your instructions and the user's latest messages be
 - what was done and found: names of files, commands, results, numbers and errors that are still needed;
 - what remains to be done, and the very next step.
 Do not call tools and do not answer the user. Write the summary, and nothing else."""
-_CUT = " […]"  # where the rest of a long message was left out
-SHARE = 8  # the summary, and the user's messages beside it, each take an eighth of the room at most
+_CUT = " […]"  # marks where a long message is cut
+SHARE = 8  # the summary and the user's messages that it keeps may each take an eighth of the room
 _MOST_OF_USER, _MOST_SUMMARY = 16_384, 8_192  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A compaction that is to be made before the response, or in its place."""
+    """A compaction that runs before the response, or in its place."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
     instructions: tuple[str, ...]
     user_messages: tuple[str, ...]
-    alone: bool  # nothing is generated after it
+    alone: bool  # no response follows it
     binding: Binding = field(default_factory=Binding)
 
     async def make(
         self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
     ) -> Compacted:
-        """`transcript` is of the prompt, and has what was sampled even where this fails."""
+        """`transcript` belongs to the prompt. It holds the sampled tokens even if this fails."""
         plan = TurnPlan(
             engine=engine,
             encoding=encoding,
@@ -71,10 +70,10 @@ class Compaction:
 
 
 def _summary_in(messages: Sequence[MessageFinished]) -> str:
-    """The answer, or the text that the model wrote in place of one."""
-    spoken = [message for message in messages if message.header.recipient is None]
+    """The answer or, if there is none, the text that the model wrote in another channel."""
+    to_user = [message for message in messages if message.header.recipient is None]
     for channel in ("final", "commentary", "analysis"):
-        texts = [message.text.strip() for message in spoken if message.header.channel == channel]
+        texts = [message.text.strip() for message in to_user if message.header.channel == channel]
         if found := "\n\n".join(text for text in texts if text):
             return found
     return ""
@@ -84,16 +83,16 @@ def room_for_summary(context: int) -> int:
     return max(min(context // SHARE, _MOST_SUMMARY), 1)
 
 
-def asking(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:
-    """The prompt that requests the summary. It begins as the conversation's own, for the prefix cache.
+def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:
+    """The prompt that requests the summary. It begins like the conversation's own, for the prefix cache.
 
-    Where not all of the history fits, the newest part is taken, without messages too long by themselves.
+    If the history does not fit, the prompt has its newest part, without messages that alone are too long.
     """
-    ask = head.renderer.user(_ASK)
+    request = head.renderer.user(_SUMMARY_REQUEST)
     shown = kept(history)
     room = context - room_for_summary(context)
     needed = [each for each in shown if each.role == "developer" or each.stands_for]
-    left = room - len(head.prompt([*needed, ask]))
+    left = room - len(head.prompt([*needed, request]))
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
@@ -105,7 +104,7 @@ def asking(history: Sequence[Segment], head: Head, context: int) -> tuple[int, .
             chosen.add(id(segment))
             left -= len(segment.tokens)
     fitting = [segment for segment in shown if id(segment) in chosen]
-    return tuple(head.prompt([*fitting, ask]))
+    return tuple(head.prompt([*fitting, request]))
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:

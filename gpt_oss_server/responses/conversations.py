@@ -1,8 +1,8 @@
-"""Conversations without HTTP: made, read, changed and deleted, with their items.
+"""Conversations without HTTP: creates, reads, updates and deletes them and their items.
 
-In: request bodies as decoded JSON, and ids. Out: the API's objects, or an `ApiError`. A conversation keeps
-the segments that its items are in prompts, those of answers as they were sampled. Where an item is deleted,
-the items that came together with it are rendered anew. `append` makes what a response adds.
+Takes request bodies as decoded JSON, and ids. Returns the API's objects or raises an `ApiError`. A
+conversation keeps the prompt segments of its items, those of answers exactly as sampled. Deleting an item
+renders the other items of its part again. `append` builds a response's addition.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversa
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
 
-_NOT_ON_THEIR_OWN = {
-    "compaction_trigger": "It asks for a response: send it as a response's input.",
+_NOT_ADDABLE = {
+    "compaction_trigger": "It requests a response: send it as a response's input.",
     "item_reference": "Send the item itself.",
 }
 
@@ -109,7 +109,7 @@ class Conversations:
 
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
         while True:
-            found = await self._find(conversation_id)  # before the parts, which then are no older
+            found = await self._find(conversation_id)  # first, so that the parts are at least as new
             parts = await self.store.conversation_parts(conversation_id)
             if parts is None:
                 raise no_conversation(conversation_id)
@@ -118,7 +118,7 @@ class Conversations:
                 return _shown(found)
 
     def append(self, conversation_id: str, *parts: Part) -> Append:
-        """Parts for the end of a conversation, whose items get new ids where it has theirs already."""
+        """Parts to append to a conversation. Items whose ids it already has get new ones."""
 
         def new_id(item: Item) -> str:
             [renamed] = with_own_ids([item], {item["id"]}, self._ids)
@@ -135,17 +135,17 @@ class Conversations:
     async def _read(self, items: list[Any], past: Past) -> Part:
         for index, item in enumerate(items):
             kind = item.get("type") if isinstance(item, dict) else None
-            if isinstance(kind, str) and kind in _NOT_ON_THEIR_OWN:
-                why = _NOT_ON_THEIR_OWN[kind]
+            if isinstance(kind, str) and kind in _NOT_ADDABLE:
+                why = _NOT_ADDABLE[kind]
                 raise InvalidRequest(
                     f"`items[{index}]`: a {kind} cannot be added to a conversation. {why}",
                     param=f"items[{index}].type",
                 )
 
-        def work() -> Conversation:
+        def render() -> Conversation:
             return self._rendered(items, past.recipients, past.approvals)
 
-        read = await beside_others(work, items)
+        read = await beside_others(render, items)
         if read.approved:
             waiting = read.approved[0].request_id
             raise InvalidRequest(
@@ -172,9 +172,10 @@ class Conversations:
         )
 
     def _without(self, conversation_id: str, parts: Sequence[Part], item_id: str) -> list[Part]:
-        """The parts without the item. What came together with it is rendered anew, for its segments do not
-        tell which item they are of; no more is, as from the items alone not all can be rendered: few of them
-        hold what a tool answered.
+        """The parts without the item.
+
+        Its own part is rendered again, because segments do not name their item. The other parts stay, because
+        few items hold a tool's result, so items alone do not suffice to render them.
         """
         place = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
         if place is None:
@@ -183,19 +184,19 @@ class Conversations:
         left = tuple(item for item in parts[place].items if item["id"] != item_id)
         items = [item for part in parts for item in part.items if part is not parts[place]]
         items[before:before] = left
-        try:  # all of it, since a later item may need the one that goes
+        try:  # reads all items, since a later item may need the deleted one
             read = self._rendered(items, {}, {})
         except InvalidRequest as error:
             raise InvalidRequest(
-                f"The item {item_id!r} cannot be deleted, as a later one needs it: {error.message}",
+                f"The item {item_id!r} cannot be deleted, because a later one needs it: {error.message}",
                 param="item_id",
             ) from None
         of_part = range(before, before + len(left))
-        made = zip(read.segments, read.sources, strict=True)
-        anew = Addition(tuple(segment for segment, source in made if source in of_part))
+        sourced = zip(read.segments, read.sources, strict=True)
+        rendered = Addition(tuple(segment for segment, source in sourced if source in of_part))
         changed = [Part(part.items, Addition(part.added.segments)) for part in parts]
-        changed[place : place + 1] = [Part(left, anew)] if left else []
-        if changed:  # the calls as they were read from all items, of which nothing else is known now
+        changed[place : place + 1] = [Part(left, rendered)] if left else []
+        if changed:  # the calls that all items contain now replace those of the parts
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
             changed[0] = Part(changed[0].items, calls)
         return changed

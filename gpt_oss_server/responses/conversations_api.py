@@ -1,4 +1,4 @@
-"""The routes of conversations: HTTP in, what `Conversations` makes of it out."""
+"""The routes of conversations: they translate between HTTP and `Conversations`."""
 
 from __future__ import annotations
 

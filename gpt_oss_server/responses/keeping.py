@@ -1,8 +1,8 @@
-"""A finished turn on its way to the store: what it adds to the history that it continued, and no more.
+"""Stores a finished turn: only what it adds to the history that it continued.
 
-In: a prepared request, its stream after the last event, and the segments that were generated. Out: the stored
-response, and its parts at the end of its conversation. Where the store can no longer find what the turn
-continued, the turn is stored with its whole history.
+Takes a prepared request, its stream after the last event, and the generated segments. Stores the response and
+appends its parts to its conversation. If the store no longer has the history that the turn continued, the
+turn is stored with its whole history.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gpt_oss_server.stores.chain import Call, UnknownParent
 class FinishedTurn:
     prepared: Prepared
     stream: ResponseStream
-    made: tuple[Segment, ...]
+    generated: tuple[Segment, ...]
 
     async def keep(self, store: Store | None, conversations: Conversations, *, adds: bool) -> None:
-        """Stores the response where there is a `store`; with `adds`, its conversation grows by the turn."""
+        """Stores the response if there is a `store`; with `adds`, appends the turn to its conversation."""
         named = self.stream.response["conversation"]
         grows = named is not None and adds
         append = conversations.append(named["id"], *self._parts()) if grows else None
@@ -37,7 +37,7 @@ class FinishedTurn:
 
     async def _put(self, store: Store, append: Append | None) -> None:
         past, prepared = self.prepared.past, self.prepared
-        # Shorter where it was compacted, or where the oldest turns were dropped for want of room.
+        # The history is shorter after a compaction, or if the oldest turns did not fit and were dropped.
         continues = len(prepared.history) == len(past.history) + len(prepared.own)
         if continues:
             try:
@@ -48,13 +48,13 @@ class FinishedTurn:
         await store.put(self._stored(Past(), prepared.history), append)
 
     def _stored(self, past: Past, given: Sequence[Segment]) -> StoredResponse:
-        """As what comes after `past`, with the segments that were given to the model since."""
+        """The response as a continuation of `past`; `given` are the input segments since then."""
         prepared, stream = self.prepared, self.stream
         return StoredResponse(
             response=stream.response,
             input_items=prepared.items,
             parent=past.position,
-            added=past.added((*given, *self.made), self._recipients, self._approvals),
+            added=past.added((*given, *self.generated), self._recipients, self._approvals),
             session=prepared.hosted.conversation,
             results=stream.results,
         )
@@ -68,14 +68,14 @@ class FinishedTurn:
         return {**self.prepared.approvals, **self.stream.approvals}
 
     def _parts(self) -> list[Part]:
-        """What the response adds to its conversation: its input, and its output."""
+        """The response's addition to its conversation: its input and its output."""
         prepared, past, stream = self.prepared, self.prepared.past, self.stream
         output = tuple(stream.response["output"])
-        if any(item["type"] == "compaction" for item in output):  # it stands before the input's segments
-            added = past.added((*prepared.own, *self.made), self._recipients, self._approvals)
+        if any(item["type"] == "compaction" for item in output):  # its segments precede the input's
+            added = past.added((*prepared.own, *self.generated), self._recipients, self._approvals)
             return [Part((*prepared.items, *output), added)]
         given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
         return [
             Part(prepared.items, given),
-            Part(output, Past().added(self.made, stream.recipients, stream.approvals)),
+            Part(output, Past().added(self.generated, stream.recipients, stream.approvals)),
         ]

@@ -1,7 +1,7 @@
-"""The past of a request: a stored response, a conversation, or nothing; and the items that it refers to.
+"""The past of a request: a stored response, a conversation or nothing, and the items that it references.
 
-In: a validated request and the store. Out: the `Past` whose segments come first in the prompt, and the
-request with each reference replaced by the item that it names; or an error that names the missing id.
+Takes a validated request and the store. Returns the `Past` whose segments begin the prompt, and the request
+with each reference replaced by its item, or raises an error that names the missing id.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gpt_oss_server.stores.chain import Addition, Call, History, Position
 class Past:
     history: tuple[Segment, ...] = ()
     recipients: Mapping[str, str] = field(default_factory=dict)  # call_id → Harmony recipient
-    approvals: Mapping[str, Call] = field(default_factory=dict)  # by request id: calls that wait
-    results: Mapping[str, str] = field(default_factory=dict)  # of the calls that `input` refers to
-    session: str = ""  # the key of the tools' sessions; "": nothing is continued
+    approvals: Mapping[str, Call] = field(default_factory=dict)  # request id → call that awaits approval
+    results: Mapping[str, str] = field(default_factory=dict)  # of the calls that `input` references
+    session: str = ""  # the key of the tools' sessions; "": no session continues
     position: Position | None = None  # where the history ends in the store
 
     def added(
         self, segments: Iterable[Segment], recipients: Mapping[str, str], approvals: Mapping[str, Call]
     ) -> Addition:
-        """What a turn adds to this past, given its segments, and all calls as they stand after it."""
+        """A turn's addition to this past, from its segments and the state of all calls after it."""
         return Addition(
             tuple(segments),
             {call_id: to for call_id, to in recipients.items() if self.recipients.get(call_id) != to},
@@ -86,9 +86,10 @@ def no_conversation(conversation_id: str) -> ConversationNotFound:
 
 
 async def with_references(request: CreateResponse, store: Store) -> tuple[CreateResponse, dict[str, str]]:
-    """The request, each reference in its input replaced by the item that it names.
+    """The request with each reference in its input replaced by its item, and the results of referenced calls.
 
-    And for those that are calls made here, by their ids, what the model read: the items hold little of it.
+    The results, by item id, are the texts that the model read of calls that this server ran: the items hold
+    little of them.
     """
     given = request.input
     if not isinstance(given, list) or not any(map(_is_reference, given)):
@@ -106,7 +107,7 @@ async def with_references(request: CreateResponse, store: Store) -> tuple[Create
 
 
 def _is_reference(item: Any) -> bool:
-    """The type may be left out: then the id is all there is."""
+    """A reference may omit its type; it then has nothing but an id."""
     if not isinstance(item, dict):
         return False
     kind = item.get("type")
@@ -127,10 +128,10 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> M
     return item
 
 
-async def said_so_far(request: CreateResponse, store: Store) -> list[Item]:
-    """The user's messages in the past of a request, as far as they are stored and not compacted yet."""
+async def past_user_messages(request: CreateResponse, store: Store) -> list[Item]:
+    """The user's stored messages in the past of a request, from the last compaction on."""
     if request.conversation_id is not None:
-        return _said_since_compaction(await items_of_conversation(request.conversation_id, store))
+        return _user_messages_since_compaction(await items_of_conversation(request.conversation_id, store))
     items: list[Item] = []
     response_id = request.previous_response_id
     while response_id is not None and (stored := await store.get(response_id)) is not None:
@@ -138,16 +139,15 @@ async def said_so_far(request: CreateResponse, store: Store) -> list[Item]:
         if any(map(_is_compaction, stored.items)):
             break
         response_id = stored.response["previous_response_id"]
-    return _said_since_compaction(items)
+    return _user_messages_since_compaction(items)
 
 
-def _said_since_compaction(items: Sequence[Item]) -> list[Item]:
+def _user_messages_since_compaction(items: Sequence[Item]) -> list[Item]:
     last = max((place for place, item in enumerate(items) if _is_compaction(item)), default=-1)
-    return [item for item in items[last + 1 :] if is_said(item)]
+    return [item for item in items[last + 1 :] if is_user_message(item)]
 
 
-def is_said(item: Item) -> bool:
-    """Whether it is a message of the user's."""
+def is_user_message(item: Item) -> bool:
     return item.get("type") == "message" and item.get("role") == "user"
 
 

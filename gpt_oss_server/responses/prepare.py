@@ -1,9 +1,9 @@
-"""A request, ready to run: the exact prompt, how to sample, and the values that the response echoes.
+"""Prepares a request: the exact prompt, the sampling, and the values that the response echoes.
 
-In: a validated request, the past that it continues, the engine's facts and the settings. Out: a frozen
-`Prepared`, or an error before anything is generated. Where the conversation is to be compacted first, the
-compaction is prepared, with the way to continue after it. `POST /render` ends here too, so it shows exactly
-the model's prompt.
+Takes a validated request, the past that it continues, the engine's facts and the settings. Returns a frozen
+`Prepared`, or raises an error before anything is generated. If the conversation must be compacted first, it
+prepares the compaction and the way to continue after it. `POST /render` uses it too, so it shows exactly the
+model's prompt.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
-    asking,
     instructions_in,
     room_for_summary,
+    summary_prompt,
     user_messages_in,
 )
 from gpt_oss_server.responses.input.reader import read_input
@@ -50,21 +50,21 @@ class Prepared:
     sampling: Sampling
     recipients: Recipients
     tools: RequestTools
-    effort: str  # as the request has it
+    effort: str  # as requested
     thinking: Thinking
     history: tuple[Segment, ...]  # the conversation, this request's input included
     own: tuple[Segment, ...]  # the segments that this request adds to its conversation
     items: tuple[dict[str, Any], ...]
     call_recipients: dict[str, str]  # call_id → Harmony recipient
     hosted: HostedTools
-    approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that wait still
+    approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that still wait
     approved: tuple[Approved, ...]  # calls that the client has just approved
-    wanted: Wanted  # the form of the turn
-    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
+    wanted: Wanted  # the form that the turn must have
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce it
     past: Past = field(default_factory=Past)  # what the request continues
-    compaction: Compaction | None = None  # to be made first: then `prompt` is the one that requests it
-    # The request after the compaction, given the segments that stand for all that came before.
-    go_on: Callable[[tuple[Segment, ...]], Prepared] | None = None
+    compaction: Compaction | None = None  # if set, it runs first, and `prompt` requests it
+    # Prepares the request after the compaction, from the segments that replace the earlier history.
+    after_compaction: Callable[[tuple[Segment, ...]], Prepared] | None = None
 
 
 def prepare(
@@ -77,7 +77,7 @@ def prepare(
     *,
     compacts: bool = False,
 ) -> Prepared:
-    """With `compacts` the conversation is compacted and nothing else, as by a compaction_trigger."""
+    """With `compacts`, the conversation is only compacted, as with a compaction_trigger."""
     conversation = read_input(
         request.input,
         served.renderer,
@@ -125,7 +125,7 @@ class _Preparing:
         self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
-        self._head = self._made_head()
+        self._head = self._build_head()
 
     @property
     def _context(self) -> int:
@@ -133,13 +133,13 @@ class _Preparing:
 
     @property
     def threshold(self) -> int | None:
-        """The length from which on the conversation is compacted; None where it never is."""
+        """The prompt length at which the conversation is compacted; None if it never is."""
         latest = self._context - self._context // SHARE
         wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
         return min([latest, *wanted]) if wanted else None
 
     def prompt(self, history: tuple[Segment, ...]) -> list[int]:
-        """The prompt of the whole history, be it longer than the context or not."""
+        """The prompt of the whole history, even if it exceeds the context."""
         return self._head.prompt(history, all_reasoning=self._all_reasoning)
 
     def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: list[int]) -> Prepared:
@@ -159,19 +159,19 @@ class _Preparing:
         return self._prepared(prompt, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
-        prompt = asking(history, self._head, self._context)
+        prompt = summary_prompt(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = room_for_summary(self._context)
-        limit = self._request.max_output_tokens if alone else None  # else it bounds the answer
+        limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
         prepared = self._prepared(prompt, history, own, min(room, limit or room))
 
-        def go_on(compacted: tuple[Segment, ...]) -> Prepared:
-            left = since_compaction((*history, *compacted))
-            return self.ready(left, (*own, *compacted), self.prompt(left))
+        def after_compaction(compacted: tuple[Segment, ...]) -> Prepared:
+            remaining = since_compaction((*history, *compacted))
+            return self.ready(remaining, (*own, *compacted), self.prompt(remaining))
 
         compaction = Compaction(
             prompt=prompt,
-            # The request's own sampling, without the fields that are about its answer.
+            # The request's own sampling, without the fields that concern its answer.
             sampling=replace(
                 prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
             ),
@@ -179,7 +179,7 @@ class _Preparing:
             user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
             alone=alone,
         )
-        return replace(prepared, compaction=compaction, go_on=go_on)
+        return replace(prepared, compaction=compaction, after_compaction=after_compaction)
 
     def _prepared(
         self,
@@ -217,7 +217,7 @@ class _Preparing:
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )
 
-    def _made_head(self) -> Head:
+    def _build_head(self) -> Head:
         request, served, tools, hosted = self._request, self._served, self._tools, self._hosted
         system = served.renderer.system(
             effort=self._thinking.effort,

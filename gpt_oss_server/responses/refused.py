@@ -1,7 +1,7 @@
-"""A streamed request whose prompt does not fit: a stream that says so, as the official API's does.
+"""A streamed request whose prompt does not fit: the stream reports it, as the official API's does.
 
-In: the request and the error. Out: the events of a response that has failed. Agents read the code of a failed
-response and make their conversation shorter; a status of 400 they take for a request that is wrong.
+Takes the response object and the error. Returns the events of a failed response. Agents read a failed
+response's code and shorten their conversation; they take a status of 400 for an invalid request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpt_oss_server.responses.stream import Event, ResponseStream
 
 
 class RefusedRun:
-    """What `Run` is to those who read its events."""
+    """Has the interface of `Run` that readers of its events use."""
 
     def __init__(self, response: dict[str, Any], error: ApiError, clock: Callable[[], float]) -> None:
         self.error = error
@@ -36,4 +36,4 @@ class RefusedRun:
 
 
 def _no_item(header: Header) -> ItemBuilder:
-    raise RuntimeError("A response that was refused has no output.")
+    raise RuntimeError("A refused response has no output.")

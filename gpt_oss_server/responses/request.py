@@ -1,7 +1,7 @@
-"""The body of POST /v1/responses: the fields that are served, and those that are refused by name.
+"""The body of POST /v1/responses: the fields that this server supports, and those that it refuses by name.
 
-In: decoded JSON. Out: a frozen `CreateResponse`, or a 400 that names the field and says what to do. Unknown
-fields are accepted. A field that would change the answer and is not served is never ignored.
+Takes decoded JSON. Returns a frozen `CreateResponse`, or raises a 400 that names the field and the remedy.
+Unknown fields are accepted. An unsupported field that would change the answer is never ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ContextManagement(Body):
 
 
 class CreateResponse(TurnFields, GenerationFields):
-    """A request for a response. Every field may be left out except `input` (or `previous_response_id`)."""
+    """A request for a response. Every field is optional except `input` (or `previous_response_id`)."""
 
     input: str | dict[str, Any] | list[Any] | None = None
     instructions: str | None = None
@@ -71,7 +71,7 @@ class CreateResponse(TurnFields, GenerationFields):
 
     @property
     def allows_parallel_calls(self) -> bool:
-        """Only where the request allows them: see docs/architecture.md."""
+        """Only if the request explicitly allows them: see docs/architecture.md."""
         return self.parallel_tool_calls is True
 
     @property
@@ -86,13 +86,13 @@ class CreateResponse(TurnFields, GenerationFields):
 
     @property
     def reasoning_context(self) -> Literal["current_turn", "all_turns"]:
-        """The turns whose reasoning the prompt shows; by default the current one, which is Harmony's rule."""
+        """The turns whose reasoning the prompt shows: by default the current one only, as in Harmony."""
         wanted = self.reasoning.context if self.reasoning else None
         return "all_turns" if wanted == "all_turns" else "current_turn"
 
     @property
     def scores(self) -> int | None:
-        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
+        """The number of alternatives listed per log-probability; None: no log-probabilities."""
         wanted = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
         return (self.top_logprobs or 0) if wanted else None
 
@@ -111,7 +111,7 @@ INCLUDABLE = frozenset(
         *(each for tool in HOSTED_TOOLS for each in tool.includable),
     }
 )
-"""The names that the API knows. Names of items that this server never makes have no effect."""
+"""The names that the API knows. Those that concern items which this server never produces have no effect."""
 
 
 _NOT_SERVED: NotServed = {
@@ -136,13 +136,13 @@ _NOT_SERVED: NotServed = {
 
 
 class CompactResponse(CreateResponse):
-    """A request for a compaction: `model` must be there, as in OpenAI's API and Open Responses, or null."""
+    """A request for a compaction. `model` is required, as in OpenAI's API; it may be null."""
 
     model: str | None
 
 
 def parse_request(body: object) -> CreateResponse:
-    """The validated body; raises a 400 whose sentence names the fault."""
+    """The validated body; raises a 400 whose message names the fault."""
     return _parsed(body, CreateResponse, '{"input": "Hello"}')
 
 
@@ -157,7 +157,7 @@ def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateRes
 
 
 def without_compaction(request: CreateResponse) -> CreateResponse:
-    """The same request for the conversation as it is."""
+    """The same request, which then never compacts the conversation."""
     return request.model_copy(update={"context_management": None})
 
 

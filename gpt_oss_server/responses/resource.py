@@ -1,4 +1,4 @@
-"""The Response object: every top-level key is there from the first event on, null where nothing is set."""
+"""The Response object: it has every top-level key from the first event on, with null for unset values."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def _text(request: CreateResponse) -> dict[str, Any]:
 
 def usage_of(*transcripts: Transcript) -> dict[str, Any]:
     given = sum(len(each.prompt) + each.given for each in transcripts)
-    made = sum(each.sampled for each in transcripts)
+    sampled = sum(each.sampled for each in transcripts)
     cached = sum(each.cached_tokens for each in transcripts)
-    thought = sum(each.reasoning_tokens for each in transcripts)
+    reasoning = sum(each.reasoning_tokens for each in transcripts)
     return {
         "input_tokens": given,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-        "output_tokens": made,
-        "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": given + made,
+        "output_tokens": sampled,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": given + sampled,
     }

@@ -1,8 +1,9 @@
-"""One run: a prepared request, generated, as batches of events.
+"""One run: generates a prepared request and streams it as batches of events.
 
-In: what `prepare` made. Out: batches of Responses events, the last of which has the one terminal event, and
-`response`, the object at its current state. Whatever breaks, open items are closed and the response ends as
-failed. Closing the iterator cancels the generation; `stopped` then returns the events that end the response.
+Takes a `Prepared`. Returns batches of Responses events, the last of which has the only terminal event, and
+keeps `response`, the object in its current state. If anything fails, it closes the open items and ends the
+response as failed. Closing the iterator cancels the generation; `stopped` then returns the events that end
+the response.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
 
-# Clients retry other responses with the same input; but no approved call is made twice.
+# Clients retry responses of any other status with the same input. `_keep` has one exception.
 _ADDED_TO_CONVERSATION = ("completed", "incomplete")
 _log = logging.getLogger(__name__)
 
 
 class Run:
-    """Iterate once over `events()`; `response` and `error` are then how it ended."""
+    """Iterate once over `events()`; `response` and `error` then hold the outcome."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Run:
         conversations: Conversations,
         generates: bool = True,
     ) -> None:
-        """`store` keeps the response, if it is kept. Without `generates` the engine only reads the prompt."""
+        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
         self.request = prepared.request
         self.error: ApiError | None = None
         self._prepared = prepared
@@ -65,7 +66,7 @@ class Run:
         self._conversations = conversations
         self._generates = generates
         self._compaction = prepared.compaction
-        self._used: list[Transcript] = []  # what counts as usage
+        self._used: list[Transcript] = []  # their tokens are the usage
         self._ending = False
         self._begin(prepared)
         route = item_route(
@@ -97,12 +98,12 @@ class Run:
 
     @property
     def ending(self) -> bool:
-        """Whether its last event is being made, or has been."""
+        """Whether the run is producing its last event, or has produced it."""
         return self._ending
 
     @property
     def snapshot(self) -> StoredResponse:
-        """The response as it is now, while it runs."""
+        """The current response, while the run is in progress."""
         response = {**self.response, "output": list(self.response["output"])}
         return StoredResponse(response=response, input_items=self._prepared.items)
 
@@ -142,7 +143,7 @@ class Run:
                 await self._close_tools()
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:
-        """Count a client that leaves; a background run does not end with its client."""
+        """Count a client that disconnects; a background run continues without its client."""
         return nullcontext() if self.request.background else self._served.counters.until_the_end()
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
@@ -155,14 +156,14 @@ class Run:
         await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
 
     async def _compact(self, compaction: Compaction) -> dict[str, str]:
-        """Make the compaction, and return its item; the turn then begins after it."""
+        """Compact the conversation, let the turn begin after it, and return the compaction's item."""
         served = self._served
         transcript = Transcript(compaction.prompt)
         self._used.append(transcript)
         compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
-        go_on, binding = self._prepared.go_on, self._prepared.binding
-        assert go_on is not None
-        prepared = go_on(compacted.segments(served.renderer))
+        after_compaction, binding = self._prepared.after_compaction, self._prepared.binding
+        assert after_compaction is not None
+        prepared = after_compaction(compacted.segments(served.renderer))
         self._begin(replace(prepared, past=self._prepared.past, binding=binding))
         return compaction_item(served.ids, compacted, served.sealer)
 
@@ -174,7 +175,7 @@ class Run:
         return self.events()
 
     async def wait(self) -> dict[str, Any]:
-        """The response once it has ended; for callers that do not want the events."""
+        """The response once it has ended, for callers that do not need the events."""
         async with aclosing(self.events()) as events:
             async for _ in events:
                 pass
@@ -182,7 +183,7 @@ class Run:
 
     async def _finish(self, status: Status) -> list[Event]:
         self._ending = True
-        closing = self._stream.feed(self._turn.close())  # nothing, if it ended well
+        closing = self._stream.feed(self._turn.close())  # empty if the turn ended normally
         if self.request.enable_response_messages:
             self.response.update(self._harmony_messages())
         end = self._stream.finish(
@@ -194,7 +195,7 @@ class Run:
         )
         try:
             await self._keep()
-        except Exception:  # of a store: the client must get an end, and not one that claims it is kept
+        except Exception:  # the client must get a terminal event, and one that does not claim storage
             _log.exception("The response %s could not be stored.", self.response["id"])
             self.error = GenerationFailed("The response could not be stored. The server's log says why.")
             end[-1] = self._stream.failed_instead(end[-1], self.error)
@@ -218,12 +219,12 @@ class Run:
         )
 
     def _harmony_messages(self) -> dict[str, Any]:
-        """The messages of the prompt and of the turn, results of tools included."""
+        """The messages of the prompt and of the turn, including tool results."""
         self._turn.end()
-        said = [token for segment in self._transcript.segments for token in segment.tokens]
+        output = [token for segment in self._transcript.segments for token in segment.tokens]
         return {
             "input_messages": messages_of(self._transcript.prompt, self._served.encoding),
-            "output_messages": messages_of(said, self._served.encoding),
+            "output_messages": messages_of(output, self._served.encoding),
         }
 
     def _metadata(self) -> dict[str, Any]:
@@ -238,10 +239,11 @@ class Run:
         log_turn(self.id, served.encoding, transcript, with_text=served.settings.log_prompts)
 
     async def _keep(self) -> None:
-        """Stored before the terminal event is sent, so that a client can go on from it at once."""
+        """Store the turn before the terminal event is sent: clients may continue from it immediately."""
         self._turn.end()
-        may_be_made = bool(self._prepared.approved) and self._turn.has_begun
-        adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_be_made
+        # An approved call that may have run belongs to the conversation: a retry must not repeat it.
+        may_have_called = bool(self._prepared.approved) and self._turn.has_begun
+        adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
         turn = FinishedTurn(self._prepared, self._stream, tuple(self._transcript.segments))
         await turn.keep(self._store, self._conversations, adds=adds)
 

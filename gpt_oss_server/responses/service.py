@@ -1,7 +1,8 @@
-"""The Responses API without HTTP: what the routes, the terminal chat and `render` share.
+"""The Responses API without HTTP, as the routes, the terminal chat and `render` use it.
 
-In: request bodies as decoded JSON. Out: runs, rendered prompts and stored responses, or an `ApiError` before
-anything is generated. It decides what is stored; the engine, the tools and the store are in `Served`.
+Takes request bodies as decoded JSON. Returns runs, rendered prompts and stored responses, or raises an
+`ApiError` before anything is generated. It decides which responses are stored; `Served` holds the engine, the
+tools and the store.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gpt_oss_server.http.sse import encode
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
 from gpt_oss_server.responses.input.loaded import tools_of
-from gpt_oss_server.responses.past import Past, is_said, past_of, said_so_far, with_references
+from gpt_oss_server.responses.past import Past, is_user_message, past_of, past_user_messages, with_references
 from gpt_oss_server.responses.prepare import Prepared, prepare
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import (
@@ -41,7 +42,7 @@ from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError
 
-_ANY_LENGTH = 2**40  # a context that everything fits into, for counting
+_ANY_LENGTH = 2**40  # for counting: a context that every prompt fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,10 @@ class ResponsesService:
         )
 
     async def start(self, body: object, *, store: Store | None = None, generates: bool = True) -> Run:
-        """Everything up to the first token: after this returns, only the engine can fail.
+        """Does everything up to the first token: after this returns, only the engine can fail.
 
-        A caller's own `store` keeps every response, and is searched for `previous_response_id`. Without
-        `generates` the engine only reads the prompt.
+        A caller's own `store` keeps every response and resolves `previous_response_id`. Without `generates`,
+        the engine only reads the prompt.
         """
         return await self._start(parse_request(body), store, generates)
 
@@ -130,7 +131,7 @@ class ResponsesService:
         return RefusedRun(response, error, served.clock)
 
     async def render(self, body: object) -> Rendered:
-        """The prompt that this request would give the model; nothing is generated or stored."""
+        """The prompt of this request; nothing is generated or stored."""
         prepared = await self._prepare(parse_request(body), "", self.served.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.served.encoding.decode(prepared.prompt))
@@ -145,12 +146,12 @@ class ResponsesService:
         return len(prepared.prompt)
 
     async def compact(self, body: object) -> dict[str, Any]:
-        """The user's messages and the conversation's compaction, to send in the conversation's place."""
+        """The user's messages and the compaction, to send in place of the conversation."""
         request, served = parse_compaction(body), self.served
         served.check_room()
-        said = await said_so_far(request, served.store)
+        messages = await past_user_messages(request, served.store)
         prepared = await self._prepare(request, "", served.store, compacts=True)
-        said += [item for item in prepared.items if is_said(item)]
+        messages += [item for item in prepared.items if is_user_message(item)]
         compaction = prepared.compaction
         assert compaction is not None
         transcript = Transcript(compaction.prompt)
@@ -165,7 +166,7 @@ class ResponsesService:
             "id": served.ids("resp"),
             "object": "response.compaction",
             "created_at": int(served.clock()),
-            "output": [*said, item],
+            "output": [*messages, item],
             "usage": usage_of(transcript),
         }
 
@@ -195,7 +196,7 @@ class ResponsesService:
         response = (await self.retrieve(response_id)).response
         if not response["background"]:
             raise InvalidRequest(
-                "Only a background response can be cancelled; of another, close the connection.",
+                "Only a background response can be cancelled. To stop any other, close the connection.",
                 param="response_id",
             )
         if response["status"] != "cancelled":
@@ -206,28 +207,28 @@ class ResponsesService:
         return response
 
     async def run_in_background(self, run: Run) -> EventLog:
-        """Run to the end, with or without a reader of the log."""
+        """Run to the end, even if nobody reads the log."""
         try:
             return await self.background.start(run)
-        except ApiError:  # another run took the last place
+        except ApiError:  # another run took the last slot
             await run.abandon()
             raise
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
-        """The log of a background response, which has all events after number `after`."""
+        """The log of a background response; it still holds all events after number `after`."""
         log = await self.background.logs.open(response_id)
         if log is None:
             await self.retrieve(response_id)  # raises if there is no such response
             raise EventsForgotten(
                 f"The response {response_id!r} has no events to stream: it is not a background response, or "
-                "has ended too long ago. Leave `stream` out to get all of it.",
+                "ended too long ago. Leave `stream` out to get the whole response.",
                 param="stream",
             )
         await log.check(after)
         return log
 
     async def close(self) -> None:
-        """Close everything that is served; background runs end before the store closes."""
+        """Close the engine, tools and stores; background runs end before the store closes."""
         await self.served.stop()
         await self.background.close()
         await self.served.close()
@@ -254,12 +255,12 @@ class ResponsesService:
         )
         async with of_request as hosted:
 
-            def work() -> Prepared:
+            def render() -> Prepared:
                 return prepare(
                     request, past, tools, hosted, served, info or served.engine.info, compacts=compacts
                 )
 
-            prepared = await beside_others(work, request.input, request.instructions, request.tools)
+            prepared = await beside_others(render, request.input, request.instructions, request.tools)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
@@ -268,7 +269,7 @@ class ResponsesService:
 
     async def _past(self, request: CreateResponse, store: Store) -> Past:
         previous = request.previous_response_id
-        # A run stores its response before the terminal event, and ends a moment later.
+        # A run stores its response before the terminal event and ends a moment later, so both may be true.
         if previous and self.background.running(previous) and await store.get(previous) is None:
             raise InvalidRequest(
                 f"The response {previous!r} is still being generated. Continue it when it has ended.",

@@ -1,9 +1,8 @@
-"""Turn events to the events of a response: the one place that assigns indices and sequence numbers.
+"""Converts turn events into a response's events: the one place that assigns indices and sequence numbers.
 
-In: turn events, in batches, then exactly one `finish`. Out: batches of event dicts. Each message becomes an
-item, made by a builder; every builder has the same contract (`item_builder`), and the final response holds
-the items that the builders closed with. `finish` closes the open item and always ends in exactly one terminal
-event.
+Takes batches of turn events, then exactly one `finish`. Returns batches of event dicts. Each message becomes
+an item; its builder follows the contract in `item_builder`, and the final response holds the items that the
+builders closed with. `finish` closes the open item and emits exactly one terminal event.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, 
 __all__ = ["Event", "ResponseStream", "Status"]
 
 Status = Literal["completed", "incomplete", "failed", "cancelled"]
-# The API has no event of its own for a response that was cancelled.
+# The API has no event for a cancelled response.
 _TERMINAL_EVENTS: dict[Status, str] = {"cancelled": "response.incomplete"}
 
 
@@ -29,13 +28,13 @@ class ResponseStream:
 
     def __init__(self, response: dict[str, Any], route: ItemRoute, clock: Callable[[], float]) -> None:
         self.response = response
-        self.recipients: dict[str, str] = {}  # call_id → recipient of the calls made here
-        self.results: dict[str, str] = {}  # item id → what the model read of a call made here
+        self.recipients: dict[str, str] = {}  # call_id → recipient of the calls in this response
+        self.results: dict[str, str] = {}  # item id → result that the model read of a call that ran here
         self.approvals: dict[str, tuple[str, str]] = {}  # mcp_approval_request id → (recipient, arguments)
         self._route = route
         self._clock = clock
         self._sequence = 0
-        self._pending: Header | None = None  # started, but without text so far
+        self._pending: Header | None = None  # its message has started but has no text yet
         self._open: ItemBuilder | None = None
         self._recipient = ""  # of the open item
         self._text: list[str] = []
@@ -54,14 +53,14 @@ class ResponseStream:
         return [*events, self._lifecycle("response.in_progress")]
 
     def still_in_progress(self) -> list[Event]:
-        """A sign of life for clients to which only events are one; none before the first or after the end."""
+        """A keep-alive for clients that notice only events; none before the first event or after the last."""
         return [self._lifecycle("response.in_progress")] if self._sequence and not self._ended else []
 
     def add(self, builder: ItemBuilder) -> list[Event]:
-        """Add an item that is whole at once, and no message of the turn."""
+        """Add an item that is complete from the start and is no message of the turn."""
         out: list[Event] = []
         self._open = builder
-        self._added(out)
+        self._emit_added(out)
         self._finish_item(*builder.close("", complete=True), out)
         return out
 
@@ -81,7 +80,7 @@ class ResponseStream:
                 case ToolFinished():
                     self._answer(event, out)
                 case TokenScored():
-                    self._builder(out).score(event.logprob)  # its text follows once a character is whole
+                    self._builder(out).score(event.logprob)  # its text follows once its character is complete
                 case TurnFinished():
                     pass  # the run decides what the end means
                 case _:
@@ -97,7 +96,7 @@ class ResponseStream:
         error: ApiError | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> list[Event]:
-        """Close what is open and end the response."""
+        """Close the open item and end the response."""
         if self._ended:
             raise RuntimeError("A response ends once.")
         self._ended = True
@@ -119,16 +118,16 @@ class ResponseStream:
         return out
 
     def failed_instead(self, end: Event, error: ApiError) -> Event:
-        """The terminal event in place of `end`, which is not sent: the store did not keep the response."""
+        """The terminal event that replaces the unsent `end` when the store did not keep the response."""
         self.response.update(status="failed", error=_error(error), completed_at=None)
         return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
 
     def _builder(self, out: list[Event]) -> ItemBuilder:
-        """The builder of the open item, which is begun where there is none."""
+        """The builder of the open item; begins one if none is open."""
         return self._open or self._begin(out)
 
     def _begin(self, out: list[Event]) -> ItemBuilder:
-        """Begin the item of the pending message. It waits for its first text: empty reasoning is no item."""
+        """Begin the item of the pending message: at its first text, because empty reasoning is no item."""
         header = self._pending or Header("final")
         self._pending = None
         self._open = builder = self._route(header)
@@ -137,11 +136,10 @@ class ResponseStream:
             call_id, recipient = builder.recipient
             self.recipients[call_id] = self.recipients[builder.id] = recipient
         if not builder.added_at_end:
-            self._added(out)
+            self._emit_added(out)
         return builder
 
-    def _added(self, out: list[Event]) -> None:
-        """The open item is added."""
+    def _emit_added(self, out: list[Event]) -> None:
         assert self._open is not None
         item, events = self._open.open()
         out.append(self._stamp({"type": "response.output_item.added", "item": item}))
@@ -162,11 +160,11 @@ class ResponseStream:
             self._pending = None
             is_empty_aside = event.header.recipient is None and event.header.channel != "final"
             if is_empty_aside:
-                return  # an empty analysis or preamble shows nothing
+                return  # an empty analysis or preamble becomes no item
             self._pending = event.header
         builder = self._builder(out)
         builder.ended(event)
-        # A message that was cut off is the last, and only `finish` knows how it ended.
+        # A message that was cut off is the last, and only `finish` knows its status.
         if event.closed_by is not ClosedBy.TRUNCATED and not builder.runs_here:
             self._close(event.text, complete=True, out=out)
 
@@ -188,10 +186,10 @@ class ResponseStream:
         assert builder is not None
         if builder.added_at_end:
             builder = self._open = builder.whole(text, complete=complete)
-            self._added(out)
+            self._emit_added(out)
             self._emit(builder.delta(text) if text else (), out)
         events, item = builder.close(text, complete=complete)
-        if builder.asks_approval and complete:
+        if builder.requests_approval and complete:
             self.approvals[item["id"]] = (self._recipient, text)
         if complete or builder.done_if_cut_off:
             self._finish_item(events, item, out)
@@ -220,7 +218,7 @@ class ResponseStream:
         return event
 
     def _lifecycle(self, kind: str) -> Event:
-        # Shallow: items are finished when they enter the output, and no other value is changed in place.
+        # A shallow copy suffices: items enter the output finished, and no other value changes in place.
         snapshot = {**self.response, "output": list(self.response["output"])}
         event = {"type": kind, "sequence_number": self._sequence, "response": snapshot}
         self._sequence += 1

@@ -1,4 +1,4 @@
-"""What the tests of the Responses API share."""
+"""Shared fixtures of the tests of the Responses API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.doubles.tools.echo_server import Seen, watched
 
 @pytest.fixture
 async def api() -> AsyncIterator[Callable[..., Api]]:
-    """Makes clients of apps in this process, from an engine and settings; they are closed at the end."""
+    """Creates clients of apps in this process from an engine and settings, and closes them at the end."""
     made: list[Api] = []
 
     def make(engine: Any, **settings: Any) -> Api:
@@ -29,7 +29,7 @@ async def api() -> AsyncIterator[Callable[..., Api]]:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[str, Seen]]:
-    """An MCP server, and what it has seen."""
+    """An MCP server and its record of requests."""
     with watched() as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""Background responses: they outlive their connection, can be read again, cancelled and deleted."""
+"""Background responses: they outlive their connection and can be reread, cancelled and deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWER = (
 LONG = ANSWER.format("word " * 2_000)
 
 
-async def test_it_is_queued_at_once_runs_by_itself_and_is_fetched(api: Callable[..., Api]) -> None:
+async def test_it_is_queued_immediately_runs_by_itself_and_is_fetched(api: Callable[..., Api]) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     response = await here.create(background=True)
     assert (response["status"], response["background"], response["store"]) == ("queued", True, True)
@@ -32,7 +32,7 @@ async def test_it_is_queued_at_once_runs_by_itself_and_is_fetched(api: Callable[
     assert [item["type"] for item in done["output"]] == ["reasoning", "message"]
 
 
-async def test_while_it_runs_it_is_shown_as_it_stands(api: Callable[..., Api]) -> None:
+async def test_while_it_runs_its_current_state_is_shown(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=1_000))
     response = await here.create(background=True)
     shown = await here.telling(response["id"])
@@ -59,7 +59,7 @@ async def test_the_log_is_the_stream_and_can_be_read_from_any_event(api: Callabl
         assert await here.replayed(done["id"], after) == events[after + 1 :]
 
 
-async def test_a_reader_that_leaves_does_not_end_it(api: Callable[..., Api]) -> None:
+async def test_a_reader_that_disconnects_does_not_end_it(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=20_000))
     run = await here.service.start({"input": "Hi", "background": True, "stream": True})
     log = await here.service.background.start(run)
@@ -68,7 +68,7 @@ async def test_a_reader_that_leaves_does_not_end_it(api: Callable[..., Api]) -> 
     await reading.aclose()
     assert here.service.background.running(run.id) is run
     after = len(first) - 1
-    rest = await here.replayed(run.id, after)  # replays, and goes on live to the end
+    rest = await here.replayed(run.id, after)  # replays, then continues live to the end
     check_stream([*events_in(b"".join(first).decode()), *rest])
     assert (await here.get(f"/responses/{run.id}"))["status"] == "completed"
 
@@ -109,7 +109,7 @@ async def test_a_failure_ends_the_replay_too(api: Callable[..., Api]) -> None:
     assert failed == await here.ended(response["id"])
 
 
-async def test_what_ended_by_itself_cannot_be_cancelled(api: Callable[..., Api]) -> None:
+async def test_an_ended_response_cannot_be_cancelled(api: Callable[..., Api]) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     response = await here.create(background=True)
     await here.ended(response["id"])
@@ -118,7 +118,7 @@ async def test_what_ended_by_itself_cannot_be_cancelled(api: Callable[..., Api])
     assert "ended as 'completed'" in refused.json()["error"]["message"]
 
 
-async def test_what_is_no_background_response_is_neither_cancelled_nor_streamed_again(
+async def test_a_foreground_response_cannot_be_cancelled_or_replayed(
     api: Callable[..., Api],
 ) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
@@ -175,7 +175,7 @@ async def test_starting_after_must_be_a_number(api: Callable[..., Api], after: s
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "starting_after")
 
 
-async def test_too_many_at_once_are_told_to_come_again(api: Callable[..., Api]) -> None:
+async def test_too_many_background_responses_are_refused_until_one_ends(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=100), background_max_runs=2)
     kept = [await here.create(background=True) for _ in range(2)]
     refused = await here.client.post("/responses", json={"input": "Hi", "background": True})
@@ -185,7 +185,7 @@ async def test_too_many_at_once_are_told_to_come_again(api: Callable[..., Api]) 
     assert (await here.create(background=True))["status"] == "queued"
 
 
-async def test_of_those_that_come_at_once_no_more_run_than_may(api: Callable[..., Api]) -> None:
+async def test_simultaneous_requests_do_not_exceed_the_limit(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=100), background_max_runs=1)
     body = {"input": "Hi", "background": True}
     runs = [await here.service.start(body) for _ in range(2)]
@@ -195,7 +195,7 @@ async def test_of_those_that_come_at_once_no_more_run_than_may(api: Callable[...
     await here.post(f"/responses/{runs[0].id}/cancel")
 
 
-async def test_the_servers_end_ends_them(api: Callable[..., Api]) -> None:
+async def test_they_end_when_the_server_stops(api: Callable[..., Api]) -> None:
     engine = scripted(LONG, tokens_per_second=100)
     here = api(engine)
     run = await here.service.start({"input": "Hi", "background": True})
@@ -213,25 +213,25 @@ async def _all(batches: AsyncIterator[list[bytes]]) -> bytes:
     return b"".join([event async for batch in batches for event in batch])
 
 
-async def test_a_reader_who_is_too_slow_is_told_so(api: Callable[..., Api]) -> None:
+async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG), background_log_max_bytes=50_000)
     run = await here.service.start({"input": "Hi", "background": True})
     await here.service.background.start(run)
     sent: list[bytes] = []
 
     async def receive() -> Message:
-        return await asyncio.get_running_loop().create_future()  # it never leaves
+        return await asyncio.get_running_loop().create_future()  # it never disconnects
 
     async def send(message: Message) -> None:
         sent.append(message.get("body", b""))
-        if len(sent) == 2:  # the first events; it reads on when all has been said
+        if len(sent) == 2:  # after the first events it pauses until the response has ended
             await here.ended(run.id)
 
     path = f"/v1/responses/{run.id}"
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"stream=true", "headers": []}
     await here.app(scope, receive, send)
-    *events, told = events_in(b"".join(sent).decode())
-    assert [event["sequence_number"] for event in (*events, told)] == list(range(len(events) + 1))
-    ResponseErrorEvent.model_validate(told)
-    assert (told["type"], told["code"], told["error"]["code"]) == ("error", *["events_not_kept"] * 2)
-    assert "Retrieve the response without `stream`" in told["message"]
+    *events, error = events_in(b"".join(sent).decode())
+    assert [event["sequence_number"] for event in (*events, error)] == list(range(len(events) + 1))
+    ResponseErrorEvent.model_validate(error)
+    assert (error["type"], error["code"], error["error"]["code"]) == ("error", *["events_not_kept"] * 2)
+    assert "Retrieve the response without `stream`" in error["message"]

@@ -1,4 +1,4 @@
-"""Compaction: the model's own summary stands for what came before, wherever the client keeps it."""
+"""Compaction: the model's own summary replaces the earlier conversation, wherever the client keeps it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG = "filler " * 1_500
 
 
 class Summariser:
-    """Summarises where it is asked to, and else gives its answers in order; remembers the prompts as text."""
+    """Summarises on request, otherwise returns its answers in order; keeps the prompts as text."""
 
     def __init__(
         self, encoding: Encoding, *answers: str, context: int = 131_072, summary: str = "They grow roses."
@@ -40,14 +40,14 @@ class Summariser:
         self._summary = summary
         self.info = EngineInfo(name="summariser", context_length=context)
         self.prompts: list[str] = []
-        self.asked: list[str] = []  # the prompts for summaries
+        self.summary_prompts: list[str] = []
         self.tokens: list[Sequence[int]] = []
         self.samplings: list[Sampling] = []
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         prompt = self._encoding.decode(tokens)
         if "Write the summary, and nothing else." in prompt.rpartition("<|start|>user")[2]:
-            self.asked.append(prompt)
+            self.summary_prompts.append(prompt)
             text = SUMMARY.format(self._summary)
         else:
             self.prompts.append(prompt)
@@ -61,7 +61,7 @@ class Summariser:
         pass
 
 
-async def test_a_trigger_gives_the_compaction_and_nothing_else(api: Make, encoding: Encoding) -> None:
+async def test_a_trigger_produces_only_the_compaction(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding)
     here = api(engine)
     items = [{"role": "user", "content": "I grow roses."}, {"type": "compaction_trigger"}]
@@ -85,7 +85,7 @@ async def test_a_trigger_gives_the_compaction_and_nothing_else(api: Make, encodi
     assert [each["type"] for each in listed] == ["message"]
 
 
-async def test_the_limit_of_the_output_is_the_summarys_where_that_is_all_there_is(
+async def test_the_output_limit_bounds_a_summary_that_is_the_whole_response(
     api: Make, encoding: Encoding
 ) -> None:
     engine = Summariser(encoding)
@@ -96,7 +96,7 @@ async def test_the_limit_of_the_output_is_the_summarys_where_that_is_all_there_i
     assert [sampling.max_tokens for sampling in engine.samplings] == [50, 8_192, 50]
 
 
-async def test_its_item_goes_on_from_the_summary_the_instructions_and_the_users_words(
+async def test_its_item_restores_the_summary_the_instructions_and_the_users_messages(
     api: Make, encoding: Encoding
 ) -> None:
     engine = Summariser(encoding)
@@ -109,7 +109,7 @@ async def test_its_item_goes_on_from_the_summary_the_instructions_and_the_users_
     ]
     [compaction] = (await here.create(input=items, store=False))["output"]
     question = {"role": "user", "content": "What do I grow?"}
-    for before in ([], items[:-1], items[1:2]):  # what is left out, or sent again, makes no difference
+    for before in ([], items[:-1], items[1:2]):  # omitting or resending items makes no difference
         await here.create(input=[*before, compaction, question])
     for prompt in engine.prompts:
         assert prompt == engine.prompts[0]
@@ -121,14 +121,12 @@ async def test_its_item_goes_on_from_the_summary_the_instructions_and_the_users_
     assert order == sorted(order)
 
 
-async def test_instructions_that_changed_since_stand_before_those_in_the_item(
-    api: Make, encoding: Encoding
-) -> None:
+async def test_changed_instructions_precede_those_in_the_item(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding)
     here = api(engine)
     old = {"role": "developer", "content": "The old rule."}
-    asked = [old, {"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    [compaction] = (await here.create(input=asked))["output"]
+    items = [old, {"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    [compaction] = (await here.create(input=items))["output"]
     await here.create(
         input=[
             {"role": "developer", "content": "The new rule."},
@@ -150,19 +148,19 @@ async def test_over_the_threshold_a_response_compacts_first_and_then_answers(
     events = await here.streamed(input=items, context_management=MANAGED)
     response = check_stream(events)
     assert [item["type"] for item in response["output"]] == ["compaction", "message"]
-    assert "filler" in engine.asked[0]
+    assert "filler" in engine.summary_prompts[0]
     assert "filler" not in engine.prompts[-1]
     assert engine.prompts[-1].index("My question?") < engine.prompts[-1].index("They grow roses.")
     assert response["usage"]["input_tokens"] == sum(map(len, engine.tokens[1:]))
-    # Going on by the id and by the items give the model the same prompt, to the token.
+    # Continuing by id and by items gives the model exactly the same tokens.
     follow = {"role": "user", "content": "And?"}
     await here.create(input=[follow], previous_response_id=response["id"], context_management=MANAGED)
     await here.create(input=[*items, *response["output"], follow], context_management=MANAGED)
     assert list(engine.tokens[-1]) == list(engine.tokens[-2])
-    assert len(engine.asked) == 1
+    assert len(engine.summary_prompts) == 1
 
 
-async def test_in_the_middle_of_a_tool_loop_it_goes_on_with_the_call(api: Make, encoding: Encoding) -> None:
+async def test_in_the_middle_of_a_tool_loop_it_continues_with_the_call(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding, CALL, ANSWER.format("It is 1."))
     here = api(engine)
     first = await here.create(input="Look.", tools=[TOOL])
@@ -175,7 +173,9 @@ async def test_in_the_middle_of_a_tool_loop_it_goes_on_with_the_call(api: Make, 
     assert "filler" not in engine.prompts[-1]
 
 
-async def test_what_is_too_long_for_the_context_is_compacted_in_time(api: Make, encoding: Encoding) -> None:
+async def test_a_conversation_too_long_for_the_context_is_compacted_in_time(
+    api: Make, encoding: Encoding
+) -> None:
     engine = Summariser(encoding, context=4_000)
     here = api(engine)
     turns = [
@@ -187,13 +187,13 @@ async def test_what_is_too_long_for_the_context_is_compacted_in_time(api: Make, 
     managed = [{"type": "compaction", "compact_threshold": 1_000_000}]
     response = await here.create(input=whole, context_management=managed)
     assert response["status"] == "completed"
-    assert "turn 29" in engine.asked[0]  # as much of the newest as fits
-    assert "turn 0 " not in engine.asked[0]
+    assert "turn 29" in engine.summary_prompts[0]  # as much of the newest as fits
+    assert "turn 0 " not in engine.summary_prompts[0]
     assert "Now?" in engine.prompts[0]
     assert all(len(tokens) < 4_000 for tokens in engine.tokens)
 
 
-async def test_a_message_that_is_too_long_by_itself_is_left_out_and_the_users_is_cut(
+async def test_a_message_too_long_by_itself_is_omitted_and_the_users_is_cut(
     api: Make, encoding: Encoding
 ) -> None:
     engine = Summariser(encoding, context=4_000)
@@ -205,8 +205,8 @@ async def test_a_message_that_is_too_long_by_itself_is_left_out_and_the_users_is
         {"type": "compaction_trigger"},
     ]
     [compaction] = (await here.create(input=items))["output"]
-    assert "An early remark." in engine.asked[0]
-    assert "word word" not in engine.asked[0]
+    assert "An early remark." in engine.summary_prompts[0]
+    assert "word word" not in engine.summary_prompts[0]
     await here.create(input=[compaction, {"role": "user", "content": "?"}])
     assert "Begins." in engine.prompts[0]
     assert "[…]" in engine.prompts[0]
@@ -222,10 +222,10 @@ async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, encodin
     await here.create(input=[compaction, {"role": "user", "content": "Now?"}])
     assert engine.prompts[0].count("They grow roses.") == 1
     assert engine.prompts[0].count("The first wish.") == 1
-    assert engine.asked[-1].count("They grow roses.") == 1
+    assert engine.summary_prompts[-1].count("They grow roses.") == 1
 
 
-async def test_the_endpoint_gives_the_users_messages_and_the_compaction(
+async def test_the_endpoint_returns_the_users_messages_and_the_compaction(
     api: Make, encoding: Encoding
 ) -> None:
     engine = Summariser(encoding)
@@ -237,25 +237,25 @@ async def test_the_endpoint_gives_the_users_messages_and_the_compaction(
     CompactedResponse.model_construct(**compacted)
     assert compacted["object"] == "response.compaction"
     assert [item["type"] for item in compacted["output"]] == ["message", "message", "compaction"]
-    said = [item["content"][0]["text"] for item in compacted["output"][:2]]
-    assert said == ["The first wish.", "The second wish."]
+    texts = [item["content"][0]["text"] for item in compacted["output"][:2]]
+    assert texts == ["The first wish.", "The second wish."]
     assert compacted["usage"]["output_tokens"] > 0
     await here.create(input=[*compacted["output"], {"role": "user", "content": "Now?"}])
     assert engine.prompts[-1].count("The first wish.") == 1
     assert "They grow roses." in engine.prompts[-1]
 
 
-async def test_the_endpoint_wants_a_model_named_or_null(api: Make, encoding: Encoding) -> None:
+async def test_the_endpoint_requires_a_model_or_null(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding)
     here = api(engine)
     error = await here.refused("/responses/compact", input="Hi")
     assert (error["status"], error["param"], error["message"]) == (400, "model", "`model` is missing.")
-    assert engine.asked == []
+    assert engine.summary_prompts == []
     compacted = await here.post("/responses/compact", model=None, input="Hi")
     assert compacted["object"] == "response.compaction"
 
 
-async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Encoding) -> None:
+async def test_a_conversation_is_compacted_and_continues(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding)
     here = api(engine)
     made = await here.post("/conversations", items=[{"role": "assistant", "content": LONG}])
@@ -264,7 +264,7 @@ async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Enco
     listed = (await here.get(f"/conversations/{made['id']}/items", order="asc"))["data"]
     kinds = ["message", "message", "compaction", "message", "message", "message"]
     assert [item["type"] for item in listed] == kinds
-    assert len(engine.asked) == 1
+    assert len(engine.summary_prompts) == 1
     assert "filler" not in engine.prompts[-1]
     compacted = await here.post("/responses/compact", model="summariser", conversation=made["id"])
     assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
@@ -274,9 +274,9 @@ async def test_a_conversation_is_compacted_and_goes_on(api: Make, encoding: Enco
 async def test_no_call_is_made_while_it_summarises(api: Make, encoding: Encoding) -> None:
     engine = Summariser(encoding, summary="Done.")
     here = api(engine)
-    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     bias = {"logit_bias": {"5": -100}, "tool_choice": "required", "presence_penalty": 1.0}
-    await here.create(input=asked, tools=[TOOL], text={"format": {"type": "json_object"}}, **bias)
+    await here.create(input=items, tools=[TOOL], text={"format": {"type": "json_object"}}, **bias)
     sampling = engine.samplings[0]
     assert (sampling.logit_bias, sampling.presence_penalty) == ({}, 0.0)
 
@@ -286,8 +286,8 @@ async def test_a_model_that_writes_no_summary_fails_the_response(
     api: Make, encoding: Encoding, text: str
 ) -> None:
     here = api(ReplayEngine(encoding.encode_special(text)))
-    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = check_stream(await here.streamed(input=asked))
+    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = check_stream(await here.streamed(input=items))
     assert response["status"] == "failed"
     assert response["output"] == []
     error = await here.refused("/responses/compact", model=None, input="Hi")
@@ -295,10 +295,10 @@ async def test_a_model_that_writes_no_summary_fails_the_response(
     assert "no summary" in error["message"]
 
 
-async def test_a_failure_of_the_engine_is_told(api: Make) -> None:
+async def test_an_engine_failure_is_reported(api: Make) -> None:
     here = api(ReplayEngine([1, 2], fails_after=0, error=EngineFailed("out of memory")))
-    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = check_stream(await here.streamed(input=asked))
+    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = check_stream(await here.streamed(input=items))
     assert (response["status"], response["output"]) == ("failed", [])
     assert (await here.refused("/responses/compact", model=None, input="Hi"))["status"] == 500
 
@@ -312,8 +312,8 @@ async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, e
 
     stuck = asyncio.Event()
     here = api(Stuck(encoding))
-    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = await here.create(input=asked, background=True)
+    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    response = await here.create(input=items, background=True)
     await asyncio.wait_for(stuck.wait(), 20)
     cancelled = await here.post(f"/responses/{response['id']}/cancel")
     assert (cancelled["status"], cancelled["output"]) == ("cancelled", [])
@@ -331,7 +331,7 @@ async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, e
         ({"type": "compaction_trigger"}, "input[0]"),
     ],
 )
-async def test_what_is_not_ours_or_out_of_place_is_refused(
+async def test_a_foreign_or_misplaced_item_is_refused(
     api: Make, encoding: Encoding, item: dict[str, Any], param: str
 ) -> None:
     error = await api(Summariser(encoding)).refused(
@@ -340,13 +340,13 @@ async def test_what_is_not_ours_or_out_of_place_is_refused(
     assert (error["status"], error["param"]) == (400, param)
 
 
-async def test_another_servers_compaction_is_refused_and_so_is_one_that_was_changed(
+async def test_another_servers_compaction_and_a_changed_one_are_refused(
     api: Make, encoding: Encoding
 ) -> None:
     here, there = api(Summariser(encoding)), api(Summariser(encoding))
     there.service.served.sealer = Sealer(b"another key, as another server has")
-    asked = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    [compaction] = (await here.create(input=asked))["output"]
+    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
+    [compaction] = (await here.create(input=items))["output"]
     question = {"role": "user", "content": "?"}
     assert (await there.refused("/responses", input=[compaction, question]))["status"] == 400
     sealed = compaction["encrypted_content"]

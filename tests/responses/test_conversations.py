@@ -1,4 +1,4 @@
-"""Conversations: what a response takes in and gives out is added, and goes on token for token."""
+"""Conversations: each response adds its input and output, and the next one continues token for token."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def texts(items: list[dict[str, Any]]) -> list[str]:
 
 async def items_of(here: Api, conversation_id: str) -> list[dict[str, Any]]:
     listed = await here.get(f"/conversations/{conversation_id}/items", order="asc", limit=100)
-    if listed["data"]:  # of an empty list there is no first id
+    if listed["data"]:  # an empty list has no first id
         ConversationItemList.model_validate(listed)
     for item in listed["data"]:
         _item.validate_python(item)
     return list(listed["data"])
 
 
-async def test_it_is_made_read_changed_and_deleted(api: Make) -> None:
+async def test_it_is_created_read_updated_and_deleted(api: Make) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     made = await here.post("/conversations", metadata={"topic": "demo"})
     Conversation.model_validate(made)
@@ -87,7 +87,7 @@ async def test_items_are_added_listed_found_and_deleted(api: Make) -> None:
         assert (error["status"], error["code"]) == (404, "item_not_found")
 
 
-async def test_a_response_goes_on_from_it_and_adds_to_it(api: Make, encoding: Encoding) -> None:
+async def test_a_response_continues_it_and_adds_to_it(api: Make, encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
     here = api(engine)
     made = await here.post("/conversations", items=[{"role": "user", "content": "My name is Ada."}])
@@ -102,18 +102,18 @@ async def test_a_response_goes_on_from_it_and_adds_to_it(api: Make, encoding: En
         "Question 1",
         "Fine.",
     ]
-    # The second prompt is the first and its sampled tokens, then what is new: nothing is rendered again.
+    # The second prompt is the first, its sampled tokens and the new input: nothing is rendered again.
     first, second = engine.prompts
     cue = encoding.encode_special("<|start|>assistant")
-    said = encoding.encode_special(ANSWER.format("Fine.").replace("<|return|>", "<|end|>"))
-    begun = first + said
+    sampled = encoding.encode_special(ANSWER.format("Fine.").replace("<|return|>", "<|end|>"))
+    begun = first + sampled
     assert second[: len(begun)] == begun
     assert encoding.decode(second[len(begun) :]) == (
         "<|start|>user<|message|>Question 1<|end|>" + encoding.decode(cue)
     )
 
 
-async def test_a_call_and_its_result_are_two_responses_of_one_conversation(api: Make) -> None:
+async def test_a_call_and_its_result_may_be_in_two_responses(api: Make) -> None:
     here = api(scripted(CALL, ANSWER.format("It is 1."), loop=False))
     made = await here.post("/conversations")
     first = await here.create(conversation=made["id"], tools=[TOOL])
@@ -139,7 +139,7 @@ async def test_a_call_that_has_its_result_is_not_deleted_alone(api: Make) -> Non
     await here.delete(f"{path}/{listed[1]['id']}")
 
 
-async def test_what_was_deleted_is_not_in_the_next_prompt(api: Make, encoding: Encoding) -> None:
+async def test_a_deleted_item_is_not_in_the_next_prompt(api: Make, encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
     here = api(engine)
     items = [{"role": "user", "content": text} for text in ("the first secret", "the second secret")]
@@ -152,7 +152,7 @@ async def test_what_was_deleted_is_not_in_the_next_prompt(api: Make, encoding: E
     assert "the second secret" in prompt
 
 
-async def test_items_that_come_again_keep_the_ids_of_the_conversation_unique(api: Make) -> None:
+async def test_resent_items_get_unique_ids(api: Make) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     made = await here.post("/conversations")
     item = {"type": "message", "id": "msg_mine", "role": "user", "content": "Hi"}
@@ -163,7 +163,7 @@ async def test_items_that_come_again_keep_the_ids_of_the_conversation_unique(api
     assert ids[0] == "msg_mine"
 
 
-async def test_responses_beside_each_other_all_add_theirs(api: Make) -> None:
+async def test_concurrent_responses_all_add_their_items(api: Make) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     made = await here.post("/conversations")
     await asyncio.gather(*(here.create(conversation=made["id"], input=f"q{n}") for n in range(8)))
@@ -172,7 +172,7 @@ async def test_responses_beside_each_other_all_add_theirs(api: Make) -> None:
     assert all(listed[at].startswith("q") and listed[at + 1] == "Hello!" for at in range(0, 16, 2))
 
 
-async def test_it_also_grows_where_the_response_is_not_stored_or_runs_in_the_background(api: Make) -> None:
+async def test_unstored_and_background_responses_add_to_it_too(api: Make) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     made = await here.post("/conversations")
     await here.create(conversation=made["id"], store=False)
@@ -181,7 +181,7 @@ async def test_it_also_grows_where_the_response_is_not_stored_or_runs_in_the_bac
     assert texts(await items_of(here, made["id"])) == ["Hi", "Hello!", "Hi", "Hello!"]
 
 
-async def test_what_was_cancelled_adds_nothing(api: Make) -> None:
+async def test_a_cancelled_response_adds_nothing(api: Make) -> None:
     here = api(scripted(ANSWER.format("word " * 1_000), tokens_per_second=500))
     made = await here.post("/conversations")
     response = await here.create(conversation=made["id"], background=True)
@@ -189,7 +189,7 @@ async def test_what_was_cancelled_adds_nothing(api: Make) -> None:
     assert await items_of(here, made["id"]) == []
 
 
-async def test_a_conversation_that_is_deleted_meanwhile_does_not_come_back(api: Make) -> None:
+async def test_a_conversation_deleted_during_a_response_stays_deleted(api: Make) -> None:
     here = api(scripted(ANSWER.format("Hello!"), tokens_per_second=100))
     made = await here.post("/conversations")
     response = await here.create(conversation=made["id"], background=True)
@@ -214,7 +214,7 @@ async def test_a_conversation_that_is_deleted_meanwhile_does_not_come_back(api: 
         ({"input": ["Hi", {"id": "msg_none"}]}, 404, "input[1]"),
     ],
 )
-async def test_what_is_not_there_or_does_not_fit_is_told(
+async def test_invalid_and_missing_references_are_refused(
     api: Make, body: dict[str, Any], status: int, param: str
 ) -> None:
     error = await api(scripted(ANSWER)).refused("/responses", **{"input": "Hi", **body})
@@ -243,27 +243,25 @@ async def test_what_is_not_there_or_does_not_fit_is_told(
         ),
     ],
 )
-async def test_bodies_that_do_not_fit_are_told(
-    api: Make, path: str, body: dict[str, Any], param: str
-) -> None:
+async def test_invalid_bodies_are_refused(api: Make, path: str, body: dict[str, Any], param: str) -> None:
     here = api(scripted(ANSWER))
     made = await here.post("/conversations")
     error = await here.refused(f"/conversations{path.format(made['id'])}", **body)
     assert (error["status"], error["param"]) == (400, param)
 
 
-async def test_an_item_is_referred_to_by_its_id_alone(api: Make, encoding: Encoding) -> None:
+async def test_an_item_can_be_referenced_by_its_id_alone(api: Make, encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(CALL))
     here = api(engine)
     first = await here.create(input="Look, please.", tools=[TOOL])
-    asked = (await here.get(f"/responses/{first['id']}/input_items"))["data"][0]
-    references = [{"type": "item_reference", "id": item["id"]} for item in (asked, *first["output"])]
+    question = (await here.get(f"/responses/{first['id']}/input_items"))["data"][0]
+    references = [{"type": "item_reference", "id": item["id"]} for item in (question, *first["output"])]
     references[0].pop("type")
     references[1]["type"] = None
     call_id = first["output"][-1]["call_id"]
     result = {"type": "function_call_output", "call_id": call_id, "output": "1"}
     second = await here.create(input=[*references, result], tools=[TOOL])
-    whole = [asked, *first["output"], result]
+    whole = [question, *first["output"], result]
     await here.create(input=whole, tools=[TOOL])
     assert engine.prompts[1] == engine.prompts[2]
     listed = (await here.get(f"/responses/{second['id']}/input_items", order="asc"))["data"]
@@ -273,10 +271,10 @@ async def test_an_item_is_referred_to_by_its_id_alone(api: Make, encoding: Encod
         "function_call",
         "function_call_output",
     ]
-    assert listed[0] == asked
+    assert listed[0] == question
 
 
-async def test_an_approval_is_given_once() -> None:
+async def test_an_approval_is_used_once() -> None:
     store = MemoryStore()
     conversations = Conversations(
         store, Renderer(load_encoding()), random_ids, lambda: 0.0, lambda: Sealer(b"a key")
@@ -287,7 +285,7 @@ async def test_an_approval_is_given_once() -> None:
     waiting = {"mcpr_1": call, "mcpr_2": call}
     await store.append(conversations.append(made["id"], Part(requests, Addition(approvals=waiting))))
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
-    # Each of two responses that were begun before knows of both calls still, and answers the first.
+    # Two responses began earlier, so both still know both calls, and both answer the first.
     for _ in range(2):
         answer = Part((response,), Addition(answered=("mcpr_1",)))
         await store.append(conversations.append(made["id"], answer))
@@ -297,7 +295,7 @@ async def test_an_approval_is_given_once() -> None:
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_call_that_added_items_answer_waits_no_more(api: Make, approve: bool) -> None:
+async def test_a_call_that_added_items_answer_no_longer_waits(api: Make, approve: bool) -> None:
     here = api(scripted(ANSWER.format("Hello!")))
     call = {"server_label": "s", "name": "f", "arguments": "{}"}
     request = {"type": "mcp_approval_request", "id": "mcpr_1", **call}

@@ -1,4 +1,4 @@
-"""What bounds a response: calls of tools, room for the answer, consents, and how a stopped call ends."""
+"""The limits of a response: tool calls, room for the answer, approvals, and how a stopped call ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.doubles.turns import TurnsEngine
 MCP: dict[str, Any] = {"allow_private_hosts": True}
 
 
-async def test_calls_that_were_approved_do_not_count_as_the_models(encoding: Encoding, url: str) -> None:
+async def test_approved_calls_do_not_count_as_the_models(encoding: Encoding, url: str) -> None:
     turns = (call("echo", text="a"), call("echo", text="b"), ANSWER)
     async with McpAsking(encoding, *turns, **MCP) as ask:
         tools = [tool(url, require_approval="always")]
@@ -43,7 +43,7 @@ async def test_calls_that_were_approved_do_not_count_as_the_models(encoding: Enc
         assert made == ["completed"]
 
 
-async def test_a_call_is_told_as_written_once_however_it_ends(encoding: Encoding, url: str) -> None:
+async def test_a_calls_arguments_are_done_once_however_it_ends(encoding: Encoding, url: str) -> None:
     async with McpAsking(encoding, call("slow", seconds=20), ANSWER, **MCP) as ask:
         run = await ask.service.start({"input": "Hi", "tools": [tool(url)], "background": True})
         log = await ask.service.run_in_background(run)
@@ -53,12 +53,14 @@ async def test_a_call_is_told_as_written_once_however_it_ends(encoding: Encoding
         await ask.service.cancel(run.id)
         lines = [line for event in log._events for line in event.decode().splitlines()]
         events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
-        response = check_stream(events)  # which knows that a text is done once
+        response = check_stream(events)  # checks that each text is done once
         assert response["output"][-1]["status"] == "failed"
         assert "response.mcp_call.failed" in [event["type"] for event in events]
 
 
-async def test_what_ended_in_the_background_can_be_continued_at_once(encoding: Encoding, url: str) -> None:
+async def test_an_ended_background_response_can_be_continued_immediately(
+    encoding: Encoding, url: str
+) -> None:
     async with McpAsking(encoding, call("echo", text="a"), ANSWER, ANSWER, **MCP) as ask:
         run = await ask.service.start({"input": "Hi", "tools": [tool(url)], "background": True})
         log = await ask.service.run_in_background(run)
@@ -69,7 +71,7 @@ async def test_what_ended_in_the_background_can_be_continued_at_once(encoding: E
         assert again["status"] == "completed"
 
 
-async def test_a_conversation_near_the_limit_leaves_room_for_the_answer_asked_for() -> None:
+async def test_a_conversation_near_the_limit_leaves_room_for_the_requested_answer() -> None:
     text = "<|channel|>final<|message|>An answer of some more words than one or two, long enough.<|return|>"
     here = Api(TurnsEngine(load_encoding(), text, context=300))
     previous, cut = None, 0
@@ -87,7 +89,7 @@ async def test_a_conversation_near_the_limit_leaves_room_for_the_answer_asked_fo
 
 
 @pytest.mark.parametrize("limit", ["0", "1000", "9" * 5000])
-async def test_a_limit_that_is_none_is_a_sentence(limit: str) -> None:
+async def test_an_invalid_limit_is_a_400(limit: str) -> None:
     here = Api(TurnsEngine(load_encoding(), ANSWER))
     response = await here.create()
     refused = await here.refused(f"/responses/{response['id']}/input_items?limit={limit}", method="GET")
@@ -96,7 +98,7 @@ async def test_a_limit_that_is_none_is_a_sentence(limit: str) -> None:
     assert refused["status"] == 400
 
 
-async def test_numbers_beyond_all_range_are_refused_as_json() -> None:
+async def test_numbers_out_of_range_are_refused_as_json() -> None:
     here = Api(TurnsEngine(load_encoding(), ANSWER))
     body = b'{"input": [{"role": "user", "content": "x", "foo": 1e999}]}'
     answer = await here.client.post("/responses", content=body)
@@ -105,7 +107,7 @@ async def test_numbers_beyond_all_range_are_refused_as_json() -> None:
 
 
 @pytest.mark.parametrize("strict", [None, False])
-async def test_what_cannot_be_enforced_of_a_schema_that_is_not_strict_is_left_to_the_model(
+async def test_the_model_follows_the_unenforceable_part_of_a_schema_that_is_not_strict(
     strict: bool | None,
 ) -> None:
     schema = {
@@ -124,7 +126,7 @@ async def test_what_cannot_be_enforced_of_a_schema_that_is_not_strict_is_left_to
     turn = "<|channel|>final<|message|>{}<|return|>"
     assert (await Asking(turn.format(fits))(text={"format": given}))["status"] == "completed"
     run = await Asking(turn.format(fails)).service.start({"input": "Hi", "text": {"format": given}})
-    assert (await run.wait())["error"]["code"] == "invalid_output", "what can be enforced is"
+    assert (await run.wait())["error"]["code"] == "invalid_output", "the enforceable part is enforced"
     with pytest.raises(InvalidRequest, match="not enforced"):
         await Asking(turn).service.start({"input": "Hi", "text": {"format": {**given, "strict": True}}})
     broken = {**given, "schema": {"type": "objekt"}}
@@ -132,14 +134,14 @@ async def test_what_cannot_be_enforced_of_a_schema_that_is_not_strict_is_left_to
         await Asking(turn).service.start({"input": "Hi", "text": {"format": broken}})
 
 
-async def test_a_consent_is_not_used_up_by_a_response_that_fails_before_the_call(
+async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approval(
     encoding: Encoding, url: str
 ) -> None:
     no_summary = "<|channel|>final<|message|><|return|>"
     async with McpAsking(encoding, call("echo", text="a"), no_summary, ANSWER, **MCP) as ask:
         tools = [tool(url, require_approval="always")]
         conversation = (await ask.service.conversations.create({}))["id"]
-        asked = await ask(tools=tools, conversation=conversation, input="word " * 1100)
+        request = await ask(tools=tools, conversation=conversation, input="word " * 1100)
         consent: dict[str, Any] = {
             "tools": tools,
             "conversation": conversation,
@@ -147,7 +149,7 @@ async def test_a_consent_is_not_used_up_by_a_response_that_fails_before_the_call
                 {
                     "type": "mcp_approval_response",
                     "approve": True,
-                    "approval_request_id": asked["output"][-1]["id"],
+                    "approval_request_id": request["output"][-1]["id"],
                 }
             ],
         }

@@ -1,4 +1,4 @@
-"""Several calls in one generation, where the request allows them; else the first call ends the turn."""
+"""Several calls in one generation, if the request allows them; otherwise the first call ends the turn."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_only_a_request_that_allows_it_gets_more_than_one_call(allowed: bo
     ["", IMAGINED + ANSWER, "<|return|>", "<|endoftext|>", "<|start|>", "<|start|>user", "commentary", NEXT],
     ids=["nothing", "its answer", "return", "endoftext", "start", "a user", "words", "a cue alone"],
 )
-async def test_what_is_no_call_after_the_last_one_is_nothing(after: str) -> None:
+async def test_text_after_the_last_call_is_ignored(after: str) -> None:
     for per_step in (1, 3, 100):
         tokens = load_encoding().encode_special(OSLO + NEXT + PARIS + after)
         ask = Asking(engine=ReplayEngine(tokens, per_step=per_step))
@@ -58,19 +58,19 @@ async def test_what_is_no_call_after_the_last_one_is_nothing(after: str) -> None
         assert response["status"] == "completed"
 
 
-async def test_it_is_one_generation_with_call_out_of_the_stop_ids() -> None:
+async def test_one_generation_makes_all_calls_without_call_as_a_stop_id() -> None:
     engine = ReplayEngine(load_encoding().encode_special(OSLO + NEXT + PARIS))
     response = await Asking(engine=engine)(tools=[TOOL], parallel_tool_calls=True)
     assert len(arguments(response)) == 2
     (sampling,) = engine.samplings
     assert sampling.stop_token_ids == {200002, 199999}
     assert response["usage"]["output_tokens"] == len(engine.tokens)
-    for body in ({"tools": [TOOL]}, {"parallel_tool_calls": True}):  # not asked for, and nobody to call
+    for body in ({"tools": [TOOL]}, {"parallel_tool_calls": True}):  # not requested, and no tool to call
         await Asking(engine=engine)(**body)
         assert engine.samplings[-1].stop_token_ids == {200002, 200012, 199999}
 
 
-async def test_calls_and_their_outputs_are_history() -> None:
+async def test_calls_and_their_outputs_become_history() -> None:
     ask = Asking(THINKS + OSLO + NEXT + PARIS)
     response = await ask(tools=[TOOL], parallel_tool_calls=True)
     calls = [item for item in response["output"] if item["type"] == "function_call"]
@@ -92,7 +92,7 @@ def with_python(*turns: str, **options: Any) -> Asking:
     return Asking(engine=scripted(*turns, **options), tools=Ready(toolset))
 
 
-async def test_tools_of_ours_run_in_order_and_the_model_goes_on_with_all_answers() -> None:
+async def test_hosted_tools_run_in_order_and_the_model_continues_with_all_results() -> None:
     ask = with_python(TWO + NEXT + THREE, ANSWER)
     response = await ask(
         tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"],
@@ -120,9 +120,9 @@ async def test_parallel_tools_run_however_the_engine_cuts_steps(encoding: Encodi
     assert len(engine.prompts) == 2
 
 
-@pytest.mark.parametrize("order", ["ours first", "the client's first"])
-async def test_beside_a_call_of_the_client_s_ours_runs_and_the_turn_ends(order: str) -> None:
-    turn = TWO + NEXT + OSLO if order == "ours first" else OSLO + NEXT + TWO
+@pytest.mark.parametrize("order", ["server's first", "client's first"])
+async def test_with_a_client_call_the_hosted_call_runs_and_the_turn_ends(order: str) -> None:
+    turn = TWO + NEXT + OSLO if order == "server's first" else OSLO + NEXT + TWO
     ask = with_python(turn, FINAL.format("too early"))
     response = await ask(tools=[PYTHON, TOOL], parallel_tool_calls=True)
     made = {item["type"]: item for item in response["output"]}
@@ -133,17 +133,17 @@ async def test_beside_a_call_of_the_client_s_ours_runs_and_the_turn_ends(order: 
         input=[output], tools=[PYTHON, TOOL], previous_response_id=response["id"], parallel_tool_calls=True
     )
     ran = "<|start|>python to=assistant<|channel|>analysis<|message|>2 (call 1)<|end|>"
-    asked = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rain<|end|>"
-    assert prompt.endswith(NEXT + turn + ran + asked + NEXT)
+    answered = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rain<|end|>"
+    assert prompt.endswith(NEXT + turn + ran + answered + NEXT)
 
 
-async def test_a_limit_on_calls_holds_for_parallel_ones() -> None:
+async def test_a_limit_on_calls_applies_to_parallel_ones() -> None:
     ask = with_python(TWO + NEXT + THREE, ANSWER)
     response = await ask(tools=[PYTHON], parallel_tool_calls=True, max_tool_calls=1)
     assert [item["status"] for item in response["output"]] == ["completed", "failed", "completed"]
 
 
-async def test_calls_cut_at_every_token_keep_those_that_are_whole() -> None:
+async def test_a_cut_at_any_token_keeps_the_complete_calls() -> None:
     tokens = load_encoding().encode_special(THINKS + OSLO + NEXT + PARIS)
     whole = len(load_encoding().encode_special(THINKS + OSLO))
     for limit in range(1, len(tokens) + 1):
@@ -151,7 +151,7 @@ async def test_calls_cut_at_every_token_keep_those_that_are_whole() -> None:
         response = await ask(tools=[TOOL], parallel_tool_calls=True, max_output_tokens=limit)
         calls = [item for item in response["output"] if item["type"] == "function_call"]
         assert response["usage"]["output_tokens"] == limit
-        # Where the second has not begun, nothing is cut.
+        # Before the second call has begun, nothing is cut.
         between = whole <= limit <= whole + 1 or limit == len(tokens)
         assert (response["status"] == "completed") == between
         complete = [made for made in calls if made["status"] == "completed"]
@@ -159,7 +159,7 @@ async def test_calls_cut_at_every_token_keep_those_that_are_whole() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_whatever_is_said_in_parallel_is_a_stream_without_fault(seed: int) -> None:
+async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
     rng = random.Random(7_000 + seed)
     encoding = load_encoding()
     cue = encoding.encode_special(NEXT)
@@ -173,7 +173,7 @@ async def test_whatever_is_said_in_parallel_is_a_stream_without_fault(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_bound_model_makes_calls_without_fault_until_it_ends(encoding: Encoding, seed: int) -> None:
+async def test_a_bound_model_makes_only_valid_calls(encoding: Encoding, seed: int) -> None:
     more = encoding.encode_special("<|start|>assistant")
     ask = Asking(engine=RandomEngine(encoding, seed, more))
     tools = [TOOL, DIGITS, CRM, SHELL, CUSTOM]
@@ -190,4 +190,4 @@ async def test_a_bound_model_makes_calls_without_fault_until_it_ends(encoding: E
         for item in calls:
             if item.get("status") == "completed" and item.get("name") == "apply_patch":
                 assert lark.matches(compiled, item["input"])
-    assert several, "not one turn had several calls"
+    assert several, "no turn had several calls"

@@ -1,4 +1,4 @@
-"""Reasoning held to a number of tokens: closed where they are spent, and the turn goes on behind it."""
+"""A token budget for reasoning: reasoning is closed when it is spent, and the turn continues after it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def texts_of(run: Run) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("per_step", [1, 7, 100])
 @pytest.mark.parametrize("budget", [0, 1, 2, 3, 4, 5, 8, 11, 30])
-async def test_reasoning_ends_where_its_tokens_are_spent(
+async def test_reasoning_ends_when_its_budget_is_spent(
     encoding: Encoding, budget: int, per_step: int
 ) -> None:
     whole = encoding.encode(REASONING)
@@ -58,25 +58,27 @@ async def test_reasoning_ends_where_its_tokens_are_spent(
     run = await run_of(engine, reasoning={"max_tokens": budget})
     *reasoning, (kind, answer) = texts_of(run)
     assert (kind, answer, run.response["status"]) == ("message", "Four.", "completed")
-    said = "".join(text for _, text in reasoning)
-    assert REASONING.startswith(said), "never half a character"
-    assert budget <= len(encoding.encode(said)) <= budget + 3 or said == REASONING
+    kept = "".join(text for _, text in reasoning)
+    assert REASONING.startswith(kept), "never half a character"
+    assert budget <= len(encoding.encode(kept)) <= budget + 3 or kept == REASONING
     assert engine.open == 0
     if len(engine.prompts) > 1:
         first, second = engine.prompts
         head = encoding.decode(second[len(first) :])
-        assert head == f"<|channel|>analysis<|message|>{said}{CLOSING}"
-        assert second[: len(first)] == first, "what was sampled is appended, never rendered again"
+        assert head == f"<|channel|>analysis<|message|>{kept}{CLOSING}"
+        assert second[: len(first)] == first, "sampled tokens are appended, never rendered again"
 
 
-async def test_the_tokens_that_close_it_are_output_and_count_against_the_limit(encoding: Encoding) -> None:
+async def test_the_closing_tokens_are_output_and_count_against_the_limit(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER, ANSWER)
     run = await run_of(engine, reasoning={"max_tokens": 2}, max_output_tokens=100)
     head, closing, answer = 3, 3, len(encoding.encode_special(ANSWER))
     usage = run.response["usage"]
     assert usage["output_tokens"] == head + 2 + closing + answer
     assert usage["output_tokens_details"]["reasoning_tokens"] == head + 2 + 1
-    assert usage["input_tokens_details"]["cached_tokens"] == usage["input_tokens"] - 1, "told once"
+    assert usage["input_tokens_details"]["cached_tokens"] == usage["input_tokens"] - 1, (
+        "the prompt counts once"
+    )
     assert engine.samplings[1].max_tokens == 100 - head - 2 - closing
 
 
@@ -92,7 +94,7 @@ async def test_the_output_limit_holds_wherever_the_reasoning_is_closed(
     assert engine.open == 0
 
 
-async def test_who_reasons_again_is_made_to_answer(encoding: Encoding) -> None:
+async def test_a_model_that_reasons_again_is_forced_to_answer(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER, THINKS + ANSWER, "Four.<|return|>")
     run = await run_of(engine, reasoning={"max_tokens": 2})
     assert [kind for kind, _ in texts_of(run)] == ["reasoning", "message"]
@@ -100,7 +102,7 @@ async def test_who_reasons_again_is_made_to_answer(encoding: Encoding) -> None:
     assert len(engine.prompts) == 3
 
 
-async def test_who_reasons_even_then_is_let(encoding: Encoding) -> None:
+async def test_a_model_that_reasons_even_then_may_continue(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER)
     run = await run_of(engine, reasoning={"max_tokens": 2}, max_output_tokens=500)
     assert run.response["status"] == "completed"
@@ -108,7 +110,7 @@ async def test_who_reasons_even_then_is_let(encoding: Encoding) -> None:
     assert len(engine.prompts) == 3
 
 
-async def test_after_a_tools_answer_the_model_may_call_again(encoding: Encoding) -> None:
+async def test_after_a_tools_result_the_model_may_call_again(encoding: Encoding) -> None:
     python = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
     turns = [THINKS + python, python] * 3 + [THINKS + ANSWER, ANSWER]
     toolset = Toolset(Toolbox([Offer(Calculator())]))
@@ -120,12 +122,12 @@ async def test_after_a_tools_answer_the_model_may_call_again(encoding: Encoding)
     assert kinds == ["code_interpreter_call"] * 3 + ["message"]
 
 
-async def test_a_script_says_what_it_has() -> None:
+async def test_a_script_ignores_the_budget() -> None:
     run = await run_of(scripted(THINKS + ANSWER, "never"), reasoning={"effort": "none"})
     assert texts_of(run) == [("reasoning", REASONING), ("message", "Four.")]
 
 
-async def test_a_call_may_follow_and_its_reasoning_is_kept_for_the_next_turn(encoding: Encoding) -> None:
+async def test_a_call_may_follow_and_the_next_turn_keeps_its_reasoning(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, THINKS + CALL, CALL, ANSWER)
     service = responses_service(engine)
     body = {"input": "2 + 2?", "tools": [TOOL], "reasoning": {"max_tokens": 3}}
@@ -138,14 +140,14 @@ async def test_a_call_may_follow_and_its_reasoning_is_kept_for_the_next_turn(enc
         await service.start({**body, "input": [output], "previous_response_id": run.response["id"]})
     ).wait()
     shown = encoding.decode(engine.prompts[2])
-    assert encoding.decode(engine.prompts[1])[-80:] in shown, "the very tokens"
+    assert encoding.decode(engine.prompts[1])[-80:] in shown, "exactly the same tokens"
     assert "to=functions.f" in shown
 
 
-async def test_chat_has_the_same_budget_by_both_names(encoding: Encoding) -> None:
-    for asked in ({"reasoning": {"max_tokens": 2}}, {"thinking_token_budget": 2}):
+async def test_chat_has_the_same_budget_under_both_names(encoding: Encoding) -> None:
+    for options in ({"reasoning": {"max_tokens": 2}}, {"thinking_token_budget": 2}):
         engine = TurnsEngine(encoding, THINKS + ANSWER, ANSWER)
-        message = (await completion_of(engine, **asked))["choices"][0]["message"]
+        message = (await completion_of(engine, **options))["choices"][0]["message"]
         assert message["content"] == "Four."
         assert message["reasoning"] == encoding.decode(encoding.encode(REASONING)[:2])
 
@@ -158,7 +160,7 @@ async def test_scores_stay_with_their_text(encoding: Encoding) -> None:
 
 
 EFFORTS = [
-    # effort, what the prompt says, tokens of reasoning in a long turn
+    # effort, effort in the prompt, reasoning tokens in a long turn
     ("none", "low", 0),
     ("minimal", "low", 128),
     ("low", "low", None),
@@ -169,10 +171,10 @@ EFFORTS = [
 ]
 
 
-@pytest.mark.parametrize(("effort", "told", "budget"), EFFORTS)
+@pytest.mark.parametrize(("effort", "shown", "budget"), EFFORTS)
 @pytest.mark.parametrize("api", ["responses", "chat"])
-async def test_every_effort_is_one_of_harmonys_and_the_least_two_have_a_budget(
-    encoding: Encoding, api: str, effort: str, told: str, budget: int | None
+async def test_every_effort_maps_to_harmonys_and_the_lowest_two_have_a_budget(
+    encoding: Encoding, api: str, effort: str, shown: str, budget: int | None
 ) -> None:
     long = THINKS.replace(REASONING, "so " * 500)
     engine = TurnsEngine(encoding, long + ANSWER, *([] if budget is None else [ANSWER]), per_step=64)
@@ -181,16 +183,16 @@ async def test_every_effort_is_one_of_harmonys_and_the_least_two_have_a_budget(
         reasoning = message.get("reasoning", "")
     else:
         run = await run_of(engine, reasoning={"effort": effort})
-        assert run.response["reasoning"]["effort"] == effort, "told back as it was asked"
+        assert run.response["reasoning"]["effort"] == effort, "echoed as it was requested"
         reasoning = "".join(text for kind, text in texts_of(run) if kind == "reasoning")
-    assert f"Reasoning: {told}\n" in encoding.decode(engine.prompts[0])
+    assert f"Reasoning: {shown}\n" in encoding.decode(engine.prompts[0])
     assert len(encoding.encode(reasoning)) == (
         len(encoding.encode("so " * 500)) if budget is None else budget
     )
 
 
 @pytest.mark.parametrize(
-    ("settings", "asked", "budget"),
+    ("settings", "options", "budget"),
     [
         ({"default_reasoning_budget": 4}, {}, 4),
         ({"default_reasoning_budget": 4}, {"max_tokens": 6}, 6),
@@ -200,24 +202,24 @@ async def test_every_effort_is_one_of_harmonys_and_the_least_two_have_a_budget(
         ({}, {"effort": "none", "max_tokens": 5}, 5),
     ],
 )
-async def test_the_requests_number_counts_before_the_operators(
-    encoding: Encoding, settings: dict[str, Any], asked: dict[str, Any], budget: int
+async def test_the_requests_budget_overrides_the_operators(
+    encoding: Encoding, settings: dict[str, Any], options: dict[str, Any], budget: int
 ) -> None:
     engine = TurnsEngine(encoding, THINKS.replace(REASONING, "so " * 20) + ANSWER, ANSWER)
-    run = await run_of(engine, Settings(**settings), reasoning=asked)
+    run = await run_of(engine, Settings(**settings), reasoning=options)
     reasoning = "".join(text for kind, text in texts_of(run) if kind == "reasoning")
     assert len(encoding.encode(reasoning)) == budget
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "5", True])
-def test_what_is_no_budget_is_told(wrong: object) -> None:
+def test_an_invalid_budget_is_refused(wrong: object) -> None:
     with pytest.raises(ApiError) as raised:
         parse_request({"input": "hi", "reasoning": {"max_tokens": wrong}})
     assert (raised.value.status, raised.value.param) == (400, "reasoning.max_tokens")
 
 
 class RandomEngine:
-    """Samples at random from what the grammar allows; it would reason for long."""
+    """Samples at random within the grammar; without a budget it would reason for long."""
 
     def __init__(self, encoding: Encoding, seed: int) -> None:
         self.info = EngineInfo(name="random", context_length=8_192, enforces_grammar=True)
@@ -226,17 +228,17 @@ class RandomEngine:
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         assert sampling.grammar is not None
         assert sampling.max_tokens is not None
-        said, stopped = self._model.answer(sampling.grammar, sampling.max_tokens)
-        for token in said[:-1]:
+        sampled, stopped = self._model.answer(sampling.grammar, sampling.max_tokens)
+        for token in sampled[:-1]:
             yield Step((token,))
-        yield Step((said[-1],), Finish.STOP if stopped else Finish.LENGTH)
+        yield Step((sampled[-1],), Finish.STOP if stopped else Finish.LENGTH)
 
     async def close(self) -> None:
         pass
 
 
 @pytest.mark.parametrize("budget", [0, 1, 3])
-async def test_held_to_a_grammar_the_turn_stays_well_formed(encoding: Encoding, budget: int) -> None:
+async def test_with_a_grammar_the_turn_stays_well_formed(encoding: Encoding, budget: int) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     wanted = {"type": "json_schema", "name": "n", "schema": {**schema, "additionalProperties": False}}
     engine = RandomEngine(encoding, budget)
@@ -253,7 +255,7 @@ async def test_held_to_a_grammar_the_turn_stays_well_formed(encoding: Encoding, 
     assert not service.served.counters.slips
 
 
-async def test_a_call_that_is_asked_for_comes_also_when_reasoning_was_closed(encoding: Encoding) -> None:
+async def test_a_required_call_follows_closed_reasoning_too(encoding: Encoding) -> None:
     service = responses_service(RandomEngine(encoding, 3))
     for _ in range(10):
         body = {"input": "hi", "tools": [TOOL], "tool_choice": "required", "reasoning": {"max_tokens": 2}}

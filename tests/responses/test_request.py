@@ -1,4 +1,4 @@
-"""Bodies that are wrong are told so in a sentence; nothing that would change the answer is passed over."""
+"""An invalid body gets a clear error; no field that would change the answer is ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "param", "part"), WRONG, ids=lambda value: str(value)[:30])
-def test_a_wrong_value_is_named_with_what_was_expected(change: dict[str, Any], param: str, part: str) -> None:
+def test_an_error_names_the_wrong_field_and_the_expected_value(
+    change: dict[str, Any], param: str, part: str
+) -> None:
     with pytest.raises(ApiError) as raised:
         parse_request({"input": "hi", **change})
     assert raised.value.status == 400
@@ -62,7 +64,7 @@ def test_unknown_fields_and_nulls_are_accepted() -> None:
     assert parse_request(body).input == "hi"
 
 
-def test_neutral_values_of_fields_that_are_not_served_are_accepted() -> None:
+def test_neutral_values_of_unsupported_fields_are_accepted() -> None:
     body = {
         "input": "hi",
         "background": False,
@@ -81,6 +83,6 @@ def test_any_truthy_debug_flag_turns_debug_on(truthy: object) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], "text", 3])
-def test_a_body_that_is_no_object_is_refused(body: object) -> None:
+def test_a_body_that_is_not_an_object_is_refused(body: object) -> None:
     with pytest.raises(ApiError, match="JSON object"):
         parse_request(body)

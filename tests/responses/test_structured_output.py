@@ -1,4 +1,4 @@
-"""Structured output over the whole way: bound where the engine can be bound, checked where it cannot."""
+"""Structured output end to end: enforced by engines that take grammars, checked afterwards otherwise."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_an_answer_is_bound_to_its_schema_strict_or_not(
     for _ in range(5):
         run = await run_of(random_engine, text={"format": wanted})
         assert run.response["status"] == "completed"
-        assert run.response["text"]["format"] == wanted, "told back as it was given"
+        assert run.response["text"]["format"] == wanted, "echoed as it was sent"
         assert set(json.loads(text_of(run))) == {"name", "size"}
 
 
@@ -90,7 +90,7 @@ async def test_json_object_is_an_object(random_engine: RandomEngine) -> None:
         assert run.response["status"] == "incomplete" or isinstance(json.loads(text_of(run)), dict)
 
 
-async def test_the_schema_is_told_in_the_prompt() -> None:
+async def test_the_prompt_declares_the_schema() -> None:
     rendered = await responses_service(scripted(FITS)).render({"input": "Hi", "text": {"format": FORMAT}})
     assert '# Response Formats\n\n## city\n\n{"type":"object","properties"' in rendered.text
 
@@ -103,9 +103,7 @@ CHOICES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("choice", "callable_names"), CHOICES, ids=["required", "named", "allowed_tools"])
-async def test_a_call_that_is_asked_for_is_made(
-    random_engine: RandomEngine, choice: Any, callable_names: str
-) -> None:
+async def test_a_required_call_is_made(random_engine: RandomEngine, choice: Any, callable_names: str) -> None:
     for _ in range(10):
         run = await run_of(random_engine, tools=[TOOL, LOOSE], tool_choice=choice, max_output_tokens=2_000)
         assert run.response["tool_choice"] == choice
@@ -127,7 +125,7 @@ async def test_the_arguments_of_a_strict_function_fit_its_schema(random_engine: 
     ["none", {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "see"}]}],
     ids=["none", "allowed_tools"],
 )
-async def test_what_may_not_be_called_is_not(random_engine: RandomEngine, choice: Any) -> None:
+async def test_a_forbidden_tool_is_not_called(random_engine: RandomEngine, choice: Any) -> None:
     for _ in range(20):
         run = await run_of(random_engine, tools=[TOOL, LOOSE], tool_choice=choice)
         assert {call["name"] for call in calls_of(run)} <= ({"see"} if choice != "none" else set())
@@ -149,7 +147,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("request_", "turn", "part"), UNFIT, ids=[part for _, _, part in UNFIT])
-async def test_what_does_not_fit_fails_with_its_text_kept(
+async def test_output_that_does_not_fit_fails_and_keeps_its_text(
     request_: dict[str, Any], turn: str, part: str
 ) -> None:
     run = await run_of(scripted(turn), **request_)
@@ -157,8 +155,8 @@ async def test_what_does_not_fit_fails_with_its_text_kept(
     assert run.response["error"]["code"] == "invalid_output"
     assert part in run.response["error"]["message"]
     (item,) = run.response["output"]
-    said = item["arguments"] if item["type"] == "function_call" else item["content"][0]["text"]
-    assert said in turn
+    text = item["arguments"] if item["type"] == "function_call" else item["content"][0]["text"]
+    assert text in turn
     assert item["status"] == "completed"
 
 
@@ -170,7 +168,7 @@ FIT = [
 
 
 @pytest.mark.parametrize(("request_", "turn"), FIT, ids=["answer", "call instead", "loose call"])
-async def test_what_fits_completes(request_: dict[str, Any], turn: str) -> None:
+async def test_output_that_fits_completes(request_: dict[str, Any], turn: str) -> None:
     assert (await run_of(scripted(turn), **request_)).response["status"] == "completed"
 
 
@@ -204,7 +202,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("request_", "param", "part"), REFUSED, ids=[part for *_, part in REFUSED])
-async def test_what_cannot_be_served_is_told_before_anything_is_generated(
+async def test_an_unsupported_form_is_refused_before_generation(
     request_: dict[str, Any], param: str, part: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
@@ -215,7 +213,7 @@ async def test_what_cannot_be_served_is_told_before_anything_is_generated(
 
 
 def hosted(*namespaces: str) -> HostedTools:
-    """As of a request that has these tools of ours, and an MCP server."""
+    """The tools of a request with these hosted tools and an MCP server."""
     found = HostedTools(Toolbox())
     found.declarations = (
         *(Declaration(name, None, (Function("search"),) if name == "browser" else ()) for name in namespaces),
@@ -235,7 +233,7 @@ TOOL_CHOICES: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("choice", "recipients"), TOOL_CHOICES, ids=range(len(TOOL_CHOICES)))
-def test_a_choice_of_any_tool_names_whom_to_call(choice: Any, recipients: set[str]) -> None:
+def test_a_choice_of_any_tool_names_its_recipients(choice: Any, recipients: set[str]) -> None:
     request = parse_request({"input": "Hi", "tools": [LOOSE], "tool_choice": choice})
     tools = parse_tools(request.tools or (), offered=True)
     wanted = wanted_of(request.tool_choice, answer_format(None), tools, hosted("browser", "python"))
@@ -243,7 +241,7 @@ def test_a_choice_of_any_tool_names_whom_to_call(choice: Any, recipients: set[st
     assert wanted.only == recipients
 
 
-async def test_after_a_call_that_ran_here_the_model_may_answer(encoding: Encoding) -> None:
+async def test_after_a_hosted_call_the_model_may_answer(encoding: Encoding) -> None:
     wanted = Wanted(declarations=hosted("python").declarations, must_call=True)
     bound = bind(wanted, encoding, enforces=True)
     assert bound.grammar is not None
@@ -258,12 +256,12 @@ async def test_after_a_call_that_ran_here_the_model_may_answer(encoding: Encodin
     assert may == [False, True]
 
 
-async def test_a_call_is_asked_for_and_there_are_no_tools(random_engine: RandomEngine) -> None:
+async def test_a_required_call_without_tools_is_refused(random_engine: RandomEngine) -> None:
     with pytest.raises(ApiError, match="no tool can be called"):
         await run_of(random_engine, tool_choice="required")
 
 
-async def test_without_llguidance_a_schema_is_refused_and_the_rest_is_served(
+async def test_without_llguidance_only_a_schema_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing(encoding: Encoding) -> Grammars:
@@ -292,7 +290,7 @@ def test_the_sdk_parses_an_answer_that_fits() -> None:
     assert parsed.output_parsed == City(name="東京", size=14, kind="city")
 
 
-def test_the_sdk_is_told_of_an_answer_that_does_not_fit_with_its_text() -> None:
+def test_the_sdk_receives_the_text_and_error_of_an_answer_that_does_not_fit() -> None:
     wanted: Any = {"format": FORMAT}
     with (
         serving(scripted(FINAL.format("Tokyo"))) as url,
@@ -310,7 +308,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_smallest(tmp_path_factory.mktemp("random"))
 
 
-def test_the_sdk_parses_what_our_own_engine_says_with_random_weights(
+def test_the_sdk_parses_an_answer_of_the_own_engine_with_random_weights(
     weights: Path, encoding: Encoding
 ) -> None:
     ends = [*closing_tokens(encoding), *encoding.encode("final"), MESSAGE]
@@ -332,7 +330,7 @@ def test_the_sdk_parses_what_our_own_engine_says_with_random_weights(
             assert json.loads(parsed.metadata["__debug_warnings"]) == [], "its turn has no slip"
 
 
-def test_the_sdk_parses_what_a_model_that_knows_nothing_says(random_engine: RandomEngine) -> None:
+def test_the_sdk_parses_the_answer_of_a_random_engine(random_engine: RandomEngine) -> None:
     with serving(random_engine) as url, OpenAI(base_url=url, api_key="any", max_retries=0) as client:
         parsed = client.responses.parse(model="random", input="Hi", text_format=City)
     assert isinstance(parsed.output_parsed, City)

@@ -1,4 +1,4 @@
-"""Calls to tools of ours run inside the response: the turn goes on, and the stream stays well-formed."""
+"""Hosted tools run within the response: the turn continues, and the stream stays well-formed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def events_of(service: ResponsesService, **body: Any) -> list[dict[str, An
     return [event async for batch in run for event in batch]
 
 
-async def test_a_call_runs_and_the_turn_goes_on(encoding: Encoding) -> None:
+async def test_a_call_runs_and_the_turn_continues(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "2+2"), ANSWER)
     events = await events_of(service, include=["code_interpreter_call.outputs"])
     response = check_stream(events)
@@ -63,7 +63,7 @@ async def test_the_result_is_in_the_prompt_and_counts_as_input(encoding: Encodin
     assert response["usage"]["total_tokens"] == len(whole)
 
 
-async def test_what_a_tool_remembers_lives_as_long_as_the_conversation(encoding: Encoding) -> None:
+async def test_a_tools_state_lives_as_long_as_the_conversation(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "1+1"), ANSWER, loop=True)
     first = check_stream(await events_of(service))
     second = check_stream(await events_of(service, previous_response_id=first["id"]))
@@ -75,14 +75,14 @@ async def test_what_a_tool_remembers_lives_as_long_as_the_conversation(encoding:
 
 
 @pytest.mark.parametrize("arguments", ["crash", "sleep", "not a sum"])
-async def test_a_tool_that_fails_is_an_answer_to_the_model(encoding: Encoding, arguments: str) -> None:
+async def test_a_tools_failure_is_a_result_for_the_model(encoding: Encoding, arguments: str) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", arguments), ANSWER, timeout=0.1)
     response = check_stream(await events_of(service))
     assert response["status"] == "completed"
     assert [item.get("status") for item in response["output"]] == ["failed", "completed"]
 
 
-async def test_the_limit_of_calls_is_told_to_the_model(encoding: Encoding) -> None:
+async def test_a_call_over_the_limit_fails_and_the_turn_continues(encoding: Encoding) -> None:
     call = ANALYSIS_CALL.replace("{}", "1+1")
     service = service_with(encoding, call, call, ANSWER)
     response = check_stream(await events_of(service, max_tool_calls=1))
@@ -109,7 +109,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize("turn", SLIPS)
-async def test_slips_of_a_call_are_run_all_the_same(encoding: Encoding, turn: str) -> None:
+async def test_calls_with_slips_still_run(encoding: Encoding, turn: str) -> None:
     response = check_stream(await events_of(service_with(encoding, turn, ANSWER)))
     assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
     assert response["output"][1]["content"][0]["text"] == "It is 4."
@@ -130,7 +130,7 @@ async def test_a_call_to_a_tool_that_is_not_enabled_goes_to_the_client(encoding:
     assert (call["type"], call["name"], call["arguments"]) == ("function_call", "python", "2+2")
 
 
-async def test_a_tool_that_is_off_is_a_400_that_says_what_to_set(encoding: Encoding) -> None:
+async def test_a_disabled_tool_is_refused_with_the_setting_that_enables_it(encoding: Encoding) -> None:
     from gpt_oss_server.errors import ToolNotAvailable
 
     service = service_with(encoding, ANSWER)
@@ -140,7 +140,7 @@ async def test_a_tool_that_is_off_is_a_400_that_says_what_to_set(encoding: Encod
     assert await service.render({"input": "hi", "tools": [quiet]})
 
 
-async def test_a_client_that_leaves_stops_the_running_tool(encoding: Encoding) -> None:
+async def test_a_client_that_disconnects_stops_the_running_tool(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "sleep"), ANSWER, timeout=30)
     run = await service.start({"input": "hi", **PYTHON})
     waiting = asyncio.ensure_future(run.wait())

@@ -1,4 +1,4 @@
-"""`cache_salt` and `priority`: how an engine treats a request among others, the same for every API."""
+"""`cache_salt` and `priority`: how an engine treats a request relative to others, the same for every API."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ ANSWER = "<|channel|>final<|message|>Hi<|return|>"
 
 
 @pytest.mark.parametrize("api", ["responses", "chat"])
-@pytest.mark.parametrize("asked", [TREATMENT, {}])
-async def test_salt_and_priority_reach_the_engine(api: str, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [TREATMENT, {}])
+async def test_salt_and_priority_reach_the_engine(api: str, fields: dict[str, Any]) -> None:
     engine: ReplayEngine = replaying(ANSWER)
     if api == "chat":
-        await completion_of(engine, **asked)
+        await completion_of(engine, **fields)
     else:
-        await (await responses_service(engine).start({"input": "hi", **asked})).wait()
+        await (await responses_service(engine).start({"input": "hi", **fields})).wait()
     [sampling] = engine.samplings
-    assert sampling.cache_salt == asked.get("cache_salt")
-    assert sampling.priority == asked.get("priority", 0)
+    assert sampling.cache_salt == fields.get("cache_salt")
+    assert sampling.priority == fields.get("priority", 0)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"cache_salt": ""}, {"cache_salt": 5}, {"priority": 1.5}, {"priority": 2**31}]
 )
-def test_what_is_no_salt_and_no_priority_is_told(wrong: dict[str, Any]) -> None:
+def test_an_invalid_salt_or_priority_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as raised:
         parse_request({"input": "hi", **wrong})
     assert (raised.value.status, raised.value.param) == (400, next(iter(wrong)))

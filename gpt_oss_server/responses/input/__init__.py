@@ -1,5 +1,5 @@
-"""Input items: what a client sends, as parts of a conversation.
+"""Input items: reads the items that a client sends into parts of a conversation.
 
-Items of a request come in. Segments for the prompt, pending calls, consents and loaded tools go out. It must
-not know how the model is prompted.
+Takes a request's items and returns segments for the prompt, pending calls, approvals and loaded tools. It
+must not know how a prompt is assembled.
 """

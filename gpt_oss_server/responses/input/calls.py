@@ -1,7 +1,7 @@
-"""Input items of calls, their outputs and the tools that come along: one handler per kind, in one table.
+"""Input items of calls, their outputs and added tools: one handler per kind, in one table.
 
-In: an item that is known to be an object. Out: the segments that it adds to the conversation, in the form
-that the model has seen or would have seen, or a 400 that names the field.
+A handler takes an item that is known to be an object. It adds the item's segments to the conversation, in the
+form that the model has seen or would have seen, or raises a 400 that names the field.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], None]:
-    """A call of a tool whose shape the API fixes: its action is what the model wrote, as JSON."""
+    """The handler of calls whose shape the API fixes: the item's action is the JSON that the model wrote."""
 
     def handler(item: Item, where: str, conversation: Conversation) -> None:
         action = item.get(key)
@@ -64,7 +64,7 @@ def _output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    """Text as it is, unless the call has failed, which the text alone would not show."""
+    """Adds the text unchanged, unless the call has failed, which the text alone would not show."""
     output, status = item.get("output"), item.get("status")
     if output is None or status == "failed":
         output = {"status": status, **({"output": output} if output else {})}
@@ -72,7 +72,7 @@ def _json_output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
-    """A call of a hosted tool, with its result where the item carries one or the server knows it."""
+    """A call of a hosted tool, with its result if the item carries it or the server still has it."""
     tool = BY_ITEM_TYPE[item["type"]]
     past = tool.past_call(item)
     recipient = f"{tool.namespace}.{past.function}" if past.function else tool.namespace
@@ -85,7 +85,7 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
     recipient = _mcp_recipient(item, where, conversation)
     known = conversation.results.get(str(item.get("id")))
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
-    # A call that was approved is in the history already, as the one that waited.
+    # The history already has an approved call: it is the one that awaited approval.
     if not conversation.was_made(item.get("approval_request_id"), result):
         arguments = str(item.get("arguments") or "")
         conversation.add(conversation.renderer.call(recipient, arguments))
@@ -93,9 +93,9 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
-    """The server's tool as the model knows it: by the server's list, where the request has it.
+    """The recipient that the model knows the tool by: from the server's list, if the request has that server.
 
-    Else by words that a recipient can carry, and that are no other tool's.
+    Otherwise it is a valid recipient that no other tool has.
     """
     from tools.mcp.names import safe_names, safe_namespace
 
@@ -109,7 +109,7 @@ def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
 
 
 def _error_text(error: Any) -> str:
-    """An mcp_call's error is text, or an object with parts of text."""
+    """The text of an mcp_call's error, which is a string or an object with text parts."""
     if isinstance(error, dict):
         return text_of(error.get("content"), "error") or str(error.get("message") or "")
     return str(error or "")
@@ -155,7 +155,7 @@ def _search_output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
-    """At the head they are declared with the request's own tools, later in a message of their own."""
+    """At the head, the request's own declaration includes these tools; later, they get their own message."""
     read = conversation.tools_of(item, where)
     if conversation.leads:
         segment = Segment("developer", (), text="")
@@ -166,7 +166,7 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
 
 
 def _nothing(item: Item, where: str, conversation: Conversation) -> None:
-    """Adds nothing to the prompt: a list of tools is declared by the request, not by its history."""
+    """Adds nothing to the prompt: the request declares an MCP server's tools, its history does not."""
 
 
 CALL_HANDLERS: dict[str, Handler] = {

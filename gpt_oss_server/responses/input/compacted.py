@@ -1,7 +1,7 @@
 """A compacted conversation, and the item that keeps it for the client.
 
-In: the summary, and the messages that are kept beside it word for word. Out: the segments that stand for all
-that came before, and a sealed item that can be read back. This module does not know how a summary is made.
+Takes the summary and the messages that are kept verbatim. Returns the segments that replace the earlier ones,
+and a sealed item that can be read back. It must not know how a summary is written.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Compacted:
     summary: str
 
     def segments(self, renderer: Renderer) -> tuple[Segment, ...]:
-        """The segments that stand for all that came before."""
-        made = [
+        """The segments that replace the earlier ones."""
+        segments = [
             *map(renderer.developer_message, self.instructions),
             *map(renderer.user, self.user_messages),
             renderer.user(_INTRODUCTION + self.summary),
         ]
-        return (*made[:-1], replace(made[-1], stands_for=len(made)))
+        return (*segments[:-1], replace(segments[-1], stands_for=len(segments)))
 
     def sealed(self, sealer: Sealer) -> str:
         content = {
@@ -49,7 +49,7 @@ class Compacted:
 
 
 def unsealed(sealer: Sealer, sealed: str) -> Compacted | None:
-    """The compaction; None for content that this server did not seal as one."""
+    """The compaction; None if this server did not seal the content as one."""
     content = sealer.open(_PURPOSE, sealed)
     if content is None:
         return None

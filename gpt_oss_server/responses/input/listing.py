@@ -1,7 +1,7 @@
-"""Input items as they are listed later: in full, each with an id of its own.
+"""Input items as the API lists them: in full, each with a unique id.
 
-In: items that have been read. Out: the same items with every field that the API lists. This module does not
-know what an item adds to a conversation.
+Takes items that have been read. Returns the same items with every field that the API lists. It must not know
+what an item adds to a conversation.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gpt_oss_server.responses.input.reading import Item
 
 
 def with_own_ids(items: Iterable[Item], taken: set[str], ids: Ids) -> list[Item]:
-    """Each id names one item: an item that a client sends again gets a new id.
+    """Makes ids unique: an item whose id is taken, as when a client sends it again, gets a new one.
 
-    Otherwise a list that is read page by page would have no end: a page begins behind its `after` item.
+    Otherwise paging would never end, since a page begins after its `after` item.
     """
     own: list[Item] = []
     for item in items:
@@ -26,7 +26,7 @@ def with_own_ids(items: Iterable[Item], taken: set[str], ids: Ids) -> list[Item]
 
 
 def id_prefix(kind: str) -> str:
-    """The beginning of the ids of such items."""
+    """The prefix of the ids of items of this type."""
     return _ID_PREFIXES.get(kind, "item")
 
 
@@ -35,7 +35,7 @@ def as_listed(item: Item) -> Item:
 
 
 def _listed_call(item: Item) -> Item:
-    """With the fields that the API always lists and clients may leave out."""
+    """Adds the fields that the API always lists and clients may omit."""
     kind = item["type"]
     item = {**_ALWAYS_LISTED.get(kind, {}), **item}
     if kind.endswith(("_call", "_call_output")) or kind == "tool_search_output":
@@ -46,7 +46,7 @@ def _listed_call(item: Item) -> Item:
 
 
 def _listed_message(item: Item) -> Item:
-    """The full form, whatever shorthand the message was sent in."""
+    """The full form of a message, which clients may send in shorthand."""
     content = item["content"] if item["content"] is not None else []
     if isinstance(content, str):
         kind = "output_text" if item["role"] == "assistant" else "input_text"

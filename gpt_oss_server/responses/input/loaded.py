@@ -1,9 +1,9 @@
-"""Tools that a conversation brings along, beside those of the request: added by items, or found by a search.
+"""Tools that a conversation's items load in addition to the request's own: by declaration or by a search.
 
-In: the history that the request continues, and its input. Out: the request's tools with these among them, and
-the tools of each item by its place, so that they are read once. Tools that lead a conversation are declared
-at its head with the request's own; later ones are declared where they came, so that the prompt before them
-stays the same.
+Takes the history that the request continues, and its input. Returns the request's tools including the loaded
+ones, and each item's tools by the item's place, so that they are parsed once. Tools at the head of a
+conversation are declared there with the request's own; later ones are declared at their item, so that the
+prompt before it does not change.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def tools_of(
     return read
 
 
-def leads_still(item: Any) -> bool:
-    """Whether behind this item a conversation's head goes on."""
+def stays_in_head(item: Any) -> bool:
+    """Whether a conversation's head continues after this item."""
     if not isinstance(item, Mapping):
         return False
     return item.get("type") == "additional_tools" or item.get("role") in ("developer", "system")
@@ -47,4 +47,4 @@ def _items(given: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str,
     for index, item in enumerate(items):
         if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"] in OF_ITEMS:
             yield item, f"input[{index}]", leads
-        leads = leads and leads_still(item)
+        leads = leads and stays_in_head(item)

@@ -1,9 +1,9 @@
-"""Input items to Harmony messages: one handler per kind of item, in one table.
+"""Reads input items into Harmony messages: one handler per kind of item, in one table.
 
-In: the request's `input` (text, one item, or a list of them) and the recipients of earlier calls. Out: the
-segments that they add to the conversation, the items as they are listed later, each with an id, and the
-recipients of the calls among them. Content that a text model cannot read becomes a note in the prompt; an
-item that would silently change the conversation is refused by name.
+Takes the request's `input` (text, one item, or a list of them) and the recipients of earlier calls. Returns
+the segments that the items add to the conversation, the items as they are listed later, each with an id, and
+the recipients of their calls. Content that a text model cannot read becomes a note in the prompt. An item
+that would silently change the conversation is refused by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.calls import CALL_HANDLERS
 from gpt_oss_server.responses.input.compacted import unsealed
 from gpt_oss_server.responses.input.listing import as_listed, id_prefix, with_own_ids
-from gpt_oss_server.responses.input.loaded import leads_still
+from gpt_oss_server.responses.input.loaded import stays_in_head
 from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call
 from gpt_oss_server.responses.items.reasoning import unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
@@ -42,9 +42,9 @@ def read_input(
     where: str = "input",
     leads: bool = False,
 ) -> Conversation:
-    """`servers`: the tools of MCP servers by their recipients. `leads`: nothing comes before these items.
+    """`servers`: the tools of MCP servers by recipient. `leads`: these items begin the conversation.
 
-    `tools`: those of items whose tools have been read, by the place of the item.
+    `tools`: the tools of items whose tools have been parsed already, by the item's place.
     """
     conversation = Conversation(
         renderer,
@@ -65,7 +65,7 @@ def read_input(
         items = given or []
     at, listed = "", list[tuple[int, Item]]()
     before_call = _before_calls(items)
-    for index, item in in_order_of_calls(items, calls=_calls_of, answers=_answered_by, past=recipients):
+    for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call_id, past=recipients):
         if conversation.compacts:
             raise InvalidRequest(f"`{at}`: a compaction_trigger must be the last item.", param=at)
         at = f"{where}[{index}]"
@@ -78,31 +78,31 @@ def read_input(
     return conversation
 
 
-def _calls_of(item: Any) -> list[str]:
-    """The ids that an output may name a call by."""
+def _call_ids(item: Any) -> list[str]:
+    """The ids by which an output may name this call."""
     if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
         return []
     return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
 
 
-def _answered_by(item: Any) -> str | None:
+def _answered_call_id(item: Any) -> str | None:
     if not isinstance(item, dict) or not str(item.get("type")).endswith("_call_output"):
         return None
-    call = answered_call(item)
-    return call if isinstance(call, str) else None
+    call_id = answered_call(item)
+    return call_id if isinstance(call_id, str) else None
 
 
 def _before_calls(items: Sequence[Any]) -> list[bool]:
-    """Of each item whether the assistant goes on behind it to call something: then it is no answer yet."""
-    found, goes_on = [], False
+    """For each item, whether the assistant still makes a call after it, so that it is no final answer."""
+    flags, call_follows = [], False
     for item in reversed(items):
-        found.append(goes_on)
+        flags.append(call_follows)
         kind = item.get("type") if isinstance(item, dict) else None
         if isinstance(kind, str) and (kind.endswith("_call") or kind == "mcp_approval_request"):
-            goes_on = True
+            call_follows = True
         elif kind != "reasoning" and not (kind in (None, "message") and _is_assistants(item)):
-            goes_on = False
-    return found[::-1]
+            call_follows = False
+    return flags[::-1]
 
 
 def _is_assistants(item: Any) -> bool:
@@ -110,8 +110,8 @@ def _is_assistants(item: Any) -> bool:
 
 
 def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None:
-    """The item as it is listed later."""
-    if isinstance(item, str):  # a list of plain strings is what some clients send
+    """The item as it is listed later; None for a trigger."""
+    if isinstance(item, str):  # some clients send a list of plain strings
         item = {"type": "message", "role": "user", "content": item}
     if not isinstance(item, dict):
         raise InvalidRequest(f"`{where}` must be an item object, but is {json_type(item)}.", param=where)
@@ -131,9 +131,9 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
             param=f"{where}.type",
         )
     handler(item, where, conversation)
-    conversation.leads = conversation.leads and leads_still(item)
+    conversation.leads = conversation.leads and stays_in_head(item)
     if conversation.compacts:
-        return None  # a trigger: it is no part of the conversation
+        return None  # a trigger is not part of the conversation
     return as_listed({**item, "type": kind, "id": item.get("id") or conversation.ids(id_prefix(kind))})
 
 
@@ -155,7 +155,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
                     f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
                 )
             commentary = phase == "commentary" or (phase is None and conversation.before_call)
-            if phase != "commentary":  # which may come before the call has been made
+            if phase != "commentary":  # commentary may precede the approved call's run
                 conversation.was_answered()
             conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
         case _:
@@ -166,7 +166,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
-    """Sealed reasoning is replayed to the token; of other items the text is rendered, or the summary."""
+    """Replays sealed reasoning token by token; otherwise renders the item's text or its summary."""
     sealed = item.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
         segment = unsealed_reasoning(conversation.sealer(), sealed)
@@ -180,7 +180,7 @@ def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _agent_message(item: Item, where: str, conversation: Conversation) -> None:
-    """A message of another agent of the client: the model receives it as it receives a user's."""
+    """A message from another of the client's agents, rendered as a user message."""
     author, recipient = (text_field(item, key, where) for key in ("author", "recipient"))
     text = text_of(item.get("content"), f"{where}.content")
     conversation.add(conversation.renderer.user(f"Message from agent {author} to {recipient}:\n{text}"))
@@ -195,7 +195,7 @@ def _generated_image(item: Item, where: str, conversation: Conversation) -> None
 
 
 def _configuration_update(item: Item, where: str, conversation: Conversation) -> None:
-    """How much is thought from here on, as agents change it within a conversation."""
+    """Sets the reasoning effort from here on; agents change it within a conversation."""
     reasoning = item.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     if effort is not None and effort not in get_args(Effort):
@@ -210,15 +210,15 @@ def _compaction(item: Item, where: str, conversation: Conversation) -> None:
     compacted = unsealed(conversation.sealer(), text_field(item, "encrypted_content", where))
     if compacted is None:
         raise InvalidRequest(
-            f"`{where}.encrypted_content`: this compaction was not made by this server, or with another key "
-            "(--sealing-key-file), or was changed. Send what it stands for, the items before it.",
+            f"`{where}.encrypted_content`: this server did not seal this compaction, or used another key "
+            "(--sealing-key-file), or the content was changed. Send the items that it replaces.",
             param=f"{where}.encrypted_content",
         )
     conversation.segments += compacted.segments(conversation.renderer)
 
 
 def _context_compaction(item: Item, where: str, conversation: Conversation) -> None:
-    """One that a client has made by itself is sealed by nobody: it only marks the place."""
+    """A compaction that the client wrote itself has no sealed content and adds nothing."""
     if item.get("encrypted_content") is not None:
         _compaction(item, where, conversation)
 

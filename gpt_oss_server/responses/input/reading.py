@@ -1,7 +1,7 @@
-"""The additions of a list of items to a conversation, while it is read item by item.
+"""The state of reading a list of items into a conversation, item by item.
 
-In: each item's part of the conversation, from the handler of its kind. Out: segments, the calls that outputs
-may name, and consents. It knows no kind of item.
+Takes each item's additions from the handler of its kind. Holds the segments, the calls that outputs may name,
+and the approvals. It must not know the kinds of items.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A call to an MCP tool that waited for the client's consent and has it."""
+    """A call of an MCP tool that the client has approved."""
 
     request_id: str
     recipient: str
@@ -35,24 +35,25 @@ class Approved:
 
 @dataclass(slots=True)
 class Conversation:
-    """The additions of a list of items, while it is read in order."""
+    """The additions of the items read so far."""
 
     renderer: Renderer
     ids: Ids
-    sealer: Callable[[], Sealer]  # made when it is first needed
+    sealer: Callable[[], Sealer]  # creates the sealer on first use
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)  # of each segment the place of its item
-    recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, earlier turns' included
-    results: Mapping[str, str] = field(default_factory=dict)  # item id → what the model read of such a call
-    approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of calls that wait
-    approved: list[Approved] = field(default_factory=list)  # of calls that are to be made now
+    sources: list[int] = field(default_factory=list)  # for each segment, its item's place
+    recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, also of earlier turns
+    results: Mapping[str, str] = field(default_factory=dict)  # item id → result that the model read
+    # Request id → (recipient, arguments) of calls that wait.
+    approvals: dict[str, tuple[str, str]] = field(default_factory=dict)
+    approved: list[Approved] = field(default_factory=list)  # calls that the turn runs first
     servers: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
-    compacts: bool = False  # the newest item wants all that came before to be compacted
-    before_call: bool = False  # the assistant goes on to call something after the item that is read
-    effort: Effort | None = None  # the last one that an item has set
-    leads: bool = False  # the next item still belongs to the conversation's head
-    tools: Mapping[str, RequestTools] = field(default_factory=dict)  # of items, by place, if read before
+    compacts: bool = False  # the last item requests a compaction of everything before it
+    before_call: bool = False  # the assistant makes a call after the current item in the same turn
+    effort: Effort | None = None  # the last value that an item set
+    leads: bool = False  # the next item belongs to the conversation's head
+    tools: Mapping[str, RequestTools] = field(default_factory=dict)  # parsed tools by their item's place
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -63,7 +64,7 @@ class Conversation:
     def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
         self.recipients[text_field(item, "call_id", where)] = recipient
         if isinstance(item.get("id"), str):
-            self.recipients[item["id"]] = recipient  # what local_shell_call_output names its call by
+            self.recipients[item["id"]] = recipient  # local_shell_call_output names its call by `id`
         self.add(self.renderer.call(recipient, arguments, content_type=content_type))
 
     def result(self, where: str, item: Item, text: str) -> None:
@@ -80,23 +81,23 @@ class Conversation:
         self.add(self.renderer.tool_result(recipient, text))
 
     def was_made(self, request_id: Any, result: str) -> bool:
-        """Whether an approved call has its result here; then it is not made again."""
-        made = next((call for call in self.approved if call.request_id == request_id), None)
-        if made is None:
+        """Whether this is the result of an approved call, which then must not run again."""
+        call = next((each for each in self.approved if each.request_id == request_id), None)
+        if call is None:
             return False
-        self.approved.remove(made)
-        self.add(self.renderer.tool_result(made.recipient, result))
+        self.approved.remove(call)
+        self.add(self.renderer.tool_result(call.recipient, result))
         return True
 
     def was_answered(self) -> None:
-        """The model has answered since, so calls that were approved before that have been made."""
+        """The model has answered since the approvals, so the approved calls have run."""
         for call in self.approved:
             self.add(self.renderer.tool_result(call.recipient, RESULT_LOST))
         self.approved.clear()
 
 
 def answered_call(item: Mapping[str, Any]) -> Any:
-    """The id of the call whose output this is, if it has one."""
+    """The id of the call that this output answers, if it has one."""
     return item.get("call_id") or item.get("id")  # local_shell_call_output has only `id`
 
 

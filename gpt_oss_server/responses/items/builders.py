@@ -1,6 +1,6 @@
-"""The items of text: what messages and reasoning share, and the message.
+"""Builders of text items: the base class of messages and reasoning, and the message.
 
-Text comes in, the item and its events go out; `item_builder` is the contract.
+Takes text and returns the item and its events; `item_builder` is the contract.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from inference.engine import TokenLogprob
 
 
 class TextItemBuilder(ItemBuilder):
-    """What messages and reasoning share: one content part that text flows into."""
+    """The common part of messages and reasoning: one content part that receives all text."""
 
     delta_type: str
     done_type: str
@@ -50,12 +50,11 @@ class MessageBuilder(TextItemBuilder):
         super().__init__(item_id)
         self._phase = phase
         self._scores = scores
-        self._fed = 0  # characters of the model's text
-        self._due: list[Item] = []  # log-probabilities that go out with the next text
-        self._told: list[Item] = []
+        self._fed = 0  # characters of the model's text so far
+        self._due: list[Item] = []  # log-probabilities to send with the next text
+        self._sent: list[Item] = []
 
     def score(self, scored: TokenLogprob) -> None:
-        """How likely the next token of the text was; its text comes after this."""
         if self._scores is not None:
             self._scores.feed(scored, self._fed)
 
@@ -70,7 +69,7 @@ class MessageBuilder(TextItemBuilder):
         }
 
     def part(self, text: str) -> Item:
-        return {"type": "output_text", "annotations": [], "logprobs": list(self._told), "text": text}
+        return {"type": "output_text", "annotations": [], "logprobs": list(self._sent), "text": text}
 
     def delta(self, text: str) -> tuple[Event, ...]:
         if self._scores is not None:
@@ -78,18 +77,18 @@ class MessageBuilder(TextItemBuilder):
         return (self._show(text),)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        self._told += self._due
+        self._sent += self._due
         events, item = super().close(text, complete=complete)
-        events[0]["logprobs"] = list(self._told)
+        events[0]["logprobs"] = list(self._sent)
         return events, item
 
     def _take(self, text: str) -> None:
-        """The model has said this; what is shown of it may come later, and in other words."""
+        """Records text that the model wrote; the shown text may come later and differ."""
         self._fed += len(text)
         if self._scores is not None:
             self._due += self._scores.due(self._fed)
 
     def _show(self, text: str) -> Event:
         due, self._due = self._due, []
-        self._told += due
+        self._sent += due
         return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": due}

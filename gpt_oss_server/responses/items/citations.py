@@ -1,8 +1,8 @@
-"""A message whose citations become links and annotations, while it streams.
+"""A message whose citations become links and annotations while it streams.
 
-In: the answer's text as the model wrote it, with markers such as 【4†L12-L15】. Out: the item of any message,
-in which each marker that can be resolved is a link, with a url_citation that spans it. Log-probabilities are
-those of the tokens that the model wrote: a marker's go out with its link.
+Takes the text as the model wrote it, with markers such as 【4†L12-L15】. Returns a message item in which each
+resolvable marker is a link, with a url_citation that spans it. Log-probabilities belong to the tokens that
+the model wrote: a marker's are sent with its link.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class CitedMessageBuilder(MessageBuilder):
 
     def delta(self, text: str) -> tuple[Event, ...]:
         self._take(text)
-        return tuple(self._tell(self._rewriter.feed(text)))
+        return tuple(self._events_of(self._rewriter.feed(text)))
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        rest = self._tell(self._rewriter.close())
+        rest = self._events_of(self._rewriter.close())
         events, item = super().close("".join(self._shown), complete=complete)
         return [*rest, *events], item
 
-    def _tell(self, pieces: list[Piece]) -> list[Event]:
+    def _events_of(self, pieces: list[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
             self._shown.append(piece.text)

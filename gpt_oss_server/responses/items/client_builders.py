@@ -1,7 +1,7 @@
-"""Builders of the items for calls that the client runs: functions, custom tools, shells and patches.
+"""Builders of the items of calls that the client runs: functions, custom tools, shells and patches.
 
-`item_builder` is the contract. What the model wrote as JSON is shown in the shape that the API fixes. Where
-it is no such JSON (the engine enforces no grammar) the item still has the shape, and is incomplete.
+`item_builder` is the contract. The model's JSON arguments take the shape that the API fixes. If they are not
+valid (the engine may enforce no grammar), the item still has that shape and is incomplete.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ Given = dict[str, Any]
 
 
 class _ClientCall(ItemBuilder):
-    """What the items of these calls share."""
-
     done_if_cut_off = False
 
     def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
@@ -31,10 +29,10 @@ class _ClientCall(ItemBuilder):
 
 
 class _WrittenCall(_ClientCall):
-    """A call whose item holds what the model wrote, and streams it."""
+    """A call whose item holds the model's text and streams it."""
 
     kind: str
-    body: str  # the item's key for it
+    body: str  # the item's key of that text
     event: str
 
     def __init__(
@@ -67,7 +65,7 @@ class _WrittenCall(_ClientCall):
 
 
 class FunctionCallBuilder(_WrittenCall):
-    """Its arguments are what the model wrote, invalid JSON included."""
+    """The arguments are the model's text, even if it is invalid JSON."""
 
     kind = "function_call"
     body = "arguments"
@@ -78,7 +76,7 @@ class FunctionCallBuilder(_WrittenCall):
 
 
 class CustomCallBuilder(_WrittenCall):
-    """Its input is what the model wrote, which is no JSON."""
+    """The input is the model's free-form text."""
 
     kind = "custom_tool_call"
     body = "input"
@@ -86,15 +84,15 @@ class CustomCallBuilder(_WrittenCall):
 
 
 class _ShapedCall(_ClientCall):
-    """A call whose arguments are the item's action. It is shown when it is whole."""
+    """A call whose arguments become the item's action; it does not stream them."""
 
     @abstractmethod
     def item(self, given: Given, status: str) -> Item:
-        """The item of these arguments, as far as they fit."""
+        """The item with the valid ones of these arguments."""
 
     @abstractmethod
     def fits(self, given: Given) -> bool:
-        """Whether the client can run it."""
+        """Whether the client can run a call with these arguments."""
 
     def events(self, item: Item) -> list[Event]:
         return []
@@ -149,17 +147,17 @@ class ShellBuilder(_ShapedCall):
         return bool(_strings(given.get("commands")))
 
     def events(self, item: Item) -> list[Event]:
-        told = []
+        events: list[Event] = []
         for index, command in enumerate(item["action"]["commands"]):
             event = {"type": "response.shell_call_command", "command_index": index}
-            told.append({**event, "type": f"{event['type']}.added", "command": ""})
-            told += [{**event, "type": f"{event['type']}.delta", "delta": command}] if command else []
-            told.append({**event, "type": f"{event['type']}.done", "command": command})
-        return told
+            events.append({**event, "type": f"{event['type']}.added", "command": ""})
+            events += [{**event, "type": f"{event['type']}.delta", "delta": command}] if command else []
+            events.append({**event, "type": f"{event['type']}.done", "command": command})
+        return events
 
 
 class ApplyPatchBuilder(_ShapedCall):
-    """Its item is added when it is whole: clients show the operation that it is added with."""
+    """The item is added once its text is complete: clients show the operation of the added item."""
 
     added_at_end = True
     _given: Given | None = None
@@ -183,7 +181,7 @@ class ApplyPatchBuilder(_ShapedCall):
         return {
             "id": self.id,
             "type": "apply_patch_call",
-            # The API has no third status for it; one that is not whole stays in progress.
+            # The API has no "incomplete" status here; an incomplete call stays in progress.
             "status": "completed" if status == "completed" else "in_progress",
             "call_id": self._call_id,
             "operation": operation,
@@ -215,15 +213,15 @@ class ToolSearchBuilder(_ShapedCall):
 
 
 class HostedSearchBuilder(ToolSearchBuilder):
-    """A search that runs here; the tools that it finds are an item of their own, after this one."""
+    """A search that this server runs; the tools that it finds become a separate item after it."""
 
     runs_here = True
-    done_if_cut_off = True  # no client runs it
+    done_if_cut_off = True  # no client would run it
     execution = "server"
 
     def __init__(self, item_id: str, found_id: str, recipient: str) -> None:
         super().__init__(item_id, "", recipient)
-        self.recipient = None  # the client sends no output of it
+        self.recipient = None  # the client sends no output for it
         self._found_id = found_id
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
@@ -278,5 +276,5 @@ def _text(given: Any) -> str:
 
 
 def _known(given: Given, **kinds: type) -> Given:
-    """Those that are there and of their kind."""
+    """The values that are present and of the right type."""
     return {key: given[key] for key, kind in kinds.items() if type(given.get(key)) is kind}

@@ -1,6 +1,6 @@
-"""The item of a compaction, which is made before the turn begins.
+"""The item of a compaction, which runs before the turn begins.
 
-The sealed item comes in; it and its events go out. A compaction that fails is no item.
+Takes the sealed item and returns it with its events. A failed compaction has no item.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reasoning as an item, and back from it: its text in the open, its summary, and its tokens sealed.
+"""The reasoning item: its plain text, its summary and its sealed tokens, which can be read back.
 
-In: the analysis as it is sampled. Out: the item and its events. From a sealed item that a client sends back
-come the very tokens that the model wrote, so that a conversation that is not stored here goes on as one that
-is. What another server has sealed, or somebody changed, is nobody's reasoning.
+Takes the analysis as the model samples it, and returns the item and its events. From a sealed item that a
+client sends back it returns the exact tokens that the model wrote, so that a conversation that is not stored
+continues like a stored one. It rejects content that another server sealed or somebody changed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gpt_oss_server.responses.items.summary import Summary
 from gpt_oss_server.stores.sealing import Sealer
 
 _PURPOSE = "reasoning"
-_BYTES = 4  # of a token's id, the lowest first
+_BYTES = 4  # per token id, little-endian
 
 Seal = Callable[[MessageFinished], str]
 
 
 REASONING_EVENTS = {"openai": "response.reasoning_text", "open-responses": "response.reasoning"}
-"""What the events of reasoning are called, in OpenAI's API and in Open Responses' examples and tests."""
+"""The names of reasoning events in OpenAI's API, and in Open Responses' examples and tests."""
 
 
 class ReasoningBuilder(TextItemBuilder):
@@ -51,11 +51,10 @@ class ReasoningBuilder(TextItemBuilder):
         return {"type": "reasoning_text", "text": text}
 
     def delta(self, text: str) -> tuple[Event, ...]:
-        told = super().delta(text)
-        return told if self._summary is None else (*told, *self._summary.feed(text))
+        events = super().delta(text)
+        return events if self._summary is None else (*events, *self._summary.feed(text))
 
     def ended(self, message: MessageFinished) -> None:
-        """The message is whole, or as whole as it will be, and its tokens are known."""
         if self._seal is not None:
             self._sealed = self._seal(message)
 
@@ -70,7 +69,7 @@ def seal_reasoning(sealer: Sealer, tokens: Sequence[int]) -> str:
 
 
 def unsealed_reasoning(sealer: Sealer, sealed: str) -> Segment | None:
-    """The message as it was sampled; None where the text is none of ours."""
+    """The message as it was sampled; None if this server did not seal the content."""
     content = sealer.open(_PURPOSE, sealed)
     if content is None or len(content) % _BYTES:
         return None

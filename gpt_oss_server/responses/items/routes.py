@@ -1,4 +1,4 @@
-"""Which item a message becomes: one table, consulted once per message."""
+"""Decides which item a message becomes: one table, consulted once per message."""
 
 from __future__ import annotations
 
@@ -28,37 +28,38 @@ ItemRoute = Callable[[Header], ItemBuilder]
 
 @dataclass(frozen=True, slots=True)
 class HostedCalls:
-    """What a request decides about the items of calls that run here."""
+    """The facts of a request that shape the items of calls that run here."""
 
     runs: Callable[[str], bool] = lambda recipient: False
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
-    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # likewise, of those that wait
-    approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, its approved request)
-    cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
-    answers_json: bool = False  # by the form that is asked for
-    conversation_of: Callable[[str], str] = lambda namespace: ""  # whose session runs a tool's calls
+    # Likewise, for calls that need approval.
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, id of its approval request)
+    cite: Resolve | None = None  # resolves a citation's cursor; None: no citations
+    answers_json: bool = False  # the request wants a JSON answer
+    conversation_of: Callable[[str], str] = lambda namespace: ""  # whose session runs the calls
     include: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What a request wants to see of messages and reasoning beside their text."""
+    """What a request wants of messages and reasoning in addition to their text."""
 
     speller: Speller | None = None  # of the log-probabilities of answers
     summary: SummaryKind | None = None  # of reasoning
-    seal: Seal | None = None  # makes of a message of reasoning what only this server can read
+    seal: Seal | None = None  # seals a reasoning message so that only this server can read it
     reasoning_events: str = REASONING_EVENTS["openai"]
 
 
 def _to_user(ids: Ids, hosted: HostedCalls, detail: Detail) -> dict[str, Callable[[], ItemBuilder]]:
-    """What makes the item of a message to the user, by its channel."""
+    """The factories of builders for messages to the user, by channel."""
     cite, speller = hosted.cite, detail.speller
 
     def message(phase: str) -> ItemBuilder:
         scores = Scores(speller) if speller is not None and phase == "final_answer" else None
         if cite is None:
             return MessageBuilder(ids("msg"), phase, scores)
-        # Loads the browser's packages.
+        # A late import: it loads the browser's packages.
         from gpt_oss_server.responses.items.citations import CitedMessageBuilder
 
         in_json = hosted.answers_json and phase == "final_answer"
@@ -90,10 +91,10 @@ def item_route(
             return to_user[header.channel]()
         namespace, _, function = recipient.partition(".")
         label, name = hosted.names.get(recipient, (namespace, function))
-        consent = next((each for each in hosted.approved if each[0] == recipient), None)
-        if consent is not None:
-            hosted.approved.remove(consent)
-            return McpCallBuilder(ids("mcp"), label, name, consent[1])
+        approval = next((each for each in hosted.approved if each[0] == recipient), None)
+        if approval is not None:
+            hosted.approved.remove(approval)
+            return McpCallBuilder(ids("mcp"), label, name, approval[1])
         if recipient in hosted.approvals:
             cut_off = McpCallBuilder(ids("mcp"), label, name)
             return McpApprovalBuilder(ids("mcpr"), label, name, cut_off)

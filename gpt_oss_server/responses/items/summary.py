@@ -1,8 +1,8 @@
-"""A summary of reasoning, made of the reasoning's own words while it streams.
+"""A summary of reasoning, extracted from the reasoning itself while it streams.
 
-In: pieces of the analysis, cut anywhere. Out: the events of summary parts, one part for each paragraph, and
-in the end the parts. No second model tells what the first meant: `detailed` (and `auto`) is every paragraph,
-`concise` the first sentence of each. It must not know of items, indices or the full text's events.
+Takes pieces of the analysis, cut anywhere. Returns the events of summary parts, one part per paragraph, and
+finally the parts. No second model interprets the first: `detailed` (and `auto`) keeps every paragraph,
+`concise` the first sentence of each. It must not know items, indices or the full text's events.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ Event = dict[str, Any]
 SummaryKind = Literal["auto", "concise", "detailed"]
 
 _WORDS = re.compile(r"\s+|\S+")
-_LONGEST_SENTENCE = 240  # characters; what has no end by then is cut
-_SENTENCE_ENDS = re.compile(r"""[.!?…]["'”’)\]*_`]*$""")  # where white space follows
-_FULL_STOPS = re.compile(r"[。！？]")  # of scripts without spaces
+_LONGEST_SENTENCE = 240  # characters; a longer sentence is cut
+_SENTENCE_ENDS = re.compile(r"""[.!?…]["'”’)\]*_`]*$""")  # if white space follows
+_FULL_STOPS = re.compile(r"[。！？]")  # in scripts without spaces
 
 
 class Summary:
     """Feed it every delta, then close."""
 
     def __init__(self, kind: SummaryKind) -> None:
-        self.parts: list[Event] = []  # those that have ended
+        self.parts: list[Event] = []  # the finished parts
         self._is_concise = kind == "concise"
-        self._gap = ""  # white space that is held back: it may part two paragraphs
-        self._open: list[str] | None = None  # the texts of the part under way
+        self._gap = ""  # white space held back, since it may separate two paragraphs
+        self._open: list[str] | None = None  # the texts of the current part
         self._length = 0
-        self._enough = False  # nothing more of this paragraph
+        self._enough = False  # the rest of this paragraph is skipped
         self._due = ""
 
     def feed(self, text: str) -> list[Event]:
@@ -38,7 +38,7 @@ class Summary:
                 self._gap += piece
             else:
                 self._word(piece, events)
-        self._tell(events)
+        self._flush(events)
         return events
 
     def close(self) -> list[Event]:
@@ -56,14 +56,14 @@ class Summary:
         elif self._is_concise and gap and self._ends_here(gap):
             self._enough = True
         if not self._enough:
-            self._say(self._shortened(gap + word) if self._is_concise else gap + word)
+            self._append(self._shortened(gap + word) if self._is_concise else gap + word)
 
     def _ends_here(self, gap: str) -> bool:
-        said = "".join(self._open or ())[-8:] + self._due
-        return "\n" in gap or _SENTENCE_ENDS.search(said) is not None
+        end = "".join(self._open or ())[-8:] + self._due
+        return "\n" in gap or _SENTENCE_ENDS.search(end) is not None
 
     def _shortened(self, text: str) -> str:
-        """As much of it as belongs to the first sentence."""
+        """The start of the text that belongs to the first sentence."""
         stop = _FULL_STOPS.search(text)
         if stop is not None:
             text, self._enough = text[: stop.end()], True
@@ -71,7 +71,7 @@ class Summary:
             text, self._enough = text[: _LONGEST_SENTENCE - self._length].rstrip() + "…", True
         return text
 
-    def _say(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._due += text
         self._length += len(text)
 
@@ -82,21 +82,21 @@ class Summary:
     def _end_part(self, events: list[Event]) -> None:
         if self._open is None:
             return
-        self._tell(events)
+        self._flush(events)
         part = _part("".join(self._open))
         events.append(self._event("text.done", text=part["text"]))
         events.append(self._event("part.done", part=part))
         self.parts.append(part)
         self._open = None
 
-    def _tell(self, events: list[Event]) -> None:
+    def _flush(self, events: list[Event]) -> None:
         if self._due and self._open is not None:
             events.append(self._event("text.delta", delta=self._due))
             self._open.append(self._due)
             self._due = ""
 
-    def _event(self, name: str, **what: Any) -> Event:
-        return {"type": f"response.reasoning_summary_{name}", "summary_index": len(self.parts), **what}
+    def _event(self, name: str, **fields: Any) -> Event:
+        return {"type": f"response.reasoning_summary_{name}", "summary_index": len(self.parts), **fields}
 
 
 def _part(text: str) -> Event:

@@ -1,7 +1,7 @@
-"""Builders of the items of MCP servers: their calls, requests for approval and lists of tools.
+"""Builders of MCP items: calls, requests for approval and lists of tools.
 
 `item_builder` is the contract. The events of `called` are sent before the tool runs, those of `answered`
-after it.
+afterwards.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class McpCallBuilder(ItemBuilder):
         if output.failed:
             item["error"] = _tool_error(output.details.get("error") or output.text)
         else:
-            item["output"] = output.details.get("output") or output.text  # what the model read may be shorter
+            item["output"] = output.details.get("output") or output.text  # the model may have read less
         return [{"type": f"response.mcp_call.{status}"}], item
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        if self._called:  # and stopped before it had answered
+        if self._called:  # the tool was stopped while it ran
             stopped = _tool_error("The call was stopped before it had answered.")
             return [{"type": "response.mcp_call.failed"}], {**self._item("failed", text), "error": stopped}
         done = {"type": "response.mcp_call_arguments.done", "arguments": text}
@@ -63,7 +63,7 @@ class McpCallBuilder(ItemBuilder):
 
 
 def _tool_error(text: str) -> dict[str, Any]:
-    """The form that clients read, whether the server or the tool failed."""
+    """The form that clients read, for failures of the server and of the tool alike."""
     return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
@@ -74,7 +74,7 @@ class McpApprovalBuilder(ItemBuilder):
     """
 
     added_at_end = True
-    asks_approval = True
+    requests_approval = True
 
     def __init__(self, item_id: str, server_label: str, name: str, cut_off: McpCallBuilder) -> None:
         super().__init__(item_id)

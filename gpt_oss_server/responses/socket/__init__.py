@@ -1,4 +1,5 @@
 """The WebSocket mode of the Responses API.
 
-Frames come in, stream events of several runs over one connection go out. It must not know how a run works.
+Takes frames and returns the stream events of several runs over one connection. It must not know how a run
+works.
 """

@@ -1,8 +1,8 @@
-"""The route of WebSocket mode: who may connect, and what those are told who may not.
+"""The route of WebSocket mode: decides which clients may connect.
 
-In: connections. Out: those to `/v1/responses` served; 426 where WebSocket is switched off, so that clients go
-on over HTTP; 403 for web pages that may not use the server, because no browser asks a server before it lets a
-page connect; 404 for other paths.
+Serves connections to `/v1/responses`. Refuses others with 426 if WebSocket is switched off, so that clients
+continue over HTTP; with 403 for web pages that may not use the server, because browsers let any page connect;
+with 404 for other paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
 
     @router.get("/v1/responses", include_in_schema=False)
     async def not_a_socket(request: Request) -> Response:
-        """A server without WebSocket, or a plain GET: this path lists nothing."""
+        """An upgrade where WebSocket is switched off, or a plain GET: this path has no list."""
         if not served and "upgrade" in request.headers:
             raise _switched_off()
         if served:
@@ -54,4 +54,4 @@ async def _deny(socket: WebSocket, error: ApiError) -> None:
     if "websocket.http.response" in socket.scope.get("extensions", {}):
         await socket.send_denial_response(JSONResponse(error.body(), status_code=error.status))
     else:
-        await socket.close()  # a server that can only say 403
+        await socket.close()  # this ASGI server can only answer 403

@@ -1,9 +1,9 @@
-"""WebSocket mode of the Responses API: one connection, on which lanes run beside each other.
+"""WebSocket mode of the Responses API: one connection, whose lanes run concurrently.
 
-In: an accepted WebSocket and the service. Out: the events that a stream over HTTP would have, each as one
-text frame. Requests of the same `stream_id`, or without one, are a lane: one after the other, in the order
-they came. Responses that are not stored are remembered for as long as the connection lives. When the client
-leaves, all that runs is cancelled; when the server stops, all that was asked for is finished first.
+Takes an accepted WebSocket and the service. Sends the events of a stream over HTTP, each as one text frame.
+Requests with the same `stream_id`, or without one, form a lane, which runs them one by one in order of
+arrival. Unstored responses are remembered while the connection lives. If the client disconnects, all runs are
+cancelled; if the server stops, all accepted requests finish first.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from gpt_oss_server.responses.socket.frames import (
 from gpt_oss_server.responses.stream import Event
 from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
-MAX_LANES = 64  # that have something to do; an idle lane costs nothing
-MAX_WAITING = 64  # in one lane
+MAX_LANES = 64  # lanes with work; an idle lane costs nothing
+MAX_WAITING = 64  # requests per lane
 _log = logging.getLogger(__name__)
 
 
@@ -53,10 +53,9 @@ class Connection:
         self._receive = receive
         self._send = send
         self._store = ConnectionStore(service.served.store)
-        self._lanes: dict[str | None, _Lane] = {}  # those that have something to do
-        self._made_in: OrderedDict[str, str | None] = (
-            OrderedDict()
-        )  # response id → the lane that it was made in
+        self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
+        # response id → the lane that created it
+        self._lane_of: OrderedDict[str, str | None] = OrderedDict()
 
     async def serve(self) -> None:
         try:
@@ -66,7 +65,7 @@ class Connection:
                 await asyncio.gather(*self._work())
                 await self._send({"type": "websocket.close", "code": SERVER_STOPS})
         except OSError:
-            _log.debug("A client left while it was told something.")
+            _log.debug("A client disconnected while a frame was sent.")
         finally:
             for work in self._work():
                 work.cancel()
@@ -81,11 +80,11 @@ class Connection:
         try:
             frame = read_frame(message.get("bytes", b"") if text is None else text.encode())
             if isinstance(frame, Steer):
-                await self._say(steer_refusal(frame))
+                await self._send_text(steer_refusal(frame))
             else:
                 self._enqueue(frame)
         except FrameError as wrong:
-            await self._say(error_text(wrong.error, wrong.lane))
+            await self._send_text(error_text(wrong.error, wrong.lane))
 
     def _enqueue(self, request: Create) -> None:
         name = request.lane
@@ -94,17 +93,17 @@ class Connection:
             raise _limit(name, f"{MAX_LANES} lanes of this connection are at work", "open another connection")
         if lane is None:
             lane = self._lanes[name] = _Lane()
-            lane.work = asyncio.create_task(self._work_off(name, lane))
+            lane.work = asyncio.create_task(self._run_lane(name, lane))
         elif len(lane.waiting) >= MAX_WAITING:
             raise _limit(name, f"{MAX_WAITING} requests wait in this lane", "use another `stream_id`")
         lane.waiting.append(request)
 
-    async def _work_off(self, name: str | None, lane: _Lane) -> None:
+    async def _run_lane(self, name: str | None, lane: _Lane) -> None:
         try:
             while lane.waiting:
                 await self._answer(lane.waiting.popleft())
         except OSError:
-            _log.debug("A client left while it was answered.")  # `serve` is told so too, and ends all lanes
+            _log.debug("A client disconnected during a response.")  # `serve` sees it too, and ends all lanes
         finally:
             del self._lanes[name]
 
@@ -114,24 +113,24 @@ class Connection:
                 request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
-            await self._failed(request)
-            await self._say(error_text(error, request.lane))
+            await self._forget_parent(request)
+            await self._send_text(error_text(error, request.lane))
             return
         except Exception:
-            # A defect of ours; as at the edge of HTTP, the log has it and the client is told without it.
+            # A defect of the server. As over HTTP, the log has the details and the client does not.
             _log.exception("A request over WebSocket failed.")
-            await self._failed(request)
-            await self._say(error_text(ApiError("The server failed; its log says why."), request.lane))
+            await self._forget_parent(request)
+            await self._send_text(error_text(ApiError("The server failed; its log says why."), request.lane))
             return
         self._remember(run.response["id"], request.lane)
-        await self._tell(run, request.lane)
+        await self._stream(run, request.lane)
         if run.error is not None:
-            await self._failed(request)
+            await self._forget_parent(request)
 
-    async def _tell(self, run: Run | RefusedRun, lane: str | None) -> None:
+    async def _stream(self, run: Run | RefusedRun, lane: str | None) -> None:
         async def write(batch: Sequence[Event]) -> None:
             for event in batch:
-                await self._say(event_text(event, lane))
+                await self._send_text(event_text(event, lane))
 
         async def beat() -> None:
             await write(run.still_in_progress())
@@ -139,27 +138,27 @@ class Connection:
         await pump(run.events(), write, beat, self._service.served.settings.keep_alive)
 
     def _remember(self, response_id: str, lane: str | None) -> None:
-        self._made_in[response_id] = lane
-        if len(self._made_in) > MAX_RESPONSES:
-            self._made_in.popitem(last=False)
+        self._lane_of[response_id] = lane
+        if len(self._lane_of) > MAX_RESPONSES:
+            self._lane_of.popitem(last=False)
 
-    async def _failed(self, request: Create) -> None:
-        """What a lane failed to go on from is forgotten, and the client sends the whole conversation.
+    async def _forget_parent(self, request: Create) -> None:
+        """Forget the response that a failed request continued: the client then sends the whole conversation.
 
-        What another lane has made is not taken from it.
+        A response that another lane created stays.
         """
         parent = request.parent
-        if parent is not None and self._made_in.get(parent, _NO_LANE) == request.lane:
+        if parent is not None and self._lane_of.get(parent, _NO_LANE) == request.lane:
             await self._store.forget(parent)
 
-    async def _say(self, text: str) -> None:
+    async def _send_text(self, text: str) -> None:
         await self._send({"type": "websocket.send", "text": text})
 
 
 _NO_LANE = ""
-"""No lane's name: names have a character at least."""
+"""Not the name of any lane: names have at least one character."""
 
 
 def _limit(lane: str | None, reached: str, instead: str) -> FrameError:
-    told = f"{reached}. Wait until one has ended, or {instead}."
-    return FrameError(SocketLimitReached(told, param="stream_id"), lane)
+    message = f"{reached}. Wait until one has ended, or {instead}."
+    return FrameError(SocketLimitReached(message, param="stream_id"), lane)

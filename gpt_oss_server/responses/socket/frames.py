@@ -1,7 +1,7 @@
-"""The frames of WebSocket mode: JSON texts to requests, events and errors to JSON texts.
+"""The frames of WebSocket mode: parses requests, and renders events and errors.
 
-In: what a client sends, and what is to be told. Out: requests with the lane that they are for, and texts.
-It knows nothing of connections and runs nothing.
+Takes the texts that a client sends, and events or errors. Returns requests with their lane, and JSON texts.
+It must not know connections, and runs nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from gpt_oss_server.errors import ApiError, InvalidJson, InvalidRequest, NotFoun
 from gpt_oss_server.http.body import decode_json
 
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}\Z")
-_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of the transport, not of the response
+# Fields of the transport, not of the response.
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A response is asked for."""
+    """A request for a response."""
 
     body: dict[str, Any]
     lane: str | None  # the `stream_id`, which every event of the response echoes
-    generates: bool  # False: the prompt is only read, and can be gone on from
+    generates: bool  # False: the engine only reads the prompt, and later requests can continue it
 
     @property
     def parent(self) -> str | None:
@@ -35,14 +36,14 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """A running response is to be given more input, which this server does not do."""
+    """A request to add input to a running response, which this server does not support."""
 
     previous_response_id: str
     input: object
 
 
 class FrameError(Exception):
-    """A frame that is no request, and the lane that it names, as far as it could be read."""
+    """A frame that is not a valid request, with its lane if that could be read."""
 
     def __init__(self, error: ApiError, lane: str | None = None) -> None:
         super().__init__(error.message)
@@ -99,13 +100,13 @@ def event_text(event: dict[str, Any], lane: str | None) -> str:
 
 
 def error_text(error: ApiError, lane: str | None) -> str:
-    # What is not found is a wrong request here: the path was found, or there would be no connection.
+    # Over HTTP, 404 is about the path. A connection's path exists, so here the request is invalid.
     status = 400 if isinstance(error, NotFound) else error.status
     return event_text({"type": "error", "status": status, **error.body()}, lane)
 
 
 def steer_refusal(steer: Steer) -> str:
-    """The input is given back: the client sends it with its next request."""
+    """Returns the input, so that the client can send it with its next request."""
     message = "A running response takes no further input here. Send it with the next response.create."
     error = {"type": "invalid_request_error", "code": "steering_not_supported", "message": message}
     target = {"previous_response_id": steer.previous_response_id, "input": steer.input}

@@ -1,4 +1,4 @@
-"""Large requests: which turns are dropped when they do not fit, at what cost, and where the work is done."""
+"""Large requests: which turns are dropped if they do not fit, the cost, and the thread that renders them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Fitted = tuple[tuple[int, ...], tuple[Segment, ...]] | str
 def fitted(
     renderer: Renderer, history: tuple[Segment, ...], *, instructions: str | None = None, **options: Any
 ) -> Fitted:
-    """The prompt and its history, or the error's text."""
+    """The prompt and its history, or the error message."""
     given = {"truncates": True, "answer": 1, "param": "input"}
     system = renderer.system(effort="low", date=None)
     head = Head(renderer, system, instructions=instructions, tools=[TOOL], namespaces=())
@@ -37,7 +37,7 @@ def fitted(
 
 
 def one_by_one(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:
-    """The same in the plain way: the oldest turn goes, and the whole prompt is made again."""
+    """The reference: drops the oldest turn and builds the whole prompt again."""
     while True:
         found = fitted(renderer, history, **{**options, "truncates": False})
         shorter = without_oldest_turn(history)
@@ -54,7 +54,7 @@ def without_oldest_turn(history: Sequence[Segment]) -> tuple[Segment, ...] | Non
 
 
 def random_history(renderer: Renderer, chance: random.Random) -> tuple[Segment, ...]:
-    """Turns of all shapes; some segments stand in it more than once."""
+    """Turns of all shapes; some segments occur more than once."""
 
     def text() -> str:
         return " ".join(
@@ -76,7 +76,7 @@ def random_history(renderer: Renderer, chance: random.Random) -> tuple[Segment, 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_turns_that_are_dropped_are_those_that_go_one_by_one(encoding: Encoding, seed: int) -> None:
+def test_the_same_turns_are_dropped_as_one_by_one(encoding: Encoding, seed: int) -> None:
     renderer = Renderer(encoding)
     chance = random.Random(seed)
     history = random_history(renderer, chance)
@@ -90,14 +90,14 @@ def test_the_turns_that_are_dropped_are_those_that_go_one_by_one(encoding: Encod
         assert fitted(renderer, history, **options) == one_by_one(renderer, history, **options)
 
 
-def test_every_room_gives_what_dropping_one_by_one_gives(encoding: Encoding) -> None:
+def test_every_context_gives_the_same_result_as_one_by_one(encoding: Encoding) -> None:
     renderer = Renderer(encoding)
     history = random_history(renderer, random.Random(1)) + random_history(renderer, random.Random(2))
     for context in range(60, 400, 3):
         assert fitted(renderer, history, context=context) == one_by_one(renderer, history, context=context)
 
 
-def test_dropping_thousands_of_turns_costs_about_what_dropping_one_does(encoding: Encoding) -> None:
+def test_dropping_thousands_of_turns_costs_about_as_much_as_dropping_one(encoding: Encoding) -> None:
     renderer = Renderer(encoding)
     turns = [renderer.user("a question"), renderer.answer("an answer")] * 2_500
     history = tuple(turns)
@@ -110,10 +110,10 @@ def test_dropping_thousands_of_turns_costs_about_what_dropping_one_does(encoding
 
     one = min(seconds(total) for _ in range(5))
     most_of_them = min(seconds(300) for _ in range(5))
-    assert most_of_them < 5 * one  # it was a thousand times as much
+    assert most_of_them < 5 * one  # once it took a thousand times as long
 
 
-def test_instructions_in_every_turn_do_not_make_it_slow(encoding: Encoding) -> None:
+def test_instructions_in_every_turn_stay_fast(encoding: Encoding) -> None:
     renderer = Renderer(encoding)
     turn = [
         renderer.developer_message("Answer in one short sentence."),
@@ -147,7 +147,7 @@ MANY_TOOLS = [
     ],
     ids=["small", "characters", "messages", "tools"],
 )
-async def test_what_takes_long_to_render_is_rendered_in_a_thread(
+async def test_a_large_request_is_rendered_in_a_thread(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
     service = responses_service(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)

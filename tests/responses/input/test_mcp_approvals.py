@@ -1,4 +1,4 @@
-"""Calls of MCP tools that wait for the client's consent: asked for once, made once."""
+"""Calls of MCP tools that wait for the client's approval: one request, one call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.doubles.waiting import until
 
 @pytest.mark.parametrize("by_items", [False, True], ids=["previous_response_id", "items"])
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_call_waits_for_consent(
+async def test_a_call_waits_for_approval(
     encoding: Encoding, place: tuple[str, Seen], approve: bool, by_items: bool
 ) -> None:
     url, seen = place
@@ -33,16 +33,16 @@ async def test_a_call_waits_for_consent(
             '{"text": "hi"}',
         )
         assert seen.calls == before
-        consent = {
+        answer = {
             "type": "mcp_approval_response",
             "approval_request_id": request["id"],
             "approve": approve,
         }
         if by_items:
-            sent = [{"role": "user", "content": "Say hi."}, *first["output"], consent]
+            sent = [{"role": "user", "content": "Say hi."}, *first["output"], answer]
             second = await ask(tools=tools, input=sent)
         else:
-            second = await ask(tools=tools, input=[consent], previous_response_id=first["id"])
+            second = await ask(tools=tools, input=[answer], previous_response_id=first["id"])
     kinds = [item["type"] for item in second["output"]]
     assert seen.calls == before + approve
     if approve:
@@ -54,7 +54,7 @@ async def test_a_call_waits_for_consent(
         assert kinds == ["mcp_list_tools", "message"]
 
 
-async def test_a_call_that_was_cut_off_asks_for_no_consent(encoding: Encoding, url: str) -> None:
+async def test_a_call_that_was_cut_off_requests_no_approval(encoding: Encoding, url: str) -> None:
     made = call("echo", text="hi there, all of you")
     begun = len(encoding.encode_special(made[: made.index("{")]))
     for limit in range(begun, len(encoding.encode_special(made)) + 1):
@@ -66,10 +66,10 @@ async def test_a_call_that_was_cut_off_asks_for_no_consent(encoding: Encoding, u
         else:
             assert kinds in ([], ["mcp_call"])
             assert all(item["status"] == "incomplete" for item in response["output"][1:])
-    assert response["status"] == "completed", "the last limit was none"
+    assert response["status"] == "completed", "the last limit cuts nothing"
 
 
-async def test_the_model_reads_that_it_was_refused_and_why(encoding: Encoding, url: str) -> None:
+async def test_the_model_reads_the_refusal_and_its_reason(encoding: Encoding, url: str) -> None:
     tools = [tool(require_approval="always")]
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
         first = await ask(tools=tools)
@@ -81,23 +81,23 @@ async def test_the_model_reads_that_it_was_refused_and_why(encoding: Encoding, u
     assert "Not on Sundays." in second["metadata"]["__debug_input"]
 
 
-async def test_consent_to_nothing_is_a_400(encoding: Encoding, url: str) -> None:
+async def test_approval_of_an_unknown_call_is_a_400(encoding: Encoding, url: str) -> None:
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        consent = {"type": "mcp_approval_response", "approval_request_id": "mcpr_none", "approve": True}
+        answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_none", "approve": True}
         with pytest.raises(InvalidRequest, match="mcpr_none"):
-            await ask(tools=[tool()], input=[consent])
+            await ask(tools=[tool()], input=[answer])
 
 
 def approval(
     number: int, name: str = "echo", label: str = "echoes", **arguments: Any
 ) -> list[dict[str, Any]]:
-    """A request for consent and the consent, as a client sends them back."""
+    """A request for approval and the approval, as a client sends them back."""
     request = {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": label, "name": name}
-    consent = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}
-    return [{**request, "arguments": json.dumps(arguments)}, consent]
+    answer = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}
+    return [{**request, "arguments": json.dumps(arguments)}, answer]
 
 
-async def test_two_calls_of_one_tool_are_made_when_both_were_approved(encoding: Encoding, url: str) -> None:
+async def test_two_approved_calls_of_one_tool_both_run(encoding: Encoding, url: str) -> None:
     sent = [*approval(1, text="one"), *approval(2, text="two")]
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
         response = await ask(tools=[tool(require_approval="always")], input=sent)
@@ -108,7 +108,7 @@ async def test_two_calls_of_one_tool_are_made_when_both_were_approved(encoding: 
     ]
 
 
-async def test_what_was_approved_runs_only_with_a_tool_of_the_request(
+async def test_an_approved_call_needs_its_tool_in_the_request(
     encoding: Encoding, place: tuple[str, Seen]
 ) -> None:
     url, seen = place
@@ -128,48 +128,46 @@ async def test_a_tool_with_an_awkward_name_is_approved_by_items(encoding: Encodi
     assert (made["name"], made.get("output")) == ("has a space.and dot", "found")
 
 
-async def test_of_two_names_that_meet_in_one_word_the_approved_one_is_called(encoding: Encoding) -> None:
+async def test_of_two_names_with_the_same_safe_name_the_approved_one_is_called(encoding: Encoding) -> None:
     tools = [{**ONE_TOOL, "name": name} for name in ("get_user", "get.user")]
     server = PlainServer(tools, lambda call: text(f"{call['name']} ran"))
     async with (
         plain_server(server) as url,
         Asking(encoding, call("get_user_2"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask,
     ):
-        first = await ask(tools=ASKS, store=False)
+        first = await ask(tools=NEEDS_APPROVAL, store=False)
         request = first["output"][-1]
-        history = [{"role": "user", "content": "Say hi."}, *first["output"], consent_to(request)]
-        second = await ask(tools=ASKS, store=False, input=history)
+        history = [{"role": "user", "content": "Say hi."}, *first["output"], approval_of(request)]
+        second = await ask(tools=NEEDS_APPROVAL, store=False, input=history)
         history += [*second["output"], {"role": "user", "content": "Thanks."}]
-        third = await ask(tools=ASKS, store=False, input=history, metadata={"__debug": True})
+        third = await ask(tools=NEEDS_APPROVAL, store=False, input=history, metadata={"__debug": True})
     made = second["output"][1]
     assert (request["name"], made["name"], made["output"]) == ("get.user", "get.user", "get.user ran")
     assert "to=echoes.get_user_2" in third["metadata"]["__debug_input"]
 
 
-async def test_a_tool_that_the_server_has_no_more_is_not_taken_for_another(encoding: Encoding) -> None:
+async def test_a_tool_that_the_server_dropped_is_not_mistaken_for_another(encoding: Encoding) -> None:
     server = PlainServer([{**ONE_TOOL, "name": "get_user"}])
     async with (
         plain_server(server) as url,
         Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask,
     ):
-        response = await ask(tools=ASKS, input=approval(1, name="get.user"))
+        response = await ask(tools=NEEDS_APPROVAL, input=approval(1, name="get.user"))
     assert response["output"][1]["status"] == "failed"
     assert "tools/call" not in server.methods
 
 
 @pytest.mark.parametrize("approve", [None, "true", 1])
-async def test_consent_that_is_neither_yes_nor_no_is_refused(
-    encoding: Encoding, url: str, approve: Any
-) -> None:
-    request, consent = approval(1, text="one")
+async def test_approval_that_is_not_a_boolean_is_refused(encoding: Encoding, url: str, approve: Any) -> None:
+    request, answer = approval(1, text="one")
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
         with pytest.raises(InvalidRequest, match="must be true or false") as refused:
-            await ask(tools=ASKS, input=[request, {**consent, "approve": approve}])
+            await ask(tools=NEEDS_APPROVAL, input=[request, {**answer, "approve": approve}])
     assert refused.value.param == "input[1].approve"
 
 
 class Counted:
-    """How many calls the server has had since it was made."""
+    """Counts the calls that the server received since this object's creation."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen, self._before = seen, seen.calls
@@ -179,28 +177,28 @@ class Counted:
         return self._seen.calls - self._before
 
 
-def consent_to(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
+def approval_of(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
     return {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve}
 
 
-ASKS = [tool(require_approval="always")]
+NEEDS_APPROVAL = [tool(require_approval="always")]
 
 
 @pytest.mark.parametrize("keeps_calls", [True, False], ids=["with its mcp_call", "without"])
-async def test_an_approved_call_in_the_history_is_not_made_again(
+async def test_an_approved_call_in_the_history_does_not_run_again(
     encoding: Encoding, place: tuple[str, Seen], keeps_calls: bool
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
         counted = Counted(seen)
         history: list[Any] = [{"role": "user", "content": "Say hi."}]
-        first = await ask(tools=ASKS, input=history, store=False)
-        history += [*first["output"], consent_to(first["output"][-1])]
-        second = await ask(tools=ASKS, input=history, store=False)
+        first = await ask(tools=NEEDS_APPROVAL, input=history, store=False)
+        history += [*first["output"], approval_of(first["output"][-1])]
+        second = await ask(tools=NEEDS_APPROVAL, input=history, store=False)
         assert counted.calls == 1
         history += [item for item in second["output"] if keeps_calls or item["type"] != "mcp_call"]
         history.append({"role": "user", "content": "Thanks."})
-        third = await ask(tools=ASKS, input=history, store=False, metadata={"__debug": True})
+        third = await ask(tools=NEEDS_APPROVAL, input=history, store=False, metadata={"__debug": True})
         assert counted.calls == 1
     assert [item["type"] for item in third["output"]] == ["mcp_list_tools", "message"]
     prompt = third["metadata"]["__debug_input"]
@@ -210,57 +208,61 @@ async def test_an_approved_call_in_the_history_is_not_made_again(
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "mcp", "server_label": "echoes"}])
-async def test_an_approved_call_is_the_one_that_was_required(
+async def test_an_approved_call_satisfies_tool_choice(
     encoding: Encoding, place: tuple[str, Seen], choice: Any
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
         counted = Counted(seen)
-        first = await ask(tools=ASKS, tool_choice=choice)
-        given = [consent_to(first["output"][-1])]
-        second = await ask(tools=ASKS, tool_choice=choice, input=given, previous_response_id=first["id"])
+        first = await ask(tools=NEEDS_APPROVAL, tool_choice=choice)
+        given = [approval_of(first["output"][-1])]
+        second = await ask(
+            tools=NEEDS_APPROVAL, tool_choice=choice, input=given, previous_response_id=first["id"]
+        )
     assert (second["status"], second["error"], counted.calls) == ("completed", None, 1)
 
 
-async def test_a_call_waits_while_something_else_is_said(encoding: Encoding, place: tuple[str, Seen]) -> None:
+async def test_a_call_waits_through_another_turn(encoding: Encoding, place: tuple[str, Seen]) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
         counted = Counted(seen)
-        first = await ask(tools=ASKS)
-        second = await ask(tools=ASKS, input="Why do you need that?", previous_response_id=first["id"])
-        given = [consent_to(first["output"][-1])]
-        third = await ask(tools=ASKS, input=given, previous_response_id=second["id"])
+        first = await ask(tools=NEEDS_APPROVAL)
+        second = await ask(
+            tools=NEEDS_APPROVAL, input="Why do you need that?", previous_response_id=first["id"]
+        )
+        given = [approval_of(first["output"][-1])]
+        third = await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=second["id"])
         assert counted.calls == 1
         with pytest.raises(InvalidRequest, match="waits for approval"):
-            await ask(tools=ASKS, input=given, previous_response_id=third["id"])
+            await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=third["id"])
     assert third["output"][1]["approval_request_id"] == first["output"][-1]["id"]
 
 
-async def test_a_conversation_takes_in_a_history_with_an_approved_call(
+async def test_a_conversation_accepts_a_history_with_an_approved_call(
     encoding: Encoding, place: tuple[str, Seen]
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
         counted = Counted(seen)
-        first = await ask(tools=ASKS)
-        given = [consent_to(first["output"][-1])]
-        second = await ask(tools=ASKS, input=given, previous_response_id=first["id"])
+        first = await ask(tools=NEEDS_APPROVAL)
+        given = [approval_of(first["output"][-1])]
+        second = await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=first["id"])
         history = [{"role": "user", "content": "Say hi."}, *first["output"], *given]
         with pytest.raises(InvalidRequest, match="with its mcp_call"):
             await ask.service.conversations.create({"items": history})
         made = await ask.service.conversations.create({"items": [*history, *second["output"]]})
-        response = await ask(tools=ASKS, input="And now?", conversation=made["id"])
+        response = await ask(tools=NEEDS_APPROVAL, input="And now?", conversation=made["id"])
     assert (response["status"], counted.calls) == ("completed", 1)
 
 
-async def test_of_approved_calls_that_are_stopped_the_results_so_far_are_kept(
+async def test_stopped_approved_calls_keep_their_results_so_far(
     encoding: Encoding, place: tuple[str, Seen]
 ) -> None:
     url, seen = place
     seen.started.clear()
     sent = [*approval(1, text="the first result"), *approval(2, "slow", seconds=60)]
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        run = await ask.service.start({"input": sent, "tools": ASKS, "background": True})
+        run = await ask.service.start({"input": sent, "tools": NEEDS_APPROVAL, "background": True})
         await ask.service.run_in_background(run)
         await until(seen.started.is_set)
         stopped = await ask.service.cancel(run.id)

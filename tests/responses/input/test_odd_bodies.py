@@ -1,4 +1,4 @@
-"""Whatever stands wherever in a request's tools and items: a response or a sentence, never a defect."""
+"""An odd value anywhere in a request's tools and items: a response or an API error, never a crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOOLS: list[dict[str, Any]] = [
     EDIT,
     {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
 ]
-OF_AGENTS: list[dict[str, Any]] = [  # which the SDK does not know
+OF_AGENTS: list[dict[str, Any]] = [  # the SDK does not know these
     {
         "type": "agent_message",
         "author": "a",

@@ -1,4 +1,4 @@
-"""What a request brings along is read once, and its prompt is rendered once."""
+"""A request's tools and body are read once, and its prompt is rendered once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUND = {"type": "tool_search_output", "call_id": None, "tools": [WEATHER]}
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
-    """The arguments of each call of a function, which still does its work."""
+    """The arguments of each call of a function, which still runs."""
     calls: list[tuple[Any, ...]] = []
     real = getattr(owner, name)
 
@@ -52,7 +52,7 @@ async def test_a_prompt_is_built_once(
     await service.close()
 
 
-async def test_a_body_is_validated_once_where_its_prompt_is_too_long(
+async def test_a_body_whose_prompt_is_too_long_is_validated_once(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     validated = counted(monkeypatch, request, "read_body")

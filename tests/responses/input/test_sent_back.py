@@ -1,4 +1,4 @@
-"""What a client sends back of a conversation, as the model has it: whose a result is, what was an answer."""
+"""A conversation that the client sends back reaches the model as it was: results, answers, preambles."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ async def rendered(*items: Any, **body: Any) -> str:
     return await Asking(FINAL).prompt(input=["Weather?", *items], tools=[WEATHER], **body)
 
 
-async def test_results_come_in_the_order_of_their_calls() -> None:
+async def test_results_follow_the_order_of_their_calls() -> None:
     calls = [called("a", PARIS), called("b", ROME)]
     in_order = await rendered(*calls, output("a", "grey"), output("b", "blue"))
     assert in_order.index("grey") < in_order.index("blue")
     assert await rendered(*calls, output("b", "blue"), output("a", "grey")) == in_order
-    # Of a later round the same ids may be used again, the other way round.
+    # A later round may reuse the same ids in the opposite order.
     again = [called("b", ROME), called("a", PARIS)]
     first = (*calls, output("a", "1"), output("b", "2"))
     wanted = await rendered(*first, *again, output("b", "3"), output("a", "4"))
@@ -62,7 +62,7 @@ async def test_results_of_calls_of_an_earlier_response_are_ordered_too() -> None
     assert prompt.index("grey") < prompt.index("blue")
 
 
-async def test_an_error_of_an_output_names_the_place_where_the_client_has_it() -> None:
+async def test_an_outputs_error_names_the_clients_index() -> None:
     from gpt_oss_server.errors import InvalidRequest
 
     with pytest.raises(InvalidRequest) as refused:
@@ -71,27 +71,25 @@ async def test_an_error_of_an_output_names_the_place_where_the_client_has_it() -
 
 
 @pytest.mark.parametrize("between", [[], [{"role": "assistant", "content": "And now."}]])
-async def test_words_before_a_call_are_a_preamble_without_a_phase_too(between: list[Any]) -> None:
+async def test_text_before_a_call_is_a_preamble_even_without_a_phase(between: list[Any]) -> None:
     thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
-    said = {"role": "assistant", "content": "Let me look."}
-    prompt = await rendered(thought, said, *between, called("a", PARIS), output("a", "grey"))
+    preamble = {"role": "assistant", "content": "Let me look."}
+    prompt = await rendered(thought, preamble, *between, called("a", PARIS), output("a", "grey"))
     assert "<|channel|>commentary<|message|>Let me look.<|end|>" in prompt
     assert "<|channel|>analysis<|message|>Hm.<|end|>" in prompt, "reasoning of a tool loop stays"
     assert "<|channel|>final" not in prompt
-    answered = await rendered(said, "And tomorrow?", called("a", PARIS), output("a", "grey"))
+    answered = await rendered(preamble, "And tomorrow?", called("a", PARIS), output("a", "grey"))
     assert "<|channel|>final<|message|>Let me look.<|end|>" in answered
-    phased = await rendered({**said, "phase": "final_answer"}, called("a", PARIS), output("a", "grey"))
-    assert "<|channel|>final<|message|>Let me look.<|end|>" in phased, "a phase that is told is right"
+    phased = await rendered({**preamble, "phase": "final_answer"}, called("a", PARIS), output("a", "grey"))
+    assert "<|channel|>final<|message|>Let me look.<|end|>" in phased, "an explicit phase is kept"
 
 
-async def test_a_search_with_queries_alone_keeps_its_query() -> None:
+async def test_a_search_with_only_queries_keeps_its_first_query() -> None:
     search = {"type": "web_search_call", "action": {"type": "search", "queries": ["fjords", "depth"]}}
     assert '{"query":"fjords"}' in await rendered(search)
 
 
-async def test_an_mcp_call_sent_back_is_on_the_channel_that_it_was_made_on(
-    encoding: Encoding, url: str
-) -> None:
+async def test_a_resent_mcp_call_keeps_its_channel(encoding: Encoding, url: str) -> None:
     async with McpAsking(encoding, call("echo", text="a"), ANSWER, allow_private_hosts=True) as ask:
         response = await ask(tools=[tool(url)])
         more: dict[str, Any] = {"tools": [tool(url)]}
@@ -100,7 +98,7 @@ async def test_an_mcp_call_sent_back_is_on_the_channel_that_it_was_made_on(
         assert (await ask.service.render({"input": items, **more})).text == by_id.text
 
 
-async def test_a_reference_to_a_call_made_here_has_what_the_model_read(
+async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
     encoding: Encoding, tmp_path: Any
 ) -> None:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
@@ -118,7 +116,7 @@ async def test_a_reference_to_a_call_made_here_has_what_the_model_read(
     await service.close()
 
 
-async def test_a_call_that_was_cut_off_is_in_the_output_and_never_told_as_done() -> None:
+async def test_a_call_that_was_cut_off_is_in_the_output_but_never_done() -> None:
     custom = {"type": "custom", "name": "edit"}
     ask = Asking(
         '<|channel|>commentary to=functions.edit code<|message|>rm("build")\nrm("tmp/cache")<|call|>'
@@ -142,7 +140,7 @@ async def test_a_call_that_was_cut_off_is_in_the_output_and_never_told_as_done()
         ('{"type": "delete_file", "path": "a.py"}', {"type": "delete_file", "path": "a.py"}),
     ],
 )
-async def test_a_patch_is_announced_as_what_it_is(given: str, added: dict[str, Any]) -> None:
+async def test_a_patch_is_added_with_its_operation(given: str, added: dict[str, Any]) -> None:
     ask = Asking(
         f"<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>{given}<|call|>"
     )
@@ -151,29 +149,29 @@ async def test_a_patch_is_announced_as_what_it_is(given: str, added: dict[str, A
     assert event["item"]["operation"] == added
 
 
-async def test_allowed_tools_may_name_a_search_that_is_not_there() -> None:
+async def test_allowed_tools_may_name_an_unavailable_search() -> None:
     search = {"type": "web_search", "external_web_access": True}
     only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
     run = await Asking(FINAL).service.start({"input": "Hi", "tools": [search, WEATHER], "tool_choice": only})
     assert (await run.wait())["status"] == "completed"
 
 
-async def test_an_answer_after_an_approval_says_that_the_call_was_made_whatever_follows() -> None:
-    asked = {
+async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None:
+    request = {
         "type": "mcp_approval_request",
         "id": "mcpr_1",
         "server_label": "gh",
         "name": "open",
         "arguments": "{}",
     }
-    agreed = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    said = {"role": "assistant", "content": "It is open."}
-    items = ["Hi", asked, agreed, said, called("a", PARIS), output("a", "grey")]
+    approval = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    answer = {"role": "assistant", "content": "It is open."}
+    items = ["Hi", request, approval, answer, called("a", PARIS), output("a", "grey")]
     run = await Asking(FINAL).service.start({"input": items, "tools": [WEATHER]})
     assert run._prepared.approved == ()
 
 
-async def test_of_a_conversation_an_item_goes_and_each_result_stays_with_its_call() -> None:
+async def test_deleting_an_item_keeps_each_result_with_its_call() -> None:
     ask = Asking(FINAL)
     conversations = ask.service.conversations
     made = await conversations.create({"items": [called("a", PARIS), called("b", ROME)]})
@@ -193,7 +191,7 @@ async def test_items_are_listed_as_they_were_sent() -> None:
     assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
 
 
-async def test_items_of_one_id_are_listed_once_each_and_the_list_has_an_end(api: Callable[..., Api]) -> None:
+async def test_items_with_the_same_id_are_each_listed_once_and_paging_ends(api: Callable[..., Api]) -> None:
     here = api(scripted(FINAL))
     sent = [{"type": "message", "role": "user", "content": str(n), "id": f"msg_{n % 3}"} for n in range(6)]
     response = await here.create(input=sent)
@@ -212,7 +210,7 @@ async def test_items_of_one_id_are_listed_once_each_and_the_list_has_an_end(api:
     assert len({item["id"] for item in listed}) == 6
 
 
-async def test_what_other_agents_of_the_client_say_is_told_with_their_names() -> None:
+async def test_messages_of_other_agents_show_their_names() -> None:
     message = {
         "type": "agent_message",
         "author": "/root/reviewer",
@@ -230,7 +228,7 @@ async def test_what_other_agents_of_the_client_say_is_told_with_their_names() ->
         await rendered({**message, "author": None})
 
 
-async def test_how_much_is_thought_can_be_changed_between_items() -> None:
+async def test_the_reasoning_effort_can_change_between_items() -> None:
     def updated(effort: Any) -> dict[str, Any]:
         return {"type": "configuration_update", "reasoning": {"effort": effort}}
 
@@ -243,9 +241,9 @@ async def test_how_much_is_thought_can_be_changed_between_items() -> None:
         await rendered(updated("much"))
 
 
-async def test_what_a_text_model_cannot_see_of_its_past_is_noted_and_a_mark_says_nothing() -> None:
+async def test_a_past_image_becomes_a_note_and_an_unsealed_compaction_nothing() -> None:
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0"}
     assert "An image was made here" in await rendered(image)
     assert await rendered({"type": "context_compaction"}) == await rendered()
-    with pytest.raises(InvalidRequest, match="was not made by this server"):
+    with pytest.raises(InvalidRequest, match="this server did not seal this compaction"):
         await rendered({"type": "context_compaction", "encrypted_content": "x"})

@@ -1,4 +1,4 @@
-"""The browser over a folder, in the response: search, open, find, and an answer whose citations are links."""
+"""The browser over a folder in the response: search, open, find, and an answer whose citations are links."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     assert [item["status"] for item in (search, opened, found)] == ["completed"] * 3
     assert "cursor:" not in str(response["output"])
     part = message["content"][0]
-    assert "【77†L1】" in part["text"], "a wrong cursor loses nothing"
+    assert "【77†L1】" in part["text"], "a wrong cursor loses no text"
     assert "【1†" not in part["text"]
     assert len(part["annotations"]) == 2
     for annotation in part["annotations"]:
@@ -64,14 +64,12 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     await service.close()
 
 
-async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
-    encoding: Encoding, tmp_path: Path
-) -> None:
+async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding, tmp_path: Path) -> None:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     final = "<|channel|>final<|message|>"
-    said = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
-    service = responses_service(scripted(*said), settings, encoding=encoding, tools=ToolsetMaker(settings))
+    turns = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
+    service = responses_service(scripted(*turns), settings, encoding=encoding, tools=ToolsetMaker(settings))
     first = (await ask(service))[-1]["response"]
     stored = await service.retrieve(first["id"])
     (await service.served.toolset()).toolbox.forget(stored.session)
@@ -83,7 +81,7 @@ async def test_cursors_of_a_browser_that_has_ended_stand_for_no_other_page(
     await service.close()
 
 
-async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
+async def test_an_answer_with_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
     (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
@@ -107,8 +105,8 @@ async def test_an_answer_of_a_schema_stays_json_when_it_cites(encoding: Encoding
     await service.close()
 
 
-async def test_half_a_character_from_a_search_service_breaks_no_response(encoding: Encoding) -> None:
-    """A service that cuts its texts by UTF-16 leaves such halves."""
+async def test_half_a_character_from_a_search_service_does_not_break_a_response(encoding: Encoding) -> None:
+    """A service that cuts its texts by UTF-16 units leaves such halves."""
 
     class Halves(Shelf):
         async def search(self, request: SearchRequest) -> list[SearchHit]:
@@ -126,7 +124,7 @@ async def test_half_a_character_from_a_search_service_breaks_no_response(encodin
     await service.close()
 
 
-async def test_events_stand_around_the_real_call(service: ResponsesService) -> None:
+async def test_events_surround_the_real_call(service: ResponsesService) -> None:
     events = await ask(service)
     first = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 0]
     assert first == [
@@ -157,7 +155,7 @@ async def test_a_cut_search_is_a_failed_item(service: ResponsesService) -> None:
     await service.close()
 
 
-async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
+async def test_bad_arguments_are_reported_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
     settings = Settings(browser=f"local:{tmp_path}", python="off")
     calls = [
         "<|channel|>analysis to=browser.search code<|message|>not json<|call|>",
@@ -173,11 +171,11 @@ async def test_bad_arguments_are_told_to_the_model(encoding: Encoding, tmp_path:
     await service.close()
 
 
-async def test_calls_that_are_sent_back_are_shown_as_the_model_made_them(service: ResponsesService) -> None:
-    """By a client that keeps the conversation itself; of results the model sees what the items hold."""
+async def test_resent_calls_are_rendered_as_the_model_wrote_them(service: ResponsesService) -> None:
+    """For clients that keep the conversation themselves: the model reads the results that the items hold."""
     response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
-    asked = {"role": "user", "content": "How deep is the fjord?"}
-    shown = (await service.render({"input": [asked, *response["output"]], **WEB})).text
+    question = {"role": "user", "content": "How deep is the fjord?"}
+    shown = (await service.render({"input": [question, *response["output"]], **WEB})).text
     url = response["output"][1]["action"]["url"]
     for name, arguments in (
         ("search", '{"query":"fjord"}'),

@@ -1,4 +1,4 @@
-"""Tools that the client runs, of every kind: how they are told, called, given back and bound."""
+"""Tools that the client runs, of every kind: how they are declared, called, answered and bound."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_stream(name: str) -> None:
     compare(SNAPSHOTS / f"{name}.jsonl", ask.items_events)
 
 
-async def test_the_raw_body_is_the_input_of_a_custom_call() -> None:
+async def test_a_custom_calls_input_is_the_raw_body() -> None:
     ask = Asking(call("functions.apply_patch", PATCH, kind=""))
     (item,) = (await ask(tools=[CUSTOM]))["output"]
     assert (item["type"], item["input"], item["name"]) == ("custom_tool_call", PATCH, "apply_patch")
@@ -49,14 +49,14 @@ async def test_the_raw_body_is_the_input_of_a_custom_call() -> None:
     assert "".join(deltas) == PATCH
 
 
-async def test_a_name_and_its_namespace_come_back_apart_however_the_model_wrote_them() -> None:
+async def test_a_name_and_its_namespace_are_separated_however_the_model_wrote_them() -> None:
     for recipient in ("crm.find", "functions.crm.find", "find"):
         (item,) = (await Asking(call(recipient, "{}"))(tools=[CRM]))["output"]
         assert (item["type"], item["namespace"], item["name"]) == ("function_call", "crm", "find")
 
 
 @pytest.mark.parametrize("name", ["python", "functions", "a.b c", "mcp__docs-2"])
-async def test_a_namespace_of_any_name_comes_back_by_that_name(name: str) -> None:
+async def test_a_namespace_of_any_name_is_returned_by_that_name(name: str) -> None:
     from gpt_oss_server.tooling.client_tools import recipient_of
 
     ask = Asking(call(recipient_of("find", name), "{}"), FINAL.format("Done."))
@@ -69,9 +69,9 @@ async def test_a_namespace_of_any_name_comes_back_by_that_name(name: str) -> Non
     assert f"{recipient_of('find', name)} to=assistant" in prompt
 
 
-async def test_what_the_model_is_told_of_custom_tools_and_namespaces() -> None:
+async def test_the_prompt_declares_custom_tools_and_namespaces() -> None:
     prompt = await Asking(FINAL).prompt(tools=[CUSTOM, DIGITS, CRM, SHELL])
-    for told in (
+    for text in (
         "// Edits files.\n// Call it with the text itself, not as JSON.\n"
         "// The text must follow this Lark grammar:\n// start: begin_patch",
         "type apply_patch = (_: string) => any;",
@@ -80,10 +80,10 @@ async def test_what_the_model_is_told_of_custom_tools_and_namespaces() -> None:
         "type note = (_: string) => any;",
         "type shell = (_: {",
     ):
-        assert told in prompt
+        assert text in prompt
 
 
-async def test_a_tool_choice_of_none_tells_of_no_tool() -> None:
+async def test_a_tool_choice_of_none_declares_no_tool() -> None:
     prompt = await Asking(FINAL).prompt(tools=[CUSTOM, CRM, SHELL], tool_choice="none")
     assert "# Tools" not in prompt
 
@@ -134,13 +134,13 @@ async def test_an_output_is_the_result_of_its_call(
         prompt = await ask.prompt(input=["Hi", item, result], tools=[tool])
     else:
         prompt = await ask.prompt(input=[result], tools=[tool], previous_response_id=response["id"])
-    told = f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
-    assert prompt.endswith(f"{told}<|start|>assistant")
+    result_message = f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
+    assert prompt.endswith(f"{result_message}<|start|>assistant")
     if tool is CUSTOM:
         assert f"<|message|>{PATCH}<|call|>" in prompt
 
 
-async def test_a_local_shell_s_output_may_name_its_call_by_the_item_s_id() -> None:
+async def test_a_local_shells_output_may_name_its_call_by_the_items_id() -> None:
     ask = Asking(call("functions.local_shell", COMMAND))
     response = await ask(tools=[LOCAL])
     output = {"type": "local_shell_call_output", "id": response["output"][0]["id"], "output": "a.txt"}
@@ -148,7 +148,7 @@ async def test_a_local_shell_s_output_may_name_its_call_by_the_item_s_id() -> No
     assert "functions.local_shell to=assistant" in prompt
 
 
-async def test_a_shell_s_past_call_is_shown_as_the_model_wrote_it() -> None:
+async def test_a_shells_past_call_is_rendered_as_the_model_wrote_it() -> None:
     ask = Asking(call("functions.local_shell", COMMAND))
     (item,) = (await ask(tools=[LOCAL]))["output"]
     assert item["action"]["type"] == "exec"
@@ -168,7 +168,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "body"), MISFITS)
-async def test_what_does_not_fit_is_kept_and_the_response_fails(
+async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
     tool: dict[str, Any], name: str, body: str
 ) -> None:
     ask = Asking(call(f"functions.{name}", body, kind=""))
@@ -181,7 +181,7 @@ async def test_what_does_not_fit_is_kept_and_the_response_fails(
         assert item["input"] == body
 
 
-async def test_what_fits_a_regular_expression_passes() -> None:
+async def test_input_that_matches_the_regular_expression_passes() -> None:
     for body in ("+4712345", "123/4"):
         response = await Asking(call("functions.dial", body, kind=""))(tools=[DIGITS])
         assert response["status"] == "completed"
@@ -230,7 +230,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "param", "words"), REFUSED)
-async def test_a_tool_that_is_wrong_is_refused_by_the_field(
+async def test_an_invalid_tool_is_refused_with_its_field(
     tool: dict[str, Any], param: str, words: str
 ) -> None:
     with pytest.raises(ApiError, match=words) as refused:
@@ -261,7 +261,7 @@ async def test_a_grammar_that_cannot_be_enforced_is_refused(syntax: str, definit
     assert refused.value.param == "tools[0].format.definition"
 
 
-async def test_special_tokens_spelt_within_a_literal_are_text() -> None:
+async def test_special_tokens_spelled_within_a_literal_are_text() -> None:
     form = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a>+/ // <|end|>'}
     response = await Asking(call("functions.say", "<|x|>@<a>", kind=""))(tools=[{**FREE, "format": form}])
     assert response["status"] == "completed"
@@ -284,7 +284,7 @@ async def test_tool_choice_names_any_kind_of_tool(choice: Any, fits: bool) -> No
     assert response["status"] == ("completed" if fits else "failed")
 
 
-async def test_tool_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+async def test_tool_choice_of_an_undeclared_tool_is_refused() -> None:
     for choice in (
         {"type": "custom", "name": "find"},
         {"type": "apply_patch"},
@@ -294,7 +294,7 @@ async def test_tool_choice_of_a_tool_that_is_not_there_is_refused() -> None:
             await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice=choice)
 
 
-async def test_tools_are_told_back_as_they_were_sent() -> None:
+async def test_tools_are_echoed_as_they_were_sent() -> None:
     sent = [CUSTOM, CRM, LOCAL, SHELL, EDIT | {"type": "shell"}][:4]
     response = await Asking(FINAL.format("Hi"))(tools=[*sent, FREE])
     custom, crm, local, shell, free = response["tools"]
@@ -303,7 +303,7 @@ async def test_tools_are_told_back_as_they_were_sent() -> None:
     assert crm["tools"][0] == {**CRM["tools"][0], "description": None}
 
 
-async def test_items_are_listed_with_all_that_the_sdk_s_types_ask_for() -> None:
+async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() -> None:
     ask = Asking(FINAL.format("Hello!"))
     response = await ask(input=ITEMS, tools=[CRM, SHELL])
     stored = await ask.service.retrieve(response["id"])
@@ -313,7 +313,7 @@ async def test_items_are_listed_with_all_that_the_sdk_s_types_ask_for() -> None:
         known.validate_python(item)
 
 
-async def test_the_skills_of_a_shell_are_told() -> None:
+async def test_the_skills_of_a_shell_are_declared() -> None:
     skills = [{"name": "csv", "description": "Reads CSV files.", "path": "/skills/csv"}]
     tool = {"type": "shell", "environment": {"type": "local", "skills": skills}}
     asking = Asking(FINAL)

@@ -1,4 +1,4 @@
-"""Tools that the client runs, on an engine that enforces grammars: no call can go wrong."""
+"""Tools that the client runs, on an engine that enforces grammars: every call is valid."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.doubles.engines.random_engine import RandomEngine
 
 
 async def calls_of(encoding: Encoding, tool: dict[str, Any], turns: int = 8) -> list[dict[str, Any]]:
-    """Those that ended before the limit."""
+    """The calls that ended before the limit."""
     ask = Asking(engine=RandomEngine(encoding))
     found = []
     for _ in range(turns):
         response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
         if response["status"] == "completed":
             found.append(response["output"][-1])
-    assert found, "not one ended"
+    assert found, "no call ended"
     return found
 
 
@@ -40,11 +40,11 @@ async def test_a_custom_call_matches_its_regular_expression(encoding: Encoding) 
         assert re.fullmatch(r"\+?\d{3,15}(/\d+)?", item["input"]), item["input"]
 
 
-async def test_free_text_is_free(encoding: Encoding) -> None:
+async def test_free_text_is_a_custom_call(encoding: Encoding) -> None:
     assert {item["type"] for item in await calls_of(encoding, FREE)} == {"custom_tool_call"}
 
 
-async def test_calls_of_a_namespace_name_its_tools(encoding: Encoding) -> None:
+async def test_calls_name_the_namespace_and_its_tools(encoding: Encoding) -> None:
     for item in await calls_of(encoding, CRM):
         assert (item["namespace"], item["name"]) in (("crm", "find"), ("crm", "note"))
         if item["name"] == "find":
@@ -52,7 +52,7 @@ async def test_calls_of_a_namespace_name_its_tools(encoding: Encoding) -> None:
 
 
 @pytest.mark.parametrize("tool", [LOCAL, SHELL, EDIT], ids=["local_shell", "shell", "apply_patch"])
-async def test_a_shaped_call_has_its_shape(encoding: Encoding, tool: dict[str, Any]) -> None:
+async def test_a_call_of_a_fixed_shape_has_that_shape(encoding: Encoding, tool: dict[str, Any]) -> None:
     for item in await calls_of(encoding, tool):
         assert item["type"] == f"{tool['type']}_call"
         assert item["status"] == "completed"

@@ -1,4 +1,4 @@
-"""Log-probabilities of the answer: those of the very tokens that were sampled, streamed with their text."""
+"""Log-probabilities of the answer: those of exactly the sampled tokens, streamed with their text."""
 
 from __future__ import annotations
 
@@ -58,60 +58,60 @@ async def test_every_token_of_the_answer_has_its_score(
     assert response["top_logprobs"] == (top or 0)
 
 
-async def test_scores_come_with_the_text_of_their_tokens(encoding: Encoding) -> None:
+async def test_scores_are_sent_with_the_text_of_their_tokens(encoding: Encoding) -> None:
     events = await events_of(TurnsEngine(encoding, ANSWER), include=INCLUDE)
     deltas = [event for event in events if event["type"] == "response.output_text.delta"]
     shown, scored = b"", b""
     for event in deltas:
         shown += event["delta"].encode()
         scored += b"".join(bytes(e["bytes"]) for e in event["logprobs"])
-        assert scored.startswith(shown), "none comes after its text"
-        assert len(scored) < len(shown) + 4, "nor before it, but for the rest of a character"
+        assert scored.startswith(shown), "no score follows its text"
+        assert len(scored) < len(shown) + 4, "no score precedes its text, except for the rest of a character"
     assert scored == shown == TEXT.encode()
     done = next(event for event in events if event["type"] == "response.output_text.done")
     assert done["logprobs"] == [entry for event in deltas for entry in event["logprobs"]]
 
 
 @pytest.mark.parametrize("limit", range(4, 20))
-async def test_a_cut_answer_has_the_scores_of_what_was_said(encoding: Encoding, limit: int) -> None:
+async def test_a_cut_answer_has_the_scores_of_its_text(encoding: Encoding, limit: int) -> None:
     tokens = encoding.encode_special(ANSWER)
     response = check_stream(
         await events_of(TurnsEngine(encoding, ANSWER), include=INCLUDE, max_output_tokens=limit)
     )
-    said = [token for token in tokens[3:limit] if token < 199_998]
+    written = [token for token in tokens[3:limit] if token < 199_998]
     scores = [] if not response["output"] else response["output"][0]["content"][0]["logprobs"]
-    assert [score["bytes"] for score in scores] == [list(encoding.token_bytes([t])) for t in said]
+    assert [score["bytes"] for score in scores] == [list(encoding.token_bytes([t])) for t in written]
 
 
-async def test_none_are_told_where_none_are_asked_for(encoding: Encoding) -> None:
+async def test_scores_are_sent_only_on_request(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, ANSWER)
     events = await events_of(engine)
     assert engine.samplings[0].logprobs is None
     assert check_stream(events)["output"][0]["content"][0]["logprobs"] == []
 
 
-async def test_top_logprobs_alone_ask_for_them_too(encoding: Encoding) -> None:
+async def test_top_logprobs_alone_request_them_too(encoding: Encoding) -> None:
     response = check_stream(await events_of(TurnsEngine(encoding, ANSWER), top_logprobs=2))
     assert len(response["output"][0]["content"][0]["logprobs"][0]["top_logprobs"]) == 2
 
 
-async def test_both_apis_tell_the_same(encoding: Encoding) -> None:
+async def test_both_apis_return_the_same_scores(encoding: Encoding) -> None:
     response = check_stream(await events_of(TurnsEngine(encoding, ANSWER), top_logprobs=2, include=INCLUDE))
     completion = await completion_of(TurnsEngine(encoding, ANSWER), logprobs=True, top_logprobs=2)
-    told = completion["choices"][0]["logprobs"]["content"]
-    assert response["output"][0]["content"][0]["logprobs"] == told
+    scores = completion["choices"][0]["logprobs"]["content"]
+    assert response["output"][0]["content"][0]["logprobs"] == scores
 
 
 @pytest.mark.parametrize("per_step", [1, 4, 100])
-async def test_a_citations_scores_are_those_of_its_marker(
+async def test_a_citation_has_the_scores_of_its_marker(
     encoding: Encoding, tmp_path: Path, per_step: int
 ) -> None:
     (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")
-    said = "It is deep【0†L0-L2】, and cold【77†L1】. 東京【0†L1】"
+    text = "It is deep【0†L0-L2】, and cold【77†L1】. 東京【0†L1】"
     search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
     opened = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
-    answer = f"<|channel|>final<|message|>{said.replace('0†', '1†')}<|return|>"
+    answer = f"<|channel|>final<|message|>{text.replace('0†', '1†')}<|return|>"
     engine = TurnsEngine(encoding, search, opened, answer, per_step=per_step)
     service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     run = await service.start(
@@ -120,16 +120,16 @@ async def test_a_citations_scores_are_those_of_its_marker(
     response = check_stream([event async for batch in run for event in batch])
     part = response["output"][-1]["content"][0]
     assert len(part["annotations"]) == 2
-    told = b"".join(bytes(score["bytes"]) for score in part["logprobs"]).decode()
-    assert told == said.replace("0†", "1†"), "the model's own words, whatever became of them"
+    scored = b"".join(bytes(score["bytes"]) for score in part["logprobs"]).decode()
+    assert scored == text.replace("0†", "1†"), "the model's own text, before the rewrite"
     await service.close()
 
 
 def test_the_official_sdk_reads_them_streamed_and_not() -> None:
     with serving(scripted(THINKS + ANSWER)) as url:
         client = OpenAI(base_url=url, api_key="none", max_retries=0)
-        asked: Any = {"model": "scripted", "input": "hi", "include": INCLUDE, "top_logprobs": 1}
-        part = client.responses.create(**asked).output[-1].content[0]  # type: ignore[union-attr, index]
+        body: Any = {"model": "scripted", "input": "hi", "include": INCLUDE, "top_logprobs": 1}
+        part = client.responses.create(**body).output[-1].content[0]  # type: ignore[union-attr, index]
         assert part.type == "output_text"
         assert part.logprobs
         assert "".join(score.token for score in part.logprobs if "\ufffd" not in score.token).startswith(
@@ -137,7 +137,7 @@ def test_the_official_sdk_reads_them_streamed_and_not() -> None:
         )
         assert math.isclose(part.logprobs[0].logprob, 0.0)
         assert part.logprobs[0].top_logprobs[0].token == "Hello"
-        with client.responses.stream(**asked) as stream:
+        with client.responses.stream(**body) as stream:
             scores = [
                 score.token
                 for event in stream

@@ -1,4 +1,4 @@
-"""MCP in the response: servers listed, tools called, and nothing secret kept."""
+"""MCP in the response: servers are listed, tools are called, and no secret is kept."""
 
 from __future__ import annotations
 
@@ -44,16 +44,14 @@ async def test_an_operators_server_is_listed_first_and_called_by_its_label(
     assert message["content"][0]["text"] == "Done."
 
 
-async def test_a_clients_server_is_reached_where_private_hosts_are_allowed(
-    encoding: Encoding, url: str
-) -> None:
+async def test_a_clients_server_is_reached_if_private_hosts_are_allowed(encoding: Encoding, url: str) -> None:
     async with Asking(encoding, call("echo", text="hi"), ANSWER, allow_private_hosts=True) as ask:
         response = await ask(tools=[tool(url)])
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
     assert response["output"][1]["output"] == "hi"
 
 
-async def test_elsewhere_a_private_host_is_a_listing_that_failed(encoding: Encoding, url: str) -> None:
+async def test_otherwise_a_private_host_gives_a_failed_listing(encoding: Encoding, url: str) -> None:
     async with Asking(encoding, ANSWER) as ask:
         response = await ask(tools=[tool(url)])
     listing, message = response["output"]
@@ -74,9 +72,7 @@ async def test_only_allowed_tools_are_listed_and_called(encoding: Encoding, url:
 
 
 @pytest.mark.parametrize("by_request", [False, True], ids=["the operator's", "the request's"])
-async def test_a_call_that_takes_too_long_is_told_to_the_model(
-    encoding: Encoding, url: str, by_request: bool
-) -> None:
+async def test_the_model_reads_that_a_call_timed_out(encoding: Encoding, url: str, by_request: bool) -> None:
     settings: dict[str, Any] = {"allow_private_hosts": True} if by_request else {"mcp": (f"echoes={url}",)}
     async with Asking(encoding, call("slow", seconds=30), ANSWER, mcp_timeout=0.5, **settings) as ask:
         response = await ask(tools=[tool(url if by_request else None)])
@@ -97,7 +93,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("turn", FAILURES.values(), ids=FAILURES)
-async def test_a_call_that_fails_is_told_and_the_turn_goes_on(
+async def test_a_failed_call_is_reported_and_the_turn_continues(
     encoding: Encoding, url: str, turn: str
 ) -> None:
     async with Asking(encoding, turn, ANSWER, mcp=(f"echoes={url}",)) as ask:
@@ -118,10 +114,10 @@ async def test_strange_results_are_well_formed(encoding: Encoding, url: str, nam
     async with Asking(encoding, call(name, **arguments), ANSWER, mcp=(f"echoes={url}",)) as ask:
         response = await ask(tools=[tool()])
     assert response["output"][1]["status"] == "completed"
-    assert response["usage"]["input_tokens"] < 60_000, "what the model reads is bounded"
+    assert response["usage"]["input_tokens"] < 60_000, "the model's input is bounded"
 
 
-async def test_a_server_that_dies_in_a_call_is_told(encoding: Encoding) -> None:
+async def test_a_server_that_dies_in_a_call_is_a_failed_call(encoding: Encoding) -> None:
     import sys
 
     from tests.doubles.tools import echo_server
@@ -132,7 +128,7 @@ async def test_a_server_that_dies_in_a_call_is_told(encoding: Encoding) -> None:
     assert [item.get("status") for item in response["output"][1:]] == ["failed", "completed"]
 
 
-async def test_secrets_go_to_the_server_and_nowhere_else(
+async def test_secrets_reach_only_the_server(
     encoding: Encoding, place: tuple[str, Seen], caplog: pytest.LogCaptureFixture
 ) -> None:
     url, seen = place
@@ -146,23 +142,21 @@ async def test_secrets_go_to_the_server_and_nowhere_else(
     assert history is not None
     assert seen.headers[-1]["authorization"] == f"Bearer {SECRETS[0]}"
     assert seen.headers[-1]["x-api-key"] == SECRETS[1]
-    ours = [
+    logged = [
         r.getMessage() for r in caplog.records if r.name.startswith(("gpt_oss_server", "tools", "inference"))
     ]
-    told = (
+    kept = (
         json.dumps(ask.events)
         + repr(stored)
-        + "".join(ours)
+        + "".join(logged)
         + encoding.decode([token for segment in history.segments for token in segment.tokens])
     )
     for word in SECRETS:
-        assert word not in told
+        assert word not in kept
     assert response["tools"] == [tool(url)]
 
 
-async def test_the_servers_conversations_end_with_a_request_that_is_not_stored(
-    encoding: Encoding, url: str
-) -> None:
+async def test_a_servers_sessions_end_with_a_request_that_is_not_stored(encoding: Encoding, url: str) -> None:
     turns = (call("echo", text="hi"), ANSWER)
     async with Asking(encoding, *turns, mcp=(f"echoes={url}",), allow_private_hosts=True) as ask:
         other = {"type": "mcp", "server_label": "other", "server_url": url, "require_approval": "never"}
@@ -173,9 +167,7 @@ async def test_the_servers_conversations_end_with_a_request_that_is_not_stored(
         assert not any((await tools.ready()).toolbox.sessions.values())
 
 
-async def test_what_is_deleted_of_a_conversation_takes_nothing_else_along(
-    encoding: Encoding, url: str
-) -> None:
+async def test_deleting_an_item_of_a_conversation_keeps_all_others(encoding: Encoding, url: str) -> None:
     turns = (ANSWER, call("echo", text="what the tool said"), ANSWER)
     async with Asking(encoding, *turns, mcp=(f"echoes={url}",)) as ask:
         here = ask.service.conversations
@@ -202,15 +194,15 @@ async def test_what_is_deleted_of_a_conversation_takes_nothing_else_along(
         assert await prompt() == left
         await delete(0)
         assert await prompt() == left.replace("<|start|>user<|message|>Say hi.<|end|>", "")
-        await delete(2)  # the answer: what came together with it is rendered from its items
+        await delete(2)  # the answer: the other items of its part are rendered again
         assert "what the tool said" in await prompt()
         assert "Done." not in await prompt()
 
 
-async def test_servers_are_asked_beside_each_other(
+async def test_servers_are_connected_concurrently(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that does not answer keeps nobody waiting but for its own time."""
+    """A server that does not answer delays the response only by its own timeout."""
     monkeypatch.setattr("tools.mcp.connection._CONNECT_SECONDS", 1.0)
     open_now = most = 0
 
@@ -234,25 +226,25 @@ async def test_servers_are_asked_beside_each_other(
     assert most == 3
 
 
-NOBODY = "http://127.0.0.1:9/mcp"
+UNREACHABLE = "http://127.0.0.1:9/mcp"
 
 
-async def test_a_choice_of_a_server_that_is_not_there_says_so(encoding: Encoding) -> None:
+async def test_a_choice_of_an_unreachable_server_is_refused(encoding: Encoding) -> None:
     choice = {"type": "mcp", "server_label": "echoes"}
     async with Asking(encoding, ANSWER, allow_private_hosts=True) as ask:
         with pytest.raises(InvalidRequest, match="cannot be connected to") as refused:
-            await ask(tools=[tool(NOBODY)], tool_choice=choice)
+            await ask(tools=[tool(UNREACHABLE)], tool_choice=choice)
         assert refused.value.param == "tool_choice"
         allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
-        response = await ask(tools=[tool(NOBODY)], tool_choice=allowed)
+        response = await ask(tools=[tool(UNREACHABLE)], tool_choice=allowed)
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "message"]
 
 
-async def test_an_approved_call_to_a_server_that_is_not_there_says_so(encoding: Encoding) -> None:
+async def test_an_approved_call_to_an_unreachable_server_fails(encoding: Encoding) -> None:
     request = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "echoes", "name": "echo"}
     consent = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     async with Asking(encoding, ANSWER, allow_private_hosts=True) as ask:
-        response = await ask(tools=[tool(NOBODY)], input=[{**request, "arguments": "{}"}, consent])
+        response = await ask(tools=[tool(UNREACHABLE)], input=[{**request, "arguments": "{}"}, consent])
     made = response["output"][1]
     assert made["status"] == "failed"
     assert "cannot be connected to" in made["error"]["content"][0]["text"]

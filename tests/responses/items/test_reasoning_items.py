@@ -1,4 +1,4 @@
-"""Reasoning as an item: its summary, its tokens sealed and back again, and how long the model is shown it."""
+"""Reasoning items: their summary, their sealed tokens, and the turns for which the prompt shows them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_summary_has_a_part_for_each_paragraph(
     events = await events_of(service, reasoning={"summary": kind})
     response = check_stream(events)
     assert summary_of(response["output"][0]) == parts
-    assert response["output"][0]["content"][0]["text"] == ANALYSIS, "the text itself stays in the open"
+    assert response["output"][0]["content"][0]["text"] == ANALYSIS, "the text itself stays readable"
     assert response["reasoning"]["summary"] == kind
     if per_step == 1:
         kinds = [event["type"] for event in events]
@@ -62,17 +62,17 @@ async def test_a_summary_has_a_part_for_each_paragraph(
         assert first < kinds.index("response.reasoning_text.done"), "it streams with the reasoning"
 
 
-@pytest.mark.parametrize("asked", [{}, {"summary": None}, {"summary": "none"}])
-async def test_without_a_wish_there_is_none(encoding: Encoding, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"summary": None}, {"summary": "none"}])
+async def test_without_a_request_there_is_no_summary(encoding: Encoding, options: dict[str, Any]) -> None:
     service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
-    events = await events_of(service, reasoning=asked)
+    events = await events_of(service, reasoning=options)
     response = check_stream(events)
     assert response["output"][0]["summary"] == []
     assert response["reasoning"]["summary"] is None
     assert not [event for event in events if "summary" in event["type"]]
 
 
-async def test_its_old_name_is_understood(encoding: Encoding) -> None:
+async def test_the_fields_old_name_is_accepted(encoding: Encoding) -> None:
     service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
     response = check_stream(await events_of(service, reasoning={"generate_summary": "auto"}))
     assert summary_of(response["output"][0]) == PARTS
@@ -96,7 +96,7 @@ SENTENCES: list[tuple[str, list[str]]] = [
 
 @pytest.mark.parametrize(("text", "parts"), SENTENCES, ids=lambda value: str(value)[:20])
 @pytest.mark.parametrize("step", [1, 2, 3, 1_000])
-def test_concise_is_the_first_sentence_of_each_paragraph_however_it_is_cut(
+def test_concise_is_the_first_sentence_of_each_paragraph_for_any_cut(
     text: str, parts: list[str], step: int
 ) -> None:
     summary = Summary("concise")
@@ -107,12 +107,12 @@ def test_concise_is_the_first_sentence_of_each_paragraph_however_it_is_cut(
 
 
 @pytest.mark.parametrize("kind", ["detailed", "concise"])
-def test_what_a_summary_says_does_not_depend_on_how_the_text_was_cut(kind: SummaryKind) -> None:
+def test_a_summary_does_not_depend_on_how_the_text_was_cut(kind: SummaryKind) -> None:
     rng = random.Random(7)
     words = ["a", "to be.", "3.", "14", "\n", "\n\n", " ", "\t", "東京。", "“so”", "!", "\n \n", "…", "*x*"]
     for _ in range(300):
         text = "".join(rng.choice(words) for _ in range(rng.randrange(30)))
-        told = []
+        results = []
         for step in (1, rng.randrange(2, 6), 10_000):
             summary = Summary(kind)
             events = [
@@ -122,16 +122,16 @@ def test_what_a_summary_says_does_not_depend_on_how_the_text_was_cut(kind: Summa
             assert "".join(e["delta"] for e in events if "delta" in e) == "".join(
                 part["text"] for part in summary.parts
             )
-            told.append(summary.parts)
-        assert told[0] == told[1] == told[2], text
+            results.append(summary.parts)
+        assert results[0] == results[1] == results[2], text
         if kind == "detailed":
-            assert "".join("".join(part["text"] for part in told[0]).split()) == "".join(text.split())
+            assert "".join("".join(part["text"] for part in results[0]).split()) == "".join(text.split())
 
 
 # --- sealed tokens -----------------------------------------------------------------------------------
 
 
-async def test_tokens_are_sealed_where_that_is_asked_for(encoding: Encoding) -> None:
+async def test_tokens_are_sealed_on_request(encoding: Encoding) -> None:
     service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
     events = await events_of(service, include=SEALED)
     item = check_stream(events)["output"][0]
@@ -146,7 +146,7 @@ async def test_tokens_are_sealed_where_that_is_asked_for(encoding: Encoding) -> 
     assert "encrypted_content" not in plain["output"][0]
 
 
-def spelt_oddly(encoding: Encoding) -> list[int]:
+def oddly_tokenized(encoding: Encoding) -> list[int]:
     """A call after reasoning, in tokens that no encoder would choose."""
     head, _, rest = THINKS.partition("The user")
     letters = [token for letter in "The user" for token in encoding.encode(letter)]
@@ -154,9 +154,11 @@ def spelt_oddly(encoding: Encoding) -> list[int]:
 
 
 @pytest.mark.parametrize("kept", ["all", "without content"])
-async def test_what_is_not_stored_goes_on_with_the_very_tokens(encoding: Encoding, kept: str) -> None:
-    """As Codex and LangChain do: every item sent back, nothing stored."""
-    tokens = spelt_oddly(encoding)
+async def test_an_unstored_conversation_continues_with_exactly_the_same_tokens(
+    encoding: Encoding, kept: str
+) -> None:
+    """Codex and LangChain do this: they send every item back and store nothing."""
+    tokens = oddly_tokenized(encoding)
     engine = ReplayEngine(tokens)
     service = responses_service(engine)
     body: dict[str, Any] = {"tools": [TOOL], "store": False, "include": SEALED}
@@ -193,11 +195,11 @@ async def test_foreign_blobs_are_ignored(encoding: Encoding, blob: str | None) -
 
     alone = await prompt(encrypted_content=blob)
     assert "analysis<|message|>" not in alone
-    said = await prompt(encrypted_content=blob, content=[{"type": "reasoning_text", "text": "Aha"}])
-    assert "<|channel|>analysis<|message|>Aha<|end|>" in said
+    with_text = await prompt(encrypted_content=blob, content=[{"type": "reasoning_text", "text": "Aha"}])
+    assert "<|channel|>analysis<|message|>Aha<|end|>" in with_text
 
 
-def test_a_changed_blob_is_nobodys_reasoning() -> None:
+def test_a_changed_blob_is_rejected() -> None:
     sealer = Sealer(b"x" * 32)
     raw = bytearray(base64.urlsafe_b64decode(seal_reasoning(sealer, [200_006, 17, 200_007])))
     for at in range(len(raw)):
@@ -222,13 +224,13 @@ async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_streams_keep_their_form_with_all_that_can_be_asked_for(encoding: Encoding, seed: int) -> None:
+async def test_streams_with_all_options_are_valid(encoding: Encoding, seed: int) -> None:
     rng = random.Random(9_000 + seed)
     for _ in range(30):
         tokens = mutated(encoded(encoding, rng), rng) if rng.random() < 0.7 else encoded(encoding, rng)
         service = responses_service(ReplayEngine(tokens, per_step=rng.choice((1, 5, 64))))
-        asked: dict[str, Any] = {"reasoning": {"summary": "auto"}, "include": SEALED, "tools": [TOOL]}
-        response = check_stream(await events_of(service, **asked))
+        body: dict[str, Any] = {"reasoning": {"summary": "auto"}, "include": SEALED, "tools": [TOOL]}
+        response = check_stream(await events_of(service, **body))
         for item in response["output"]:
             if item["type"] == "reasoning":
                 segment = unsealed_reasoning(service.served.sealer, item["encrypted_content"])
@@ -240,7 +242,7 @@ async def test_streams_keep_their_form_with_all_that_can_be_asked_for(encoding: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "shown"),
+    ("requested", "effective", "shown"),
     [
         (None, "current_turn", False),
         ("auto", "current_turn", False),
@@ -249,16 +251,16 @@ async def test_streams_keep_their_form_with_all_that_can_be_asked_for(encoding: 
     ],
 )
 @pytest.mark.parametrize("stored", [True, False])
-async def test_the_reasoning_of_earlier_turns_is_shown_where_that_is_asked_for(
-    encoding: Encoding, asked: str | None, told: str, shown: bool, stored: bool
+async def test_the_reasoning_of_earlier_turns_is_shown_on_request(
+    encoding: Encoding, requested: str | None, effective: str, shown: bool, stored: bool
 ) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER)
     service = responses_service(engine)
     first = await (await service.start({"input": "2 + 2?", "include": SEALED})).wait()
     history = [{"role": "user", "content": "2 + 2?"}, *first["output"], {"role": "user", "content": "Sure?"}]
     body = {"input": "Sure?", "previous_response_id": first["id"]} if stored else {"input": history}
-    second = await (await service.start({**body, "reasoning": {"context": asked}})).wait()
-    assert second["reasoning"]["context"] == told, "the mode that was in effect"
+    second = await (await service.start({**body, "reasoning": {"context": requested}})).wait()
+    assert second["reasoning"]["context"] == effective
     prompt = encoding.decode(engine.prompts[1])
     assert (ANALYSIS in prompt) is shown
     if shown:
@@ -266,10 +268,10 @@ async def test_the_reasoning_of_earlier_turns_is_shown_where_that_is_asked_for(
         assert engine.prompts[1][: len(engine.prompts[0]) + len(sampled)] == [*engine.prompts[0], *sampled]
 
 
-def test_the_official_sdk_sends_back_what_it_got() -> None:
+def test_the_official_sdk_sends_back_the_items_it_received() -> None:
     with serving(scripted(THINKS + CALL, ANSWER)) as url:
         client = OpenAI(base_url=url, api_key="none", max_retries=0)
-        asked: Any = {
+        body: Any = {
             "model": "scripted",
             "tools": [TOOL],
             "store": False,
@@ -277,7 +279,7 @@ def test_the_official_sdk_sends_back_what_it_got() -> None:
             "reasoning": {"effort": "xhigh", "summary": "auto", "context": "auto"},
         }
         items: list[Any] = [{"role": "user", "content": "2 + 2?"}]
-        with client.responses.stream(input=items, **asked) as stream:
+        with client.responses.stream(input=items, **body) as stream:
             summary = "".join(e.delta for e in stream if e.type == "response.reasoning_summary_text.delta")
             response = stream.get_final_response()
         assert summary == "".join(PARTS)
@@ -290,4 +292,4 @@ def test_the_official_sdk_sends_back_what_it_got() -> None:
         assert (response.reasoning.effort, response.reasoning.context) == ("xhigh", "current_turn")
         items += [item.model_dump(exclude_none=True) for item in response.output]
         items.append({"type": "function_call_output", "call_id": call.call_id, "output": "4"})
-        assert client.responses.create(input=items, **asked).output_text == "Four."
+        assert client.responses.create(input=items, **body).output_text == "Four."

@@ -1,4 +1,4 @@
-"""Tools that come later: found by a search that runs here or at the client, or added by an item."""
+"""Tools loaded later: found by a search that the server or the client runs, or added by an item."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CLIENT: dict[str, Any] = {
 
 
 def section(prompt: str) -> str:
-    """What the head of a prompt tells of tools."""
+    """The tools section in the head of a prompt."""
     return prompt.partition("# Tools")[2].partition("<|end|>")[0]
 
 
-async def test_a_search_that_runs_here_is_two_items_and_the_turn_goes_on() -> None:
+async def test_a_server_search_is_two_items_and_the_turn_continues() -> None:
     ask = Asking(FINDS, CALLS)
     response = await ask(tools=TOOLS, metadata={"__debug": True})
     search, found, made = response["output"]
@@ -47,29 +47,30 @@ async def test_a_search_that_runs_here_is_two_items_and_the_turn_goes_on() -> No
         "list_orders",
         '{"customer_id":"7"}',
     )
-    told = response["metadata"]["__debug_output"]
+    output = response["metadata"]["__debug_output"]
     assert (
-        "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|># Tools\n\n## crm" in told
+        "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|># Tools\n\n## crm"
+        in output
     )
-    assert "type list_orders = (_: {\n" in told
+    assert "type list_orders = (_: {\n" in output
     compare(SNAPSHOTS / "tool_search_server.jsonl", ask.items_events)
 
 
-async def test_deferred_tools_are_told_by_name_only_until_they_are_found() -> None:
-    told = section(await Asking(FINAL).prompt(tools=TOOLS))
-    assert "- crm: Customers and their orders." in told
-    assert "- get_weather: Tells the weather of a city." in told
-    assert "type tool_search = (_: {" in told
-    assert "type now = " in told
-    assert "namespace crm" not in told
-    assert "type get_weather" not in told
-    assert "city" not in told.replace("of a city", "")
+async def test_only_the_names_of_deferred_tools_are_shown_until_they_are_found() -> None:
+    shown = section(await Asking(FINAL).prompt(tools=TOOLS))
+    assert "- crm: Customers and their orders." in shown
+    assert "- get_weather: Tells the weather of a city." in shown
+    assert "type tool_search = (_: {" in shown
+    assert "type now = " in shown
+    assert "namespace crm" not in shown
+    assert "type get_weather" not in shown
+    assert "city" not in shown.replace("of a city", "")
 
 
-async def test_without_a_search_deferred_tools_are_told_at_once() -> None:
-    told = section(await Asking(FINAL).prompt(tools=[CRM, WEATHER]))
-    assert "type list_orders" in told
-    assert "type get_weather" in told
+async def test_without_a_search_deferred_tools_are_declared_immediately() -> None:
+    shown = section(await Asking(FINAL).prompt(tools=[CRM, WEATHER]))
+    assert "type list_orders" in shown
+    assert "type get_weather" in shown
 
 
 SEARCHES: list[tuple[str, list[str]]] = [
@@ -93,7 +94,7 @@ def test_a_search_finds_names_and_words(arguments: str, names: list[str]) -> Non
     assert [tool.name for tool in tools.search.find(arguments)] == names
 
 
-async def test_a_search_that_finds_nothing_says_so() -> None:
+async def test_a_search_without_a_match_returns_no_tools() -> None:
     ask = Asking(call("functions.tool_search", '{"query":"rockets"}'), FINAL.format("None."))
     response = await ask(tools=TOOLS, metadata={"__debug": True})
     assert response["output"][1]["tools"] == []
@@ -101,7 +102,7 @@ async def test_a_search_that_finds_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
-async def test_what_a_client_s_search_found_can_be_called(whole: bool) -> None:
+async def test_a_tool_that_the_clients_search_found_can_be_called(whole: bool) -> None:
     ask = Asking(call("functions.tool_search", '{"goal":"orders"}'), CALLS)
     first = await ask(tools=[CLIENT])
     (search,) = first["output"]
@@ -124,10 +125,10 @@ async def test_what_a_client_s_search_found_can_be_called(whole: bool) -> None:
     assert (made["namespace"], made["name"]) == ("crm", "list_orders")
     result = {"type": "function_call_output", "call_id": made["call_id"], "output": "[]"}
     third = await ask.prompt(input=[result], tools=[CLIENT], previous_response_id=second["id"])
-    assert third.startswith(prompt.removesuffix("<|start|>assistant")), "the prompt before it stays as it was"
+    assert third.startswith(prompt.removesuffix("<|start|>assistant")), "the earlier prompt does not change"
 
 
-async def test_tools_that_lead_a_conversation_are_told_at_its_head() -> None:
+async def test_tools_at_the_head_of_a_conversation_are_declared_there() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [CRM, PLAIN]}
     rest = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
     ask = Asking(call("crm.profile", "{}"))
@@ -137,10 +138,10 @@ async def test_tools_that_lead_a_conversation_are_told_at_its_head() -> None:
     response = await ask(input=[item, *rest])
     assert response["output"][0]["namespace"] == "crm"
     again = await ask.prompt(input="More", previous_response_id=response["id"])
-    assert section(again) == section(prompt), "they stay for the conversation"
+    assert section(again) == section(prompt), "the tools stay for the conversation"
 
 
-async def test_tools_that_come_later_are_told_where_they_came() -> None:
+async def test_later_tools_are_declared_at_their_item() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
     ask = Asking(CALLS)
     prompt = await ask.prompt(input=[{"role": "user", "content": "Hi"}, item], tools=[PLAIN])
@@ -151,7 +152,7 @@ async def test_tools_that_come_later_are_told_where_they_came() -> None:
     assert response["output"][0]["name"] == "list_orders"
 
 
-async def test_a_bound_model_may_call_what_was_loaded(encoding: Encoding) -> None:
+async def test_a_bound_model_may_call_loaded_tools(encoding: Encoding) -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
     ask = Asking(engine=RandomEngine(encoding))
     response = await ask(
@@ -172,7 +173,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "param"), WRONG)
-async def test_what_is_wrong_is_named(body: dict[str, Any], param: str) -> None:
+async def test_an_error_names_the_wrong_field(body: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as refused:
         await Asking(FINAL)(**body)
     assert (refused.value.status, refused.value.param) == (400, param)

@@ -1,4 +1,4 @@
-"""WebSocket mode of the Responses API: the official SDK's connection, and frames as they are."""
+"""WebSocket mode of the Responses API: the official SDK's connection, and raw frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _server_event: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)
 
 
 class Client:
-    """Frames in and out of one connection; every event is held against the SDK's types."""
+    """Sends and receives the frames of one connection; checks every event against the SDK's types."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -51,7 +51,7 @@ class Client:
         return event
 
     def response(self) -> Event:
-        """The events up to the end of a response, checked as any stream is."""
+        """The response at the end of its events, which are checked like any stream."""
         events = [self.event()]
         while events[-1]["type"] not in ("response.completed", "response.failed", "response.incomplete"):
             assert events[-1]["type"] != "error", events[-1]
@@ -67,7 +67,7 @@ class Client:
 
 @contextmanager
 def connected(engine: Any, settings: Settings | None = None) -> Iterator[Client]:
-    # No bound on what is not read yet: a client that has stopped reading waits ten seconds for its close.
+    # No bound on unread frames: a client that has stopped reading waits ten seconds to close.
     with (
         serving(engine, settings) as url,
         connect(f"ws{url.removeprefix('http')}/responses", max_queue=None) as socket,
@@ -81,7 +81,7 @@ def text_of(response: Event) -> str:
     )
 
 
-def test_the_official_sdk_creates_and_goes_on() -> None:
+def test_the_official_sdk_creates_and_continues_a_response() -> None:
     with (
         serving(scripted(HELLO, AGAIN)) as url,
         OpenAI(base_url=url, api_key="any") as client,
@@ -100,7 +100,7 @@ def test_the_official_sdk_creates_and_goes_on() -> None:
     assert last.response.previous_response_id == first["id"]
 
 
-async def test_the_official_async_sdk_runs_lanes_beside_each_other() -> None:
+async def test_the_official_async_sdk_runs_lanes_concurrently() -> None:
     with serving(scripted(SLOW, tokens_per_second=400)) as url:
         async with (
             AsyncOpenAI(base_url=url, api_key="any") as client,
@@ -139,7 +139,7 @@ def test_an_unstored_response_lives_as_long_as_its_connection() -> None:
     assert (error["status"], error["error"]["code"]) == (400, "previous_response_not_found")
 
 
-def test_a_stored_response_is_gone_on_from_by_any_connection_and_over_http() -> None:
+def test_any_connection_and_http_can_continue_a_stored_response() -> None:
     with serving(scripted(HELLO, AGAIN)) as url:
         address = f"ws{url.removeprefix('http')}/responses"
         with connect(address) as socket:
@@ -153,7 +153,7 @@ def test_a_stored_response_is_gone_on_from_by_any_connection_and_over_http() -> 
         assert httpx.get(f"{url}/responses/{first['id']}").json()["status"] == "completed"
 
 
-def test_a_warm_up_says_nothing_and_is_gone_on_from() -> None:
+def test_a_warm_up_generates_nothing_and_can_be_continued() -> None:
     with connected(scripted(HELLO)) as client:
         client.ask(input="You will be asked.", store=False, generate=False)
         warm = client.response()
@@ -166,7 +166,7 @@ def test_a_warm_up_says_nothing_and_is_gone_on_from() -> None:
     assert response["usage"]["input_tokens"] > warm["usage"]["input_tokens"]
 
 
-def test_a_warm_up_is_not_held_to_the_form_of_an_answer() -> None:
+def test_a_warm_up_ignores_the_form_of_the_answer() -> None:
     form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
     with connected(scripted(HELLO)) as client:
         client.ask(input="Hi", generate=False, text={"format": form})
@@ -202,7 +202,7 @@ def test_without_a_stream_id_events_have_none() -> None:
         client.socket.close()
 
 
-def test_what_a_lane_failed_to_go_on_from_is_forgotten() -> None:
+def test_a_response_that_its_lane_failed_to_continue_is_forgotten() -> None:
     with connected(scripted(CALL, HELLO)) as client:
         client.ask(input="Hi", tools=[TOOL], store=False)
         first = client.response()
@@ -212,7 +212,7 @@ def test_what_a_lane_failed_to_go_on_from_is_forgotten() -> None:
         assert client.error()["error"]["code"] == "previous_response_not_found"
 
 
-def test_the_failure_of_another_lane_takes_nothing_from_this_one() -> None:
+def test_a_failure_in_another_lane_forgets_nothing_of_this_one() -> None:
     with connected(scripted(HELLO, AGAIN)) as client:
         client.ask(input="Hi", store=False)
         first = client.response()
@@ -235,7 +235,7 @@ def test_a_lane_forks_from_another() -> None:
         client.socket.close()
 
 
-def test_an_engine_that_breaks_ends_the_response_and_not_the_connection() -> None:
+def test_an_engine_failure_ends_the_response_and_not_the_connection() -> None:
     with connected(ReplayEngine([200005, 17196, 200008, 13225], fails_after=3)) as client:
         client.ask(input="Hi", store=False)
         failed = client.response()
@@ -260,7 +260,7 @@ WRONG_FRAMES = [
 ]
 
 
-def test_wrong_frames_are_told_and_the_connection_goes_on() -> None:
+def test_wrong_frames_get_errors_and_the_connection_stays_open() -> None:
     with connected(scripted(HELLO)) as client:
         for frame, code, param in WRONG_FRAMES:
             client.socket.send(frame)
@@ -276,7 +276,7 @@ def test_an_error_names_its_lane() -> None:
         assert client.error()["stream_id"] == "agent_1"
 
 
-def test_steering_is_refused_with_the_input_given_back() -> None:
+def test_steering_is_refused_and_returns_the_input() -> None:
     with connected(scripted(HELLO)) as client:
         steer = {"type": "response.steer", "previous_response_id": "resp_1", "input": "Stop!"}
         client.socket.send(json.dumps(steer))
@@ -286,7 +286,7 @@ def test_steering_is_refused_with_the_input_given_back() -> None:
     assert event["steer"] == {"previous_response_id": "resp_1", "input": "Stop!"}
 
 
-def test_too_many_lanes_at_once_are_refused() -> None:
+def test_too_many_concurrent_lanes_are_refused() -> None:
     with connected(scripted(SLOW, tokens_per_second=20)) as client:
         for number in range(MAX_LANES + 1):
             client.ask(input="Hi", stream_id=f"lane_{number}")
@@ -296,7 +296,7 @@ def test_too_many_lanes_at_once_are_refused() -> None:
         assert event["stream_id"] == f"lane_{MAX_LANES}"
 
 
-def test_a_client_that_leaves_stops_all_that_runs() -> None:
+def test_a_client_that_disconnects_stops_all_its_runs() -> None:
     engine = scripted(SLOW, tokens_per_second=20)
     with serving(engine) as url:
         with connect(f"ws{url.removeprefix('http')}/responses") as socket:
@@ -312,7 +312,7 @@ def test_a_client_that_leaves_stops_all_that_runs() -> None:
             time.sleep(0.01)
 
 
-def test_what_runs_when_the_server_stops_is_finished() -> None:
+def test_a_running_response_finishes_when_the_server_stops() -> None:
     server = serving(scripted(SLOW, tokens_per_second=400))
     url = server.__enter__()
     with connect(f"ws{url.removeprefix('http')}/responses") as socket:
@@ -333,7 +333,7 @@ def test_what_runs_when_the_server_stops_is_finished() -> None:
     assert closed.value.rcvd.code == 1012
 
 
-def test_switched_off_it_is_a_426_at_once() -> None:
+def test_a_disabled_websocket_is_an_immediate_426() -> None:
     with serving(scripted(HELLO), Settings(websocket=False)) as url:
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws{url.removeprefix('http')}/responses")
@@ -342,7 +342,7 @@ def test_switched_off_it_is_a_426_at_once() -> None:
         assert httpx.get(f"{url}/responses").status_code == 405
 
 
-def test_a_plain_get_is_told_what_is_served_there() -> None:
+def test_a_plain_get_is_a_426_that_names_websocket() -> None:
     with serving(scripted(HELLO)) as url:
         answer = httpx.get(f"{url}/responses")
         assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
@@ -362,7 +362,7 @@ def test_a_web_page_of_another_site_may_not_connect() -> None:
             assert client.response()["status"] == "completed"
 
 
-def test_ids_of_responses_do_not_come_back_when_too_many_were_made() -> None:
+def test_the_oldest_response_is_forgotten_when_a_connection_has_too_many() -> None:
     with connected(scripted(AGAIN)) as client:
         ids = []
         for _ in range(MAX_RESPONSES + 1):

@@ -1,4 +1,4 @@
-"""Whatever JSON the model writes into a call: the response ends, is stored, and can be told as a stream."""
+"""Any JSON that the model may write into a call: the response ends, is stored, and can be streamed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WRITTEN: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "turn"), WRITTEN)
-async def test_it_ends_is_stored_and_can_be_told(
+async def test_it_ends_is_stored_and_can_be_streamed(
     encoding: Encoding, tmp_path: Path, tool: dict[str, Any], turn: str
 ) -> None:
     (tmp_path / "a.md").write_text("# A\n\nText.\n")
@@ -61,7 +61,7 @@ async def test_it_ends_is_stored_and_can_be_told(
         run = await service.start({"input": "Hi", "tools": [tool], "max_output_tokens": limit})
         events = [event async for batch in run for event in batch]
         response = check_stream(events) if tool["type"] != "tool_search" else events[-1]["response"]
-        # Too deep to be a call's arguments, it is told as what does not fit.
+        # JSON that is too deep for a call's arguments is reported as invalid output.
         assert (
             response["status"] in ("completed", "incomplete") or response["error"]["code"] == "invalid_output"
         )
