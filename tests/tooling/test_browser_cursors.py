@@ -16,7 +16,7 @@ BROWSER = Declaration("browser", "", ())
 
 def counted(encoding: Encoding, *segments: Segment) -> int:
     hosted = HostedTools(Toolbox(), declarations=(BROWSER,), options={"browser": {"filters": {}}})
-    hosted.count_on_from(segments, encoding)
+    hosted.resume_from(segments, encoding)
     assert hosted.options["browser"]["filters"] == {}
     found: int = hosted.options["browser"]["first_cursor"]
     return found
@@ -49,5 +49,5 @@ def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
 def test_without_a_browser_nothing_is_counted(encoding: Encoding) -> None:
     hosted = HostedTools(Toolbox())
     result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
-    hosted.count_on_from([result], encoding)
+    hosted.resume_from([result], encoding)
     assert not hosted.options

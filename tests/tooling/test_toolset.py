@@ -37,8 +37,8 @@ async def test_a_tool_server_that_starts_later_is_found(
     try:
         await maker.ready()  # asked a moment ago: not again so soon
         assert not made.toolbox.offers("python")
-        monkeypatch.setattr(toolset, "_ASK_AGAIN", 0.0)
-        monkeypatch.setattr(maker, "_ask_from", 0.0)
+        monkeypatch.setattr(toolset, "_RETRY_AFTER", 0.0)
+        monkeypatch.setattr(maker, "_retry_from", 0.0)
         assert await maker.ready() is made
         assert "python" not in made.refusals
         assert made.toolbox.offers("browser")
@@ -61,9 +61,9 @@ async def test_a_tool_server_that_hangs_is_asked_by_one_and_waited_for_by_none_b
     settings = Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{free_port()}/mcp",))
     maker = ToolsetMaker(settings)
     await maker.ready()
-    monkeypatch.setattr(ToolsetMaker, "_ask_each", hangs)
-    monkeypatch.setattr(toolset, "_ASK_WAIT", 0.01)
-    monkeypatch.setattr(maker, "_ask_from", 0.0)
+    monkeypatch.setattr(ToolsetMaker, "_connect_missing", hangs)
+    monkeypatch.setattr(toolset, "_RETRY_WAIT", 0.01)
+    monkeypatch.setattr(maker, "_retry_from", 0.0)
     for _ in range(5):
         await asyncio.wait_for(maker.ready(), 1)
     assert asked == 1
