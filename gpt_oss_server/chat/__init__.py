@@ -1,4 +1,4 @@
 """The Chat Completions API.
 
-Request bodies come in, chunks and completions go out. It must not know the Responses API.
+Takes request bodies and returns chunks and completions. It must not know the Responses API.
 """

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: HTTP in, the service's answers out."""
+"""POST /v1/chat/completions: reads HTTP requests and sends the answers of the service."""
 
 from __future__ import annotations
 

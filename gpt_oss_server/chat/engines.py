@@ -1,7 +1,7 @@
-"""Which engine each choice of a chat request samples from: the server's, or one in front of it.
+"""The engine that each choice of a chat request samples from: the server's, or a wrapper around it.
 
-In: a request and the server's engine. Out: an engine for each choice, and what was told of the prompt; or a
-400 for what this engine cannot do.
+Takes a request and the server's engine. Returns an engine for each choice and the scores of the prompt, or a
+400 for a request that this engine cannot serve.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def engines_of(request: CreateChatCompletion, engine: Engine) -> Engines:
 
 
 def check_beams_alone(hosted: HostedTools, thinking: Thinking) -> None:
-    """A beam is one generation; what begins another in mid-turn would have to be searched anew."""
+    """A beam is a single generation. Tools and budgets start another in mid-turn, outside of the search."""
     if hosted.declarations:
         raise UnsupportedField(
-            "`use_beam_search` does not go with tools that run here, as their results come in the middle of "
-            "an answer. Leave one of them out.",
+            "`use_beam_search` cannot be combined with tools that run on this server, as their results "
+            "arrive in the middle of an answer. Leave one of them out.",
             param="use_beam_search",
         )
     if thinking.budget is not None:
         raise UnsupportedField(
-            "`use_beam_search` does not go with a budget for reasoning, which the efforts none and "
-            "minimal have too. Leave one of them out.",
+            "`use_beam_search` cannot be combined with a reasoning budget, which the efforts none and "
+            "minimal also set. Leave one of them out.",
             param="use_beam_search",
         )

@@ -1,7 +1,7 @@
-"""Calls of tools that ran here, as they come back in a chat's messages.
+"""Calls of hosted tools that clients send back in a chat's messages.
 
-In: the assistant's message with its `executed_tools`. Out: the calls and their results, as segments. The
-model sees them, as it sees the reasoning around them, until it has answered.
+Takes an assistant message with `executed_tools`. Returns the calls and their results as segments. Like the
+reasoning around them, they stay in the prompt until the model has answered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def executed_type(recipient: str) -> str:
 
 
 def segments_of(ran: Sequence[Mapping[str, Any]], renderer: Renderer) -> Iterator[Segment]:
-    """Other servers have a field of this name too; entries that do not name a recipient are left out."""
+    """Skips entries that name no recipient: other servers use a field of this name too."""
     for each in ran:
         name, arguments, output = (each.get(key) for key in ("name", "arguments", "output"))
         if not (isinstance(name, str) and name and isinstance(arguments, str) and isinstance(output, str)):

@@ -1,6 +1,6 @@
-"""Chunks of a chat completion, folded into the one object that a client gets that does not stream.
+"""Folds the chunks of a chat completion into the object that a client without streaming receives.
 
-In: every chunk, in order. Out: the completion. It adds nothing of its own, so both say the same.
+Takes every chunk, in order. Returns the completion. It adds nothing, so both forms hold the same content.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class _Choice:
             {**call, call["type"]: {**call[call["type"]], _BODIES[call["type"]]: "".join(arguments)}}
             for call, arguments in zip(self._calls, self._arguments, strict=True)
         ]
-        says_nothing = bool(calls or self._old_call) and not texts["content"]
+        only_calls = bool(calls or self._old_call) and not texts["content"]
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": None if says_nothing else texts["content"],
+            "content": None if only_calls else texts["content"],
             "refusal": None,
             **{key: text for key, text in texts.items() if key != "content"},
             **{key: given for key, given in self._lists.items() if given},

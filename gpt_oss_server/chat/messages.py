@@ -1,8 +1,8 @@
-"""Chat messages to Harmony segments: one handler per role, in one table.
+"""Renders chat messages as Harmony segments: one handler per role, in one table.
 
-In: the request's `messages`. Out: the segments of the conversation, and the beginning of the answer where the
-last message is to be continued. Content that a text model cannot read becomes a note in the prompt; a message
-that would silently change the conversation is refused by name.
+Takes the request's `messages`. Returns the segments of the conversation, and the start of the answer where
+the request continues its last message. Content that a text model cannot read becomes a note in the prompt; a
+message that would silently change the conversation gets a 400 that names it.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _NO_WORD = re.compile(r"[^\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The beginning of an answer, given by the request."""
+    """The start of an answer, given by the request."""
 
     reasoning: str = ""
-    content: str | None = None  # None: it is the reasoning that is continued
+    content: str | None = None  # None: the answer continues the reasoning
 
 
 @dataclass(slots=True)
 class Conversation:
-    """The conversation, while its messages are read in order."""
+    """The state of reading a conversation, message by message."""
 
     renderer: Renderer
     segments: list[Segment] = field(default_factory=list)
     recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
     begun: Begun | None = None
-    before_call: bool = False  # the assistant's next message calls something
-    names_users: bool = False  # several users take part, so that headers carry their names
-    executed: set[int] = field(default_factory=set)  # places of segments that an answer replaces
-    # Calls of tools that run here once the user agrees.
+    before_call: bool = False  # a later message of the assistant calls a tool
+    names_users: bool = False  # several users take part, so headers carry their names
+    executed: set[int] = field(default_factory=set)  # indices of segments that an answer replaces
+    # Calls of hosted tools that need the user's approval.
     consents: Consents = field(default_factory=Consents)
 
     def execute(self, segment: Segment) -> None:
@@ -52,7 +52,7 @@ class Conversation:
         self.segments.append(segment)
 
     def drop_answered(self) -> None:
-        """Drops calls that ran here before the newest answer, or every page read would stay in the prompt."""
+        """Drops hosted calls before the newest answer; otherwise every page read stays in the prompt."""
         answer = last_answer(self.segments)
         self.segments = [
             segment
@@ -69,7 +69,7 @@ def read_messages(
     servers: Collection[str] = (),
     missing: Collection[str] = (),
 ) -> Conversation:
-    """`servers`: recipients of MCP tools, which run here. `missing`: why servers are unavailable."""
+    """`servers`: recipients of MCP tools that run here. `missing`: why servers are unavailable."""
     conversation = Conversation(renderer, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
@@ -103,25 +103,24 @@ def _answered_by(message: Any) -> str | None:
 
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:
-    """For each message, whether the assistant calls a tool in the next ones; then it is no answer yet."""
-    found, goes_on = [], False
+    """For each message, whether a call follows in the same run of assistant messages: it is a preamble."""
+    found, call_follows = [], False
     for message in reversed(messages):
-        found.append(goes_on)
+        found.append(call_follows)
         if not isinstance(message, dict) or message.get("role") != "assistant":
-            goes_on = False
+            call_follows = False
         elif message.get("tool_calls") or message.get("function_call"):
-            goes_on = True
+            call_follows = True
     return found[::-1]
 
 
 def _users(messages: Sequence[Any]) -> set[str | None]:
-    """The names of the users."""
     of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
     return {_word(message.get("name")) for message in of_users}
 
 
 def _word(name: Any) -> str | None:
-    """A name as a header can carry it."""
+    """The name, reduced to the characters that a header can carry."""
     return _NO_WORD.sub("_", name)[:64] or None if isinstance(name, str) else None
 
 
@@ -143,7 +142,7 @@ def _content(message: Message, where: str) -> str:
 
 
 def _check_no_audio(content: Any, where: str) -> None:
-    """A note could not replace speech: unlike a picture beside a question, speech is the question."""
+    """No note can replace speech: a picture accompanies a question, but speech is the question."""
     for index, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, dict) and part.get("type") == "input_audio":
             raise UnsupportedField(
@@ -162,7 +161,7 @@ def _developer(message: Message, where: str, conversation: Conversation) -> None
 
 
 def _assistant(message: Message, where: str, conversation: Conversation) -> None:
-    """Reasoning, calls that ran here, text, other calls; text before a call is a preamble."""
+    """Adds reasoning, hosted calls, text, then client calls. Text before a call is a preamble."""
     renderer, add = conversation.renderer, conversation.segments.append
     ran = ran_here(message)
     for recipient, output in conversation.consents.results(ran):
@@ -228,8 +227,8 @@ def _tool(message: Message, where: str, conversation: Conversation) -> None:
         recipient = f"functions.{message['name']}"
     if recipient is None:
         raise InvalidRequest(
-            f"`{where}.tool_call_id`: no call with id {call_id!r} comes before this result. Send the "
-            "assistant's message with its tool_calls too.",
+            f"`{where}.tool_call_id`: no call with id {call_id!r} comes before this result. Also send the "
+            "assistant's message with its tool_calls.",
             param=f"{where}.tool_call_id",
         )
     result = _result(message, where, conversation)
@@ -238,12 +237,12 @@ def _tool(message: Message, where: str, conversation: Conversation) -> None:
 
 
 def _result(message: Message, where: str, conversation: Conversation) -> str | None:
-    """The call's result; None where the user agrees to the call, and it runs here."""
+    """The call's result; None where the user approves the call, and it runs here."""
     if message.get("approve") is None:
         return _content(message, where)
     if not isinstance(message.get("tool_call_id"), str):
         raise InvalidRequest(
-            f"`{where}.tool_call_id` must be the id of the call that `approve` is about.",
+            f"`{where}.tool_call_id` must be the id of the call that `approve` answers.",
             param=f"{where}.tool_call_id",
         )
     reason = text_of(message.get("content"), f"{where}.content")
@@ -258,7 +257,7 @@ def _old_function(message: Message, where: str, conversation: Conversation) -> N
 def _begun(message: Message, where: str) -> Begun:
     if message.get("role") != "assistant" or message.get("tool_calls") or message.get("function_call"):
         raise InvalidRequest(
-            "`continue_final_message` continues a last message of the assistant's that has no calls.",
+            "`continue_final_message` needs a last message from the assistant that has no calls.",
             param="continue_final_message",
         )
     reasoning = _reasoning(message, where)

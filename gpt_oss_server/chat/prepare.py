@@ -1,7 +1,7 @@
-"""A chat request, ready to run: the exact prompt, the beginning of the answer, and how to sample.
+"""Prepares a chat request: the exact prompt, the start of the answer, and the sampling parameters.
 
-In: a validated request, its tools, the engine's facts and the settings. Out: a frozen `PreparedChat`, or an
-error before anything is generated. `/tokenize` ends here too, so it counts exactly the model's prompt.
+Takes a validated request, its tools, the engine's facts and the settings. Returns a frozen `PreparedChat`, or
+raises an error before anything is generated. `/tokenize` uses it too, so it counts the model's exact prompt.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class PreparedChat:
     request: CreateChatCompletion
     engines: Engines
     prompt: tuple[int, ...]  # ends with the cue
-    prefill: tuple[int, ...]  # the answer's beginning, where the request gives one
+    prefill: tuple[int, ...]  # the start of the answer, where the request gives one
     sampling: Sampling
     recipients: Recipients
     tools: RequestTools
     hosted: HostedTools
-    agreed: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just agreed to
+    approved: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just approved
     wanted: Wanted  # the form of the turn
     thinking: Thinking
-    binding: Binding = field(default_factory=Binding)  # the grammars or the check that this becomes
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce `wanted`
 
     def sampling_of(self, choice: int) -> Sampling:
-        """Each choice has a seed of its own, or they would all be the same."""
+        """Gives each choice its own seed; otherwise all choices would be the same."""
         seed = None if self.sampling.seed is None else self.sampling.seed + choice
         return replace(self.sampling, seed=seed)
 
@@ -75,14 +75,14 @@ def prepare(
         missing=hosted.missing.values(),
     )
     prefill = _prefill(_begun(request, conversation.begun), renderer)
-    agreed = tuple(conversation.consents.agreed)
-    if agreed:
-        _check_made_once(request, begun=bool(prefill))
+    approved = tuple(conversation.consents.approved)
+    if approved:
+        _check_approved_run_once(request, begun=bool(prefill))
     thinking = _thinking(request, hosted, engines, settings)
     head = _head(request, thinking, answer, tools, hosted, settings=settings, renderer=renderer, date=date)
     context = engines.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
-    hosted.count_on_from(shown, encoding)
+    hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
     sampling = sampling_of(
         request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
@@ -96,7 +96,7 @@ def prepare(
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
-        agreed=agreed,
+        approved=approved,
         wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
         thinking=thinking,
     )
@@ -144,7 +144,7 @@ def _head(
 def _prompt(
     request: CreateChatCompletion, head: Head, messages: tuple[Segment, ...], *, context: int
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The prompt, cut to the context where the request allows it, and the messages that are in it."""
+    """The prompt and the messages in it. Where the request allows it, messages are cut to fit the context."""
     most = request.truncate_prompt_tokens
     return fitted_prompt(
         head,
@@ -157,14 +157,12 @@ def _prompt(
     )
 
 
-def _check_made_once(request: CreateChatCompletion, *, begun: bool) -> None:
+def _check_approved_run_once(request: CreateChatCompletion, *, begun: bool) -> None:
     if (request.n or 1) > 1:
-        raise InvalidRequest(
-            "A call that the user approves is made once, so the request can have one answer.", param="n"
-        )
+        raise InvalidRequest("A call that the user approves is made once, so `n` must be 1.", param="n")
     if begun:
         raise InvalidRequest(
-            "An answer cannot be begun before the calls that it is about are made.",
+            "The calls that the request approves run before the answer, so leave out the answer's start.",
             param="response_prefix" if request.response_prefix is not None else "continue_final_message",
         )
 
@@ -174,14 +172,14 @@ def _begun(request: CreateChatCompletion, continued: Begun | None) -> Begun | No
         return continued
     if continued is not None:
         raise InvalidRequest(
-            "`response_prefix` and `continue_final_message` both say how the answer begins: send one.",
+            "`response_prefix` and `continue_final_message` both set how the answer begins: send one.",
             param="response_prefix",
         )
     return Begun(content=request.response_prefix)
 
 
 def _prefill(begun: Begun | None, renderer: Renderer) -> tuple[int, ...]:
-    """The ids after the cue: messages as they are always rendered, the last of them without its end."""
+    """The ids after the cue: ordinary messages, the last without its end token."""
     if begun is None:
         return ()
     messages: list[Segment] = [renderer.reasoning(begun.reasoning)] if begun.reasoning else []

@@ -1,7 +1,7 @@
 """The body of POST /v1/chat/completions: the fields that are served, and those that are refused by name.
 
-In: decoded JSON. Out: a frozen `CreateChatCompletion`, or a 400 that names the field and says what to do.
-Unknown fields are accepted. A field that would change the answer and is not served is never ignored.
+Takes decoded JSON. Returns a frozen `CreateChatCompletion`, or raises a 400 that names the field and the
+remedy. Accepts unknown fields, but never ignores an unserved field that would change the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
 class TemplateOptions(Body):
-    """`chat_template_kwargs` that Harmony's system message has a place for, under any of their names."""
+    """The `chat_template_kwargs` that Harmony's system message can state, under all their names."""
 
     reasoning_effort: Effort | None = None
     identity: str | None = None
@@ -75,7 +75,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
         return self.reasoning_effort or nested or self.template.reasoning_effort
 
     def preamble_place(self, default: str) -> str:
-        """The field that preambles go to; where the request wants JSON, `content` holds nothing else."""
+        """The field for preambles; where the request wants JSON, `content` holds nothing else."""
         return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
 
     @property
@@ -88,12 +88,12 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
 
     @property
     def scores(self) -> int | None:
-        """The number of alternatives beside each token's log-probability; None: no log-probabilities."""
+        """The number of alternatives for each token's log-probability; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
     @property
     def allows_parallel_calls(self) -> bool:
-        """Only where the request allows them; `functions` has a place for one call."""
+        """False unless the request allows them; `functions` has room for one call."""
         return self.parallel_tool_calls is True and self.functions is None
 
     @property
@@ -107,7 +107,7 @@ _NOT_SERVED: NotServed = {
     "modalities": (lambda v: v == ["text"], "This model writes text only."),
     "moderation": (lambda v: False, "Leave it out."),
     "documents": (lambda v: not v, "Put the documents' text into a message."),
-    "chat_template": (lambda v: False, "Prompts are in the Harmony format, always."),
+    "chat_template": (lambda v: False, "Prompts are always in the Harmony format."),
     "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
     "input": (lambda v: False, "This is a field of the Responses API; send `messages`."),
     "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
@@ -116,7 +116,7 @@ _NOT_SERVED: NotServed = {
 
 
 def parse_request(body: object) -> CreateChatCompletion:
-    """The validated body; raises a 400 whose sentence names the fault."""
+    """The validated body; raises a 400 that names the fault."""
     request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)
@@ -129,14 +129,14 @@ def parse_request(body: object) -> CreateChatCompletion:
         raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
     if request.continue_final_message and request.add_generation_prompt:
         raise InvalidRequest(
-            "`continue_final_message` and `add_generation_prompt` exclude each other: an answer is continued "
-            "or begun.",
+            "`continue_final_message` and `add_generation_prompt` exclude each other: the first continues an "
+            "answer, the second starts one.",
             param="add_generation_prompt",
         )
     if request.add_generation_prompt is False and not request.continue_final_message:
         raise InvalidRequest(
             "`add_generation_prompt` is false, so there is nothing to generate. Set continue_final_message "
-            "to go on with the last message, or leave it out.",
+            "to continue the last message, or leave it out.",
             param="add_generation_prompt",
         )
     return request

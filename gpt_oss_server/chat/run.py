@@ -1,8 +1,8 @@
-"""One chat completion: a prepared request, generated, as batches of chunks.
+"""Runs one chat completion and yields it as batches of chunks.
 
-In: what `prepare` made. Out: batches of chunks; each choice begins with its role and ends with its finish
-reason, then comes the chunk of the usage where it is asked for. Whatever breaks, what was generated is
-shown, and the last chunk is the error. Closing the iterator cancels every choice.
+Takes a `PreparedChat`. Yields batches of chunks: each choice begins with its role and ends with its finish
+reason; the usage follows where the request wants it. After a failure the client still receives all generated
+text, and the last chunk is the error. Closing the iterator cancels every choice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Choice:
     hosted: HostedTools
     finish: Finish = Finish.STOP
     ended: bool = False
-    shown: int = 0  # tokens whose ids are in chunks, where the request wants ids
+    shown: int = 0  # tokens whose ids have been sent, where the request wants ids
 
 
 class ChatRun:
@@ -104,7 +104,7 @@ class ChatRun:
             sampling=prepared.sampling_of(index),
             recipients=prepared.recipients,
             tools=hosted,
-            approved=prepared.agreed,
+            approved=prepared.approved,
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
@@ -118,8 +118,8 @@ class ChatRun:
         return Form(
             new_call_id=lambda: served.ids("call"),
             runs_here=hosted.runs,
-            ask_first=hosted.approvals,
-            agreed=len(self._prepared.agreed),
+            approvals=hosted.approvals,
+            approved=len(self._prepared.approved),
             cite=hosted.cite,
             answers_json=self._prepared.wanted.answer is not None,
             reasoning_fields=() if request.include_reasoning is False else fields,
@@ -147,12 +147,12 @@ class ChatRun:
                 if stream.stopped:
                     break
         if choice.finish is not Finish.LENGTH and not stream.stopped:
-            await choice.turn.check_form()  # the client has the text, and then gets the error
+            await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
 
     def _with_ids(self, choice: _Choice, parts: list[Part]) -> list[Part]:
-        """With the tokens that these parts, and headers before them, were made of."""
+        """Adds the ids of the tokens that these parts, and the headers before them, consist of."""
         if self.request.return_token_ids:
             tokens = choice.transcript.tokens
             parts[-1]["token_ids"] = tokens[choice.shown :]
@@ -180,7 +180,7 @@ class ChatRun:
         return chunks
 
     def _end(self) -> list[Chunk]:
-        """After every choice has ended, or one has failed: the rest of the text, then usage or the error."""
+        """The last chunks, after all choices ended or one failed: pending text, then usage or the error."""
         last: list[Chunk] = []
         if self.error is not None:
             for choice in self._choices:
@@ -193,7 +193,7 @@ class ChatRun:
         return last
 
     def _closing_chunk(self) -> list[Chunk]:
-        """The chunk without choices; only where there is something to say in it."""
+        """The chunk without choices, unless it would hold nothing."""
         [chunk] = self._chunks([{}])
         chunk["choices"] = []
         if self.request.includes_usage:
@@ -220,8 +220,8 @@ class ChatRun:
         if self.request.debug:
             for index, choice in enumerate(self._choices):
                 after = f"_{index}" if index else ""
-                told = debug_metadata(self._served.encoding, choice.transcript)
-                metadata |= {f"{key}{after}": value for key, value in told.items()}
+                debug = debug_metadata(self._served.encoding, choice.transcript)
+                metadata |= {f"{key}{after}": value for key, value in debug.items()}
         return metadata
 
     def _usage(self) -> dict[str, Any]:

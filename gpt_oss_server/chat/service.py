@@ -1,7 +1,7 @@
-"""Chat Completions without HTTP: bodies in, runs and prompts out.
+"""Chat Completions without HTTP.
 
-In: request bodies as decoded JSON. Out: `ChatRun`s and prepared prompts, or an `ApiError` before anything
-is generated. Which engine, names and tools there are is `Served`'s to say.
+Takes request bodies as decoded JSON. Returns `ChatRun`s and prepared prompts, or raises an `ApiError` before
+anything is generated. `Served` decides on the engine, the model names and the tools.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class ChatService:
         self.served = served
 
     async def start(self, body: object) -> ChatRun:
-        """Everything up to the first token: after this returns, only the engine can fail."""
+        """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
         return ChatRun(await self._prepare(parse_request(body)), self.served, completion_id)
 
     async def prompt(self, body: object) -> list[int]:
-        """The prompt that this request would give the model, a given beginning of the answer included."""
+        """The model's prompt for this request, including the start of the answer if the request gives one."""
         prepared = await self._prepare(parse_request(body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
@@ -55,7 +55,8 @@ class ChatService:
                 )
 
             prepared = await beside_others(work, request.messages, request.tools, request.functions)
-            if prepared.prefill:  # a grammar is of whole turns, and this one has begun
+            if prepared.prefill:  # a grammar covers a whole turn, and this one has already started
                 return prepared
-            by_grammar = engines.beams is None  # a search goes by the scores, and its beams are checked
+            # A beam search ranks by score; a check of the finished beams replaces the grammar.
+            by_grammar = engines.beams is None
             return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))

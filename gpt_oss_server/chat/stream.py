@@ -1,17 +1,17 @@
-"""Turn events to the parts of one choice: what Chat Completions can show of a turn, and in which order.
+"""Maps turn events to the parts of one choice.
 
-In: turn events, in batches, then exactly one `finish`. Out: choices of chunks, each with the index and a
-delta, the last with the finish reason. `stopped` is true once a stop string was found: nothing more is shown,
-and the generation can be closed.
+Takes turn events in batches, then exactly one `finish`. Returns the choices of chunks, each with the index
+and a delta, the last with the finish reason. `stopped` is true once a stop string is found: the stream then
+shows nothing more, and the caller can close the generation.
 
-    Harmony message                     in the choice
-    analysis                            reasoning
-    commentary without a recipient      content: words for the user; a blank line before what follows.
-                                        reasoning, where the request or the operator wants it there
-    final                               content; stop strings and log-probabilities apply here
-    to a function, or to nobody known   tool_calls
-    to a tool that runs here            executed_tools, with what it answered
-    to one that needs consent first     tool_calls, marked as a request for approval
+    Harmony message                         in the choice
+    analysis                                reasoning
+    commentary without a recipient          content, followed by a blank line; reasoning instead,
+                                            where the request or the operator wants it there
+    final                                   content; stop strings and log-probabilities apply here
+    to a function or an unknown recipient   tool_calls
+    to a hosted tool                        executed_tools, with its result
+    to a hosted tool that needs approval    tool_calls, marked as a request for approval
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a request decides about the form of its choices."""
+    """The decisions of a request about the form of its choices."""
 
     new_call_id: Callable[[], str]
     runs_here: Callable[[str], bool] = lambda recipient: False
-    ask_first: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
-    agreed: int = 0  # the first calls, which are made before anything is said
-    cite: Resolve | None = None  # what a citation's cursor stands for; None: there are no citations
-    answers_json: bool = False  # by the form that is asked for
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    approved: int = 0  # the number of approved calls, which run before the model generates
+    cite: Resolve | None = None  # resolves a citation's cursor; None: there are no citations
+    answers_json: bool = False  # the request wants a JSON answer
     reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
     preambles_are_reasoning: bool = False
     stops: tuple[str, ...] = ()
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
-    old_calls: bool = False
+    old_calls: bool = False  # the request uses `functions`
     custom: frozenset[str] = frozenset()  # recipients whose calls are text
 
 
@@ -70,9 +70,9 @@ class ChoiceStream:
         self._form = form
         self._shown = Shown()
         self._writer: Writer | None = None
-        self._stops: StopFilter | None = None  # of the open answer, or of the one that was stopped
+        self._stops: StopFilter | None = None  # of the open answer, or of the stopped one
         self._ran: ToolStarted | None = None
-        self._agreed = form.agreed
+        self._approved = form.approved
 
     @property
     def stopped(self) -> bool:
@@ -82,12 +82,12 @@ class ChoiceStream:
         return [self._choice({"delta": {"role": "assistant", "content": ""}})]
 
     def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[Part]:
-        """The choice's parts; `silently` takes a beginning that the client knows, as it wrote it."""
+        """The choice's parts. `silently` hides text: the client knows the start of an answer that it gave."""
         out: list[Part] = []
         for event in events:
             if self.stopped:
                 break
-            if isinstance(event, TextDelta):  # by far the most frequent
+            if isinstance(event, TextDelta):  # first, as it is by far the most frequent
                 if self._writer is not None and not silently:
                     out += self._writer.delta(event.text)
                 continue
@@ -105,13 +105,13 @@ class ChoiceStream:
                 case ToolFinished():
                     out.append(self._executed(event))
                 case TurnFinished():
-                    pass  # the run decides what the end means
+                    pass  # the run handles the end
                 case _:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
     def finish(self, finish: Finish) -> list[Part]:
-        """What is still held back, and the choice's end."""
+        """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
@@ -153,20 +153,20 @@ class ChoiceStream:
 
     def _call_writer(self, recipient: str) -> Writer:
         form, shown = self._form, self._shown
-        if self._agreed or form.runs_here(recipient):
-            self._agreed = max(self._agreed - 1, 0)
+        if self._approved or form.runs_here(recipient):
+            self._approved = max(self._approved - 1, 0)
             return SilentWriter()
         name = called_name(recipient)
         if recipient in form.custom:
             return CustomCallWriter(shown, name, form.new_call_id)
         if form.old_calls:
             return OldCallWriter(shown, name)
-        return CallWriter(shown, name, form.new_call_id, asks=form.ask_first.get(recipient))
+        return CallWriter(shown, name, form.new_call_id, approval=form.approvals.get(recipient))
 
     def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:
         if self._form.cite is None:
             return None
-        from tools.browser.citations import CitationRewriter  # the browser is an extra
+        from tools.browser.citations import CitationRewriter  # an optional dependency
 
         return CitationRewriter(self._form.cite, in_json=in_json)
 

@@ -1,7 +1,7 @@
-"""The form that a chat request wants of its turn: `response_format`, `tool_choice` and strict tools.
+"""The form that a chat request requires of its turn: `response_format`, `tool_choice` and strict tools.
 
-In: a validated request and its tools. Out: a `Wanted` and the formats that the prompt declares, or a 400 that
-names the field as the client sent it.
+Takes a validated request and its tools. Returns a `Wanted` and the formats that the prompt declares, or
+raises a 400 that names the field as the client sent it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def read_form(
     wanted = _wanted(request, answer, tools, hosted)
     if wanted.binds and (request.response_prefix is not None or request.continue_final_message):
         raise InvalidRequest(
-            "An answer that the request begins cannot be held to a form. Leave out response_format, "
-            "tool_choice and strict, or the beginning.",
+            "The request gives the start of the answer, so the answer cannot be held to a form. Leave out "
+            "response_format, tool_choice and strict, or the start.",
             param="response_prefix" if request.response_prefix is not None else "continue_final_message",
         )
     return answer, wanted

@@ -1,7 +1,7 @@
 """The tools of a chat request, from every field that declares some.
 
-In: `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Out: the
-tools as `tooling.requested` reads them, or a 400 that names the field as the client sent it.
+Takes `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Returns the
+tools as `tooling.requested` reads them, or raises a 400 that names the field as the client sent it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_tools(request: CreateChatCompletion) -> RequestTools:
 
 
 def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The tool that `web_search_options` declare; the user's place lies one object deeper there."""
+    """The tool that `web_search_options` declares; they nest the user's location one object deeper."""
     location = options.get("user_location")
     inner = location.get("approximate") if isinstance(location, Mapping) else None
     place = {"user_location": inner} if isinstance(inner, Mapping) else {}
@@ -44,7 +44,7 @@ def _check_forms(tools: RequestTools) -> None:
         if tool.kind not in ("function", "custom") or tool.namespace is not None:
             kind = tool.kind if tool.namespace is None else "namespace"
             raise UnsupportedField(
-                f"`tools`: Chat Completions has no form for calls of tools of type {kind!r}. Declare a "
+                f"`tools`: Chat Completions cannot represent calls of tools of type {kind!r}. Declare a "
                 "function, or use the Responses API.",
                 param="tools",
             )

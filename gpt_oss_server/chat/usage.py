@@ -1,6 +1,7 @@
-"""What a chat completion cost: the prompt once, what each choice made, and what tools put in between.
+"""The usage of a chat completion: the prompt once, the tokens of each choice, and the results of tools.
 
-The prompt is cached as far as no choice had to compute it: of choices that begin together one does, for all.
+Prompt tokens count as cached if no choice computed them. Of choices that start together, one computes the
+prompt for all.
 """
 
 from __future__ import annotations

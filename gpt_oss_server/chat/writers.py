@@ -1,7 +1,8 @@
-"""One writer per kind of Harmony message: its text in, parts of a chat choice out.
+"""One writer per kind of Harmony message.
 
-A part is a choice without index and finish reason: a delta, and the log-probabilities that belong to it. A
-writer knows the shape of its delta. Of other messages it knows what `Shown` counts, and of chunks nothing.
+Takes the text of one message and returns parts of a chat choice. A part is a choice without index and finish
+reason: a delta and its log-probabilities. A writer knows the shape of its delta and, through `Shown`, the
+amount of earlier output. It must not know chunks.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter
 
 Part = dict[str, Any]
-BETWEEN_MESSAGES = "\n\n"  # a chat message has one content, which may hold several messages of the model
+BETWEEN_MESSAGES = "\n\n"  # one chat message's content may hold several messages of the model
 
 
 @dataclass(slots=True)
 class Shown:
-    """How much of a choice's content, reasoning and calls is out."""
+    """The amount of a choice's output so far."""
 
     content: int = 0  # characters
     reasoning: int = 0
@@ -33,7 +34,7 @@ class Shown:
 
 
 class Writer(ABC):
-    """The life of one message in a choice: opened once, any number of deltas, closed once."""
+    """Writes one message of a choice: one `open`, any number of `delta`s, one `close`."""
 
     def open(self) -> list[Part]:
         """The parts that come before any text."""
@@ -41,13 +42,13 @@ class Writer(ABC):
 
     @abstractmethod
     def delta(self, text: str) -> list[Part]:
-        """The parts of more text."""
+        """The parts for more text."""
 
     def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – only the final text has scores
-        """Takes the log-probability of a token whose text comes next."""
+        """Takes the log-probability of the token whose text follows."""
 
     def close(self, *, complete: bool) -> list[Part]:
-        """The parts that were held back. The message is not `complete` where it was cut off."""
+        """The parts that were held back. A truncated message is not `complete`."""
         return []
 
 
@@ -66,7 +67,7 @@ class ReasoningWriter(Writer):
 
 
 class ContentWriter(Writer):
-    """A preamble or an answer: the words for the user."""
+    """A preamble or an answer."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class ContentWriter(Writer):
         self._scores = scores
         self._begins = True
         self._base = shown.content  # where this message begins in the content
-        # Characters of the model's text: taken, and let through by the stop filter.
+        # Characters of the model's text: received, and passed by the stop filter.
         self._fed = self._passed = 0
         self._due: list[dict[str, Any]] = []
 
@@ -139,16 +140,16 @@ class ContentWriter(Writer):
 class CallWriter(Writer):
     """A call that the client runs: its id and name once, then the arguments as they are sampled.
 
-    With `asks`, (server, tool), it is a call that runs here once the user approves it; the request for
-    approval comes when the call is whole.
+    With `approval`, a pair (server, tool), the call runs here after the user approves it; the request for
+    approval follows when the call is complete.
     """
 
     kind, body = "function", "arguments"
 
     def __init__(
-        self, shown: Shown, name: str, new_id: Callable[[], str], *, asks: tuple[str, str] | None = None
+        self, shown: Shown, name: str, new_id: Callable[[], str], *, approval: tuple[str, str] | None = None
     ) -> None:
-        self._asks = asks
+        self._approval = approval
         self._index = shown.calls
         self._name = name
         self._new_id = new_id
@@ -163,21 +164,21 @@ class CallWriter(Writer):
         return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
 
     def close(self, *, complete: bool) -> list[Part]:
-        if self._asks is None or not complete:
+        if self._approval is None or not complete:
             return []
-        asked = {"server_label": self._asks[0], "name": self._asks[1]}
-        call = {"index": self._index, self.kind: {self.body: ""}, "mcp_approval_request": asked}
+        request = {"server_label": self._approval[0], "name": self._approval[1]}
+        call = {"index": self._index, self.kind: {self.body: ""}, "mcp_approval_request": request}
         return [{"delta": {"tool_calls": [call]}}]
 
 
 class CustomCallWriter(CallWriter):
-    """A call of a custom tool: its input is what the model wrote, as it is."""
+    """A call of a custom tool: its input is the model's text, unchanged."""
 
     kind, body = "custom", "input"
 
 
 class OldCallWriter(Writer):
-    """The same in the form of `functions`: one call, without id or index; further calls are left out."""
+    """A call in the form of `functions`: one call without id or index; further calls are dropped."""
 
     def __init__(self, shown: Shown, name: str) -> None:
         self._name = name
@@ -192,7 +193,7 @@ class OldCallWriter(Writer):
 
 
 class SilentWriter(Writer):
-    """A call that runs here: it is shown when it is answered."""
+    """A call that runs here: the stream shows it with its result."""
 
     def delta(self, text: str) -> list[Part]:
         return []

@@ -1,5 +1,5 @@
 """The plain completions API, and the endpoints that turn text to tokens and back.
 
-Request bodies come in, chunks, completions and tokens go out. No Harmony is rendered: the prompt is the
-client's. It must not know the Responses API.
+Takes request bodies and returns chunks, completions and tokens. It renders no Harmony: the client writes the
+whole prompt. It must not know the Responses API.
 """

@@ -1,4 +1,4 @@
-"""POST /v1/completions, /tokenize and /detokenize: HTTP in, answers out."""
+"""POST /v1/completions, /tokenize and /detokenize: reads HTTP requests and sends the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpt_oss_server.serving.served import Served, beside_others
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
-    """`chat_prompt` makes the prompt of a chat request, for /tokenize."""
+    """`chat_prompt` renders the prompt of a chat request for /tokenize."""
     router = APIRouter()
     limit, keep_alive = served.settings.max_body_bytes, served.settings.keep_alive
 
@@ -43,7 +43,7 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
 
 async def start(body: object, served: Served) -> CompletionRun:
-    """Everything up to the first token: after this returns, only the engine can fail."""
+    """Does all work before the first token: after it returns, only the engine can fail."""
     request = parse_request(body)
     if request.model is not None:
         served.check_model(request.model)

@@ -1,6 +1,6 @@
-"""The body of POST /v1/completions: a prompt as text or ids, continued as it is, without Harmony's frame.
+"""The body of POST /v1/completions: a prompt as text or ids, which the model continues without Harmony.
 
-In: decoded JSON. Out: a frozen `CreateCompletion`, or a 400 that names the field and says what to do.
+Takes decoded JSON. Returns a frozen `CreateCompletion`, or raises a 400 that names the field and the remedy.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class CreateCompletion(ChoiceFields, GenerationFields):
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
-    "suffix": (lambda v: v == "", "This model only writes on; leave it out."),
+    "suffix": (lambda v: v == "", "This model only continues a prompt; leave it out."),
     "messages": (lambda v: False, "Send `prompt`, or use /v1/chat/completions."),
     "prompt_embeds": (lambda v: not v, "Send the prompt as text or token ids."),
-    "response_format": (lambda v: v == {"type": "text"}, "Decoding is not constrained here: ask in words."),
+    "response_format": (lambda v: v == {"type": "text"}, "Describe the format in the prompt instead."),
 }
 
 
@@ -43,13 +43,13 @@ def parse_request(body: object) -> CreateCompletion:
     check_best_of(request)
     if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest(
-            "`max_tokens` is 0, so there is nothing to say without `echo`.", param="max_tokens"
+            "`max_tokens` is 0, so there is nothing to return without `echo`.", param="max_tokens"
         )
     return request
 
 
 def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int) -> list[list[int]]:
-    """Each prompt's ids: a text, its ids, or a list of either."""
+    """The ids of each prompt. `given` is a text, its ids, or a list of either."""
     if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
         given = [given]
     if not given:
@@ -58,7 +58,7 @@ def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int) -> l
 
 
 def encode_prompt(text: str, encoding: Encoding) -> list[int]:
-    """A whole prompt is the sender's own: the spelling of a special token is that token."""
+    """Encodes a whole prompt. The client writes all of it, so a special token's spelling is that token."""
     return [token for piece in without_long_runs(text) for token in encoding.encode_special(piece)]
 
 

@@ -1,7 +1,7 @@
-"""One request for plain completions: prompts continued, as batches of chunks.
+"""Runs one request for plain completions.
 
-In: prompts as ids, and how to sample. Out: batches of chunks, or all of them as one object. Choice j of
-prompt i has the index i * n + j. Closing the iterator cancels every choice.
+Takes prompts as ids and the request's sampling parameters. Yields batches of chunks, or returns all of them
+as one object. Choice j of prompt i has the index i * n + j. Closing the iterator cancels every choice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Choice:
     prompt: Sequence[int]
     sampling: Sampling
     engine: Engine
-    scored: ScoredPrompt | None  # the engine, or behind it, where the prompt is scored
+    scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
     sampled: int = 0
     cached: int = 0
     finish: Finish = Finish.STOP
@@ -92,7 +92,7 @@ class CompletionRun:
         return {**self._head, "choices": choices, "usage": self._usage()}
 
     def _choices_of(self, prompt: Sequence[int]) -> list[_Choice]:
-        """Those of one prompt; of a beam search they are what one search has found."""
+        """The choices of one prompt. One beam search yields all of them."""
         engine, request = self._served.engine, self.request
         sampling = self._sampling(prompt)
         if request.use_beam_search:
@@ -141,7 +141,7 @@ class CompletionRun:
                 if self.request.echo and choice.scored is not None and not choice.has_begun:
                     yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
                 choice.cached += step.cached_tokens
-                if self.request.max_tokens == 0:  # only the prompt is asked for, and a step tells of it
+                if self.request.max_tokens == 0:  # the client wants only the prompt's scores
                     choice.finish = Finish.LENGTH
                     break
                 if chunk := self._feed(choice, text, step):
@@ -166,7 +166,7 @@ class CompletionRun:
         if text.stopped is not None:
             part["stop_reason"] = text.stopped
         if top is not None and choice.scored is not None:
-            # A long prompt takes a while.
+            # Spelling the scores of a long prompt takes a while.
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
         return last
 
@@ -204,7 +204,7 @@ class CompletionRun:
     def _usage(self) -> dict[str, Any]:
         given = sum(len(prompt) for prompt in self._prompts)
         made = sum(choice.sampled for choice in self._choices)
-        # A prompt's tokens are counted once, and were cached if none of its choices had to compute them.
+        # The tokens of a prompt count once; they count as cached if none of its choices computed them.
         each = len(self._choices) // len(self._prompts)
         cached = sum(
             min(choice.cached for choice in self._choices[at : at + each])
@@ -223,9 +223,9 @@ class CompletionRun:
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One choice of all its chunks: texts and lists put together, of the rest what was told last."""
-    told = [part["logprobs"] for part in parts if part["logprobs"] is not None]
-    joined = {key: [entry for each in told for entry in each[key]] for key in told[0]} if told else None
+    """Merges the chunks of a choice: joins texts and lists, and keeps the last value of all other fields."""
+    scores = [part["logprobs"] for part in parts if part["logprobs"] is not None]
+    joined = {key: [entry for each in scores for entry in each[key]] for key in scores[0]} if scores else None
     whole = {key: value for part in parts for key, value in part.items()}
     if "token_ids" in whole:
         whole["token_ids"] = [token for part in parts for token in part["token_ids"]]

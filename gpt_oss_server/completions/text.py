@@ -1,7 +1,7 @@
-"""Sampled tokens to text, plainly: no Harmony is read here.
+"""Decodes sampled tokens to plain text.
 
-In: steps of an engine. Out: pieces of text, each with the scores of the tokens that it is made of. A
-character that is split over tokens is shown when it is whole.
+Takes the steps of an engine. Returns pieces of text, each with the scores of its tokens. A character that is
+split over several tokens appears once it is complete. It must not know Harmony.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from inference.engine import Step, TokenLogprob
 
 @dataclass(slots=True)
 class LegacyLogprobs:
-    """The four parallel lists that this API has."""
+    """The four parallel lists of this API."""
 
     tokens: list[str] = field(default_factory=list)
     token_logprobs: list[float | None] = field(default_factory=list)
@@ -64,7 +64,7 @@ class PlainText:
     def echo(
         self, prompt: Sequence[int], scores: Sequence[TokenLogprob | None]
     ) -> tuple[str, LegacyLogprobs | None]:
-        """The prompt before all else, as it is spelt; its first token has no score."""
+        """The prompt's text and scores, which come before all output; the first token has no score."""
         assert self._speller is not None
         scored_text, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
         for token, scored in zip(prompt, scores, strict=True):
@@ -80,7 +80,7 @@ class PlainText:
     def feed(self, step: Step) -> tuple[str, LegacyLogprobs | None]:
         text = ""
         for index, token in enumerate(step.tokens):
-            if step.logprobs is not None:  # also of a token that is not shown: it was sampled
+            if step.logprobs is not None:  # hidden tokens have a score too: they were sampled
                 self._waiting.append((self._fed, step.logprobs[index]))
             if token >= FIRST_SPECIAL and not self._shows_special:
                 continue
@@ -108,6 +108,6 @@ class PlainText:
     def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
         token, logprob = speller.told_apart(scored.token), max(scored.logprob, LEAST)
         top = {speller.told_apart(each): max(score, LEAST) for each, score in scored.top[: self._top]}
-        if self._top:  # as OpenAI does: the sampled token too, though it is one more than requested
+        if self._top:  # like OpenAI, include the sampled token even if it exceeds the requested number
             top.setdefault(token, logprob)
         scores.add(token, logprob, top, offset)

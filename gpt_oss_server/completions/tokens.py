@@ -1,4 +1,4 @@
-"""Texts and messages to token ids and back: the answers of /tokenize and /detokenize, in vLLM's shapes."""
+"""Converts texts and messages to token ids and back: /tokenize and /detokenize, in vLLM's shapes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
 
 ChatPrompt = Callable[[object], Awaitable[list[int]]]
-"""A chat request's body → the prompt that it would give the model."""
+"""The body of a chat request → the model's prompt."""
 
 
 class TokenizeOptions(Body):
-    """Beside them stands `prompt`, or `messages` and all else that a chat request has."""
+    """The body holds `prompt`, or `messages` and any other field of a chat request."""
 
     prompt: str | None = None
     messages: list[Any] | None = None
@@ -33,16 +33,16 @@ class DetokenizeRequest(Body):
 
 
 async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:
-    asked = read_body(body, TokenizeOptions, {}, '{"prompt": "Hello"}')
-    if asked.model is not None:
-        served.check_model(asked.model)
-    if asked.messages is not None:
-        tokens = await _of_messages(body, asked, served, chat_prompt)
-    elif asked.prompt is not None:
-        tokens = await asyncio.to_thread(encode_prompt, asked.prompt, served.encoding)
+    request = read_body(body, TokenizeOptions, {}, '{"prompt": "Hello"}')
+    if request.model is not None:
+        served.check_model(request.model)
+    if request.messages is not None:
+        tokens = await _of_messages(body, request, served, chat_prompt)
+    elif request.prompt is not None:
+        tokens = await asyncio.to_thread(encode_prompt, request.prompt, served.encoding)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
-    strings = [served.encoding.decode([token]) for token in tokens] if asked.return_token_strs else None
+    strings = [served.encoding.decode([token]) for token in tokens] if request.return_token_strs else None
     return {
         "count": len(tokens),
         "max_model_len": served.engine.info.context_length,
@@ -52,20 +52,20 @@ async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dic
 
 
 def detokenize(body: object, served: Served) -> dict[str, Any]:
-    asked = read_body(body, DetokenizeRequest, {}, '{"tokens": [200006]}')
-    if asked.model is not None:
-        served.check_model(asked.model)
-    check_ids(asked.tokens, "tokens", served.engine.info.vocab_size)
-    return {"prompt": served.encoding.decode(asked.tokens)}
+    request = read_body(body, DetokenizeRequest, {}, '{"tokens": [200006]}')
+    if request.model is not None:
+        served.check_model(request.model)
+    check_ids(request.tokens, "tokens", served.engine.info.vocab_size)
+    return {"prompt": served.encoding.decode(request.tokens)}
 
 
 async def _of_messages(
-    body: object, asked: TokenizeOptions, served: Served, chat_prompt: ChatPrompt
+    body: object, options: TokenizeOptions, served: Served, chat_prompt: ChatPrompt
 ) -> list[int]:
-    """The prompt of the chat request; without the cue where there is nothing to generate."""
+    """The prompt of the chat request, without the cue where the request generates nothing."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The request body must be an object, but is {json_type(body)}.")
-    without_cue = asked.add_generation_prompt is False and not asked.continue_final_message
-    request = {key: value for key, value in body.items() if key != "add_generation_prompt"}
-    tokens = await chat_prompt(request)
+    without_cue = options.add_generation_prompt is False and not options.continue_final_message
+    chat_request = {key: value for key, value in body.items() if key != "add_generation_prompt"}
+    tokens = await chat_prompt(chat_request)
     return tokens[: -len(served.renderer.cue)] if without_cue else tokens

@@ -1,7 +1,7 @@
-"""The code interpreter: the python of gpt-oss, and the items of its calls.
+"""The code interpreter: gpt-oss's python tool, and the items of its calls.
 
-In: the settings of python, a request's `code_interpreter` tool, calls. Out: the tool, its options, the
-builder of each call's item. It must not know how code runs; `tools.python` does.
+Takes the python settings, a request's `code_interpreter` tool, and calls. Returns the tool, its options, and
+the builder of each call's item. It must not know how code runs; `tools.python` does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUTPUTS = "code_interpreter_call.outputs"
 
 
 class CodeInterpreter(HostedTool):
-    """A `sandbox` that is given takes the place of the one that the settings name."""
+    """A given `sandbox` replaces the one that the settings name."""
 
     namespace = "python"
     types = ("code_interpreter",)
@@ -72,7 +72,7 @@ class CodeInterpreter(HostedTool):
 
 
 class CodeInterpreterBuilder(ItemBuilder):
-    """A call of python. Its code streams."""
+    """A call of python, whose code streams."""
 
     runs_here = True
 

@@ -1,6 +1,6 @@
-"""The container of a tool server (`--tool-server`), which gpt-oss was trained to use beside its other tools.
+"""The container of a tool server (`--tool-server`), one of the tools that gpt-oss was trained to use.
 
-No request names it, and this server runs none of its own: where a tool server has one, it joins the other
+No request names it, and this server has none itself. Where a tool server offers one, it joins the other
 hosted tools.
 """
 

@@ -1,7 +1,8 @@
-"""How containers are named: `cntr_…` for the python files of a conversation, or of a container by itself.
+"""The names of containers: `cntr_…` for the python files of a conversation, or of a container on its own.
 
-In: a conversation's name or a request's `container`. Out: the container's name and back, and the body of a
-request that makes one. A container made by itself is a conversation that nobody speaks in.
+Takes a conversation's name or a request's `container`. Converts between the names of conversations and
+containers, and parses requests that create a container. A container on its own is a conversation without
+messages.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body, Integer, NotServed, read_body
 
 PREFIX = "cntr_"
-IDLE_MINUTES = 20  # after so long without a call the session ends, and its files with it
-_RESPONSE, _CONVERSATION = "resp_", "conv_"  # what a conversation's name may begin with
+IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
+_RESPONSE, _CONVERSATION = "resp_", "conv_"  # the prefixes of a conversation's name
 _UPLOAD = (
     "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
 )
 
 
 def container_id(conversation: str) -> str:
-    """The name under which a conversation's python files are listed."""
+    """The name of the container that holds a conversation's python files."""
     return PREFIX + conversation.removeprefix(_RESPONSE)
 
 
 def conversation_of(container: str) -> str:
-    """The way back; "" for what is no container's name."""
+    """The conversation of a container's name; "" for any other name."""
     name = container.removeprefix(PREFIX)
     conversation = name if name.startswith(_CONVERSATION) else _RESPONSE + name
     return conversation if container_id(conversation) == container else ""
 
 
 def container_of(given: Any, where: str) -> str | None:
-    """The container that a code_interpreter tool names; None: one of the conversation's own."""
+    """The container that a code_interpreter tool names; None: the conversation's own."""
     if given is None:
         return None
     if isinstance(given, str) and given.startswith(PREFIX):
@@ -66,7 +67,7 @@ _NOT_SERVED: NotServed = {
     "file_ids": (lambda v: not v, f"Files are not kept outside of containers here. {_UPLOAD}"),
     "memory_limit": (lambda v: v == "1g", 'Python here has one gigabyte of memory: "1g".'),
     "network_policy": (lambda v: v == {"type": "disabled"}, "Python here has no network."),
-    "skills": (lambda v: not v, "Leave it out, and put files into the container."),
+    "skills": (lambda v: not v, "Leave it out, and upload files to the container."),
 }
 
 

@@ -1,6 +1,6 @@
-"""A call of an earlier turn, and its result, as the model saw them.
+"""Renders a call of an earlier turn and its result as the model saw them.
 
-In: the recipient, the arguments and the result. Out: two segments, on the channel that the tool's row names.
+Takes the recipient, the arguments and the result. Returns two segments, on the channel in the tool's row.
 """
 
 from __future__ import annotations

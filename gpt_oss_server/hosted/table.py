@@ -1,6 +1,7 @@
-"""The table of hosted tools: a tool that has a line here is served.
+"""The table of hosted tools: the server offers each tool that has a line here.
 
-In: a namespace, a recipient, or a type of a request. Out: the row. docs/extending.md adds a line.
+Takes a namespace, a recipient, or the type of a request's tool. Returns the row. docs/extending.md shows
+how to add a line.
 """
 
 from __future__ import annotations
@@ -22,5 +23,5 @@ BY_ITEM_TYPE = {tool.item_type: tool for tool in HOSTED_TOOLS if tool.item_type 
 
 
 def tool_of(recipient: str) -> HostedTool | None:
-    """The tool that a recipient is of; None for MCP servers, and for what the client runs."""
+    """The tool of a recipient; None for MCP servers and for tools that the client runs."""
     return BY_NAMESPACE.get(recipient.partition(".")[0])

@@ -1,6 +1,6 @@
-"""Web search: the browser of gpt-oss, and the items of its calls.
+"""Web search: gpt-oss's browser tool, and the items of its calls.
 
-In: the settings of the browser, a request's `web_search` tool, calls. Out: the tool, its options, the
+Takes the browser settings, a request's `web_search` tool, and calls. Returns the tool, its options, and the
 builder of each call's item. It must not know how the browser searches; `tools.browser` does.
 """
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tools.browser.backends.base import Backend
 
 _SOURCES, _RESULTS = "web_search_call.action.sources", "web_search_call.results"
-_TIMEOUT = 30.0  # seconds: the browser's own
-# An answer of the browser begins with its cursor.
+_TIMEOUT = 30.0  # seconds; the browser's own limit
+# Every result of the browser begins with its cursor.
 _CURSOR = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
 
 
 class WebSearch(HostedTool):
-    """A `backend` that is given takes the place of the one that the settings name."""
+    """A given `backend` replaces the one that the settings name."""
 
     namespace = "browser"
     types = (
@@ -82,13 +82,13 @@ class WebSearch(HostedTool):
         return None if tool.get("external_web_access") is False else super().options(tool, where)
 
     def is_optional(self, tool: Tool) -> bool:
-        """Codex declares `external_web_access` to every server, whether the server has a browser or not."""
+        """Codex sends `external_web_access` to every server, whether or not the server has a browser."""
         return "external_web_access" in tool
 
     def resumed(self, results: Callable[[], Sequence[str]]) -> Mapping[str, Any]:
-        """A new session gives no cursor that the model has read already: it cites by cursors.
+        """Keeps a new session from reusing cursors that the model has read, as the model cites by cursor.
 
-        Sessions end before the conversation does, and so may the server.
+        A conversation outlives its sessions, and may outlive the server.
         """
         found = [_CURSOR.match(result) for result in results()]
         return {"first_cursor": max((int(cursor[1]) for cursor in found if cursor), default=-1) + 1}
@@ -97,7 +97,7 @@ class WebSearch(HostedTool):
         return WebSearchBuilder(call)
 
     def past_call(self, item: Item) -> PastCall:
-        """The call as far as the item's action shows it; few items hold results."""
+        """The call, as far as the item's action shows it; few items hold results."""
         action = item["action"] if isinstance(item.get("action"), dict) else {}
         match action.get("type"):
             case "open_page":
@@ -118,14 +118,14 @@ class WebSearch(HostedTool):
 
 def _backend(settings: Settings) -> Backend | None:
     if settings.browser is None and not os.environ.get("EXA_API_KEY"):
-        return None  # and nothing of the browser is imported
+        return None  # before the import of the browser
     from tools.browser.backends import default_backend, parse_backend
 
     return parse_backend(settings.browser or default_backend())
 
 
 class WebSearchBuilder(ItemBuilder):
-    """A call of the browser. Its action is a guess from the arguments until the browser has answered."""
+    """A call of the browser. Until the browser answers, the action is a guess from the arguments."""
 
     runs_here = True
 
@@ -159,7 +159,7 @@ class WebSearchBuilder(ItemBuilder):
 
 
 def _guess(function: str, arguments: str) -> dict[str, Any]:
-    """The action as far as the arguments tell it, in a form that every client can read."""
+    """The action as far as the arguments show it, in a form that every client can read."""
     try:
         given = read_json_text(arguments)
     except ValueError:

@@ -155,7 +155,7 @@ class _Preparing:
             all_reasoning=self._all_reasoning,
             param="input",
         )
-        self._hosted.count_on_from(history, self._served.encoding)
+        self._hosted.resume_from(history, self._served.encoding)
         return self._prepared(prompt, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:

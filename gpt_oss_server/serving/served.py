@@ -157,5 +157,5 @@ class Served:
     async def close(self) -> None:
         """Close what runs need until they have ended. Only after `stop`."""
         if self._tools is not None:
-            await self._tools.left()
+            await self._tools.wait_closed()
         await self.stores.close()

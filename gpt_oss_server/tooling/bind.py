@@ -1,7 +1,7 @@
 """Binds a request's hosted tools to the server's toolset and to the request's MCP servers.
 
-In: the tools that the request wants and the server offers. Out: `HostedTools` for the turn, or, for a tool
-that is not offered, a 400 that names the setting to change.
+Takes the tools that the request wants and the server offers. Returns `HostedTools` for the turn, or raises a
+400 that names the setting to change for a tool that the server does not offer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.toolbox import Toolbox
 
 
 async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], ids: Ids) -> HostedTools:
-    """A request without hosted tools does not wait for the toolset to be `ready`."""
+    """Waits until the toolset is `ready`, unless the request has no hosted tools."""
     if not tools.hosted and not tools.servers:
         return HostedTools(Toolbox(), search=tools.search)
     toolset = await ready()
@@ -31,7 +31,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     wanted = [name for name in wanted if name in offered or name not in tools.optional]
     for namespace in wanted:
         if namespace not in offered:
-            refusal = toolset.refusals.get(namespace, f"The tool {namespace} is not offered here.")
+            refusal = toolset.refusals.get(namespace, f"This server does not offer the tool {namespace}.")
             raise ToolNotAvailable(refusal, param="tools")
     hosted.declarations = tuple(offered[namespace] for namespace in wanted)
     hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
@@ -44,7 +44,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
         try:
             await add_servers(tools.servers, toolset, hosted, ids)
         except BaseException:
-            await hosted.close(keeps_conversation=True)  # its connections, made before one was refused
+            await hosted.close(keeps_conversation=True)  # it may hold connections from before the failure
             raise
     if shared := hosted.namespaces & set(tools.spaces):
         await hosted.close(keeps_conversation=True)
@@ -55,12 +55,12 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
 
 
 def _open_container(container: str, namespace: str, toolset: Toolset) -> str:
-    """The conversation behind a container that a request names; the container must exist."""
+    """The conversation of a container that a request names. The container must exist."""
     conversation = conversation_of(container)
     if namespace not in toolset.local or toolset.toolbox.session(conversation, namespace) is None:
         raise ContainerNotFound(
-            f"There is no container {container!r}: it was never made, or was idle for so long that it is "
-            "gone. Make one with POST /v1/containers.",
+            f"There is no container {container!r}: it never existed, or it expired after being idle. Create "
+            "one with POST /v1/containers.",
             param="tools",
         )
     return conversation

@@ -1,8 +1,8 @@
-"""Client tools whose calls have a shape that the API fixes: shells, patches, and the search for tools.
+"""Client tools whose calls have a shape that the API fixes: shells, patches, and tool search.
 
-In: such a tool as the client wrote it, and its place in the body. Out: a `ClientTool`, whose arguments are
-the item's action (or operation), or a 400 that names the field. The client runs these tools like its
-functions; the server can run a search too.
+Takes such a tool as the client wrote it, and its place in the body. Returns a `ClientTool`, whose arguments
+are the item's action (or operation), or raises a 400 that names the field. The client runs these tools like
+its functions; the server can also run the search.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpt_oss_server.tooling.client_tools import SEARCH, ClientTool, Tool, check,
 
 
 def client_shape(tool: Tool, where: str) -> ClientTool:
-    """A shell, or the tool that applies patches."""
+    """Reads a shell or the patch tool."""
     kind = tool["type"]
     environment = tool.get("environment")
     if kind == "shell" and environment is not None:
@@ -38,7 +38,7 @@ _SKILLS = "Skills (read the SKILL.md in a skill's folder before you use it):"
 
 
 def _skills(environment: Tool, where: str) -> str:
-    """The skills as the prompt lists them; the model reads each in full at its path."""
+    """The prompt's list of skills; the model reads a whole skill at its path."""
     given = environment.get("skills") or []
     if not isinstance(given, list):
         raise InvalidRequest(f"`{where}` must be a list.", param=where)
@@ -57,7 +57,7 @@ def _skills(environment: Tool, where: str) -> str:
 
 
 def search_tool(tool: Tool, where: str) -> ClientTool:
-    """The search for deferred tools; the client runs it, or the server."""
+    """The search for deferred tools, which the client or the server runs."""
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")
     if tool.get("execution") not in (None, "server", "client"):
@@ -125,7 +125,7 @@ _SHAPES: dict[str, tuple[str, Tool]] = {
         ),
     ),
 }
-"""Their descriptions and arguments in the prompt."""
+"""Descriptions and arguments in the prompt, by type."""
 
 _ENFORCED: dict[str, Tool] = {
     "apply_patch": {
@@ -140,4 +140,4 @@ _ENFORCED: dict[str, Tool] = {
         ]
     }
 }
-"""Schemas that bind calls more narrowly than the prompt's do."""
+"""Schemas that are stricter than those in the prompt."""

@@ -1,8 +1,8 @@
 """The tools that a client runs: their declarations in the prompt, and the forms that bind their calls.
 
-In: one tool as the client wrote it, its place in the body, and the dialect of the API. Out: a `ClientTool`
-with the recipient that the model calls it by and the kind of item that its calls become, or a 400 that names
-the field. This module does not know how calls are rendered, how items are built, or how tools are listed.
+Takes one tool as the client wrote it, its place in the body, and the dialect of the API. Returns a
+`ClientTool` with its recipient and the kind of item that its calls become, or raises a 400 that names the
+field. It must not know how calls are rendered, how items are built, or how tools are listed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _RAW = "Call it with the text itself, not as JSON."
 @dataclass(frozen=True, slots=True)
 class ClientTool:
     kind: Kind
-    name: str  # as the client wrote it, as is the namespace
+    name: str  # as the client wrote it
     recipient: str
     declared: FunctionTool
-    form: Schema | TextGrammar | None = None  # what binds the body of a call
-    namespace: str | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)  # its echo
-    deferred: bool = False  # to be found by a search
+    form: Schema | TextGrammar | None = None  # binds the body of a call
+    namespace: str | None = None  # as the client wrote it
+    given: Mapping[str, Any] = field(default_factory=dict)  # the tool as responses echo it
+    deferred: bool = False  # the prompt declares it only after a search finds it
 
     @property
     def call(self) -> ClientCall:
@@ -43,12 +43,12 @@ class ClientTool:
 
 
 def recipient_of(name: str, namespace: str | None) -> str:
-    """The recipient of a client's tool, by the names that the client has for it."""
+    """The recipient of a client's tool, from the client's names for it."""
     return f"{namespace_word(namespace)}.{name}"
 
 
 def namespace_word(namespace: str | None) -> str:
-    """A namespace as recipients carry it, out of the way of every built-in."""
+    """The namespace in recipients, which never collides with a built-in namespace."""
     if not namespace:
         return FUNCTIONS
     from tools.mcp.names import safe_namespace
@@ -137,7 +137,7 @@ def _text_form(given: Fields, where: str, dialect: Dialect) -> TextGrammar | Non
 
 
 def _rule_of(form: TextGrammar | None) -> str | None:
-    """The grammar as the prompt states it."""
+    """The prompt's sentence about the grammar."""
     if form is None:
         return None
     if form.syntax == "regex":

@@ -1,9 +1,9 @@
 """Where an API keeps the fields of a tool, of an answer's format and of a tool choice.
 
-In: an object of a request, and its place in the body. Out: the object that holds the fields, and its place,
-so that every error names the field that the client sent. Responses is flat: a tool's name stands beside its
-`type`. Chat Completions nests: the name stands in an object that is named after the type. This module does
-not know what the fields mean.
+Takes an object of a request, and its place in the body. Returns the object that holds the fields, and its
+place, so that every error names the field that the client sent. Responses is flat: a tool's name is next to
+its `type`. Chat Completions nests: the name is in an object named after the type. It must not know what the
+fields mean.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Dialect(Protocol):
         ...
 
     def reference(self, named: Fields) -> Fields:
-        """A reference to a tool, with its name beside its type."""
+        """The reference to a tool, with name and type in one object."""
         ...
 
 
@@ -52,7 +52,7 @@ class Flat:
     def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
         if "name" not in tool and isinstance(tool.get(kind), dict):
             raise InvalidRequest(
-                f"`{where}`: this is the Chat Completions form; put name and {_FORM[kind]} beside `type`.",
+                f"`{where}`: this is the Chat Completions form; put name and {_FORM[kind]} next to `type`.",
                 param=f"{where}.name",
             )
         return tool, where
@@ -64,7 +64,7 @@ class Flat:
         if isinstance(given.get("json_schema"), dict):
             raise InvalidRequest(
                 f"`{where}.json_schema`: this is the Chat Completions form; "
-                "put name and schema beside `type`.",
+                "put name and schema next to `type`.",
                 param=f"{where}.json_schema",
             )
         return given, where

@@ -1,8 +1,8 @@
-"""The form that a request wants of a turn: the format of its answer, its tool choice, and strict tools.
+"""The form that a request requires of a turn: the format of its answer, its tool choice, and strict tools.
 
-In: these fields with their places in the body, the dialect of the API, and the tools as they were read. Out:
-a `Wanted` in no API's words, and the formats that the prompt declares, or a 400 that names the field. This
-module does not know whether a schema can be enforced.
+Takes these fields with their places in the body, the dialect of the API, and the tools already read. Returns
+an API-neutral `Wanted` and the formats that the prompt declares, or raises a 400 that names the field. It
+must not know whether the engine can enforce a schema.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Choice = str | dict[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The format that a request wants of its answer."""
+    """The format that a request requires of its answer."""
 
     schema: Schema | None = None
-    declared: tuple[ResponseFormat, ...] = ()  # in the prompt
+    declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
 
 
 def answer_format(
@@ -52,7 +52,7 @@ def answer_format(
 
 
 def _json_object(schema: Any, where: str) -> AnswerFormat:
-    """Any object, or one that fits a schema beside the type, which is the form of llama.cpp."""
+    """Any object, or one that fits a schema next to the type, as llama.cpp has it."""
     if schema is None:
         return AnswerFormat(Schema(ANY_OBJECT, where))
     read = Schema(_schema(schema, where), f"{where}.schema")
@@ -139,14 +139,14 @@ def _recipients(
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
         why = hosted.missing.get(namespace_word(label)) if isinstance(label, str) else None
         if why is not None and listed:
-            return frozenset()  # left out here, as it is in the prompt
+            return frozenset()  # the prompt leaves it out too
         if why is not None:
-            raise InvalidRequest(f"`{where}` names a tool that is not there. {why}", param=where)
+            raise InvalidRequest(f"`{where}` names a tool that is unavailable. {why}", param=where)
     else:
         hosted_tool = BY_TYPE.get(kind) if isinstance(kind, str) else None
         namespace = None if hosted_tool is None else hosted_tool.namespace
         if namespace in tools.optional and namespace not in hosted.namespaces:
-            return frozenset()  # declared, and not there: left out here as it is in `tools`
+            return frozenset()  # declared but unavailable: the prompt leaves it out too
         found = {r for r in hosted.recipients if r.partition(".")[0] == namespace}
     if not found:
         raise InvalidRequest(

@@ -1,7 +1,7 @@
-"""The hosted tools that one request uses, bound to the server's and to the conversation.
+"""The hosted tools that one request uses, bound to the server's tools and to the conversation.
 
-In: what `bind` found of the request's tools. Out: declarations for the prompt, recipients for the decoder,
-and `TurnTools` for the turn.
+Takes the tools that `bind` found for the request. Returns declarations for the prompt, recipients for the
+decoder, and `TurnTools` for the turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
 
 FUNCTION = f"{FUNCTIONS}."
-# What the model reads of a call whose result its client has not kept.
+# The model reads this in place of a result that the client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 Resolve = Callable[[int, int | None], tuple[str, str] | None]  # a citation's cursor and line → (url, title)
 _BEGINNING = 12  # tokens of a result: enough for a cursor's brackets and nine digits
@@ -35,16 +35,16 @@ class HostedTools:
     toolbox: Toolbox  # the server's
     declarations: tuple[Declaration, ...] = ()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items, ready to be sent
+    listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
-    missing: dict[str, str] = field(default_factory=dict)  # namespace of a server that is not there → why
+    missing: dict[str, str] = field(default_factory=dict)  # namespace of an unavailable server → why
     conversation: str = ""
     containers: dict[str, str] = field(default_factory=dict)  # namespace → the conversation it runs in
     search: ToolSearch | None = None
     limit: int | None = None
-    own: Toolbox | None = None  # tools of this request alone, before the server's; they end with it
-    leave: Callable[[Coroutine[Any, Any, None]], None] | None = None  # closes those
+    own: Toolbox | None = None  # the request's own tools, which precede the server's and end with the request
+    close_later: Callable[[Coroutine[Any, Any, None]], None] | None = None  # closes `own` in the background
     _calls: int = 0
 
     @property
@@ -68,22 +68,22 @@ class HostedTools:
         return frozenset(declaration.namespace for declaration in self.declarations)
 
     def conversation_of(self, namespace: str) -> str:
-        """The conversation whose session runs a tool's calls: another one where a container is named."""
+        """The conversation whose session runs a tool's calls: this one, or that of a named container."""
         return self.containers.get(namespace, self.conversation)
 
     @property
     def cite(self) -> Resolve | None:
-        """What resolves the citations of an answer; None where no tool of the request is cited."""
+        """Resolves the citations of an answer; None if no tool of the request can be cited."""
         cited = [name for name in self.namespaces if name in BY_NAMESPACE and BY_NAMESPACE[name].cites]
         return partial(self._resolve, cited[0]) if cited else None
 
     def _resolve(self, namespace: str, cursor: int, line: int | None) -> tuple[str, str] | None:
         session = self.toolbox.session(self.conversation, namespace)
-        resolve = getattr(session, "resolve", None)  # a browser of another server has none
+        resolve = getattr(session, "resolve", None)  # a tool server's browser has none
         return resolve(cursor, line) if resolve is not None else None
 
-    def count_on_from(self, shown: Iterable[Segment], encoding: Encoding) -> None:
-        """New sessions continue from the results that the prompt shows: conversations outlive sessions."""
+    def resume_from(self, shown: Iterable[Segment], encoding: Encoding) -> None:
+        """Lets new sessions continue from the results in the prompt, as conversations outlive sessions."""
         results = cache(lambda: beginnings_of_results(shown, encoding))
         for name in self.namespaces & BY_NAMESPACE.keys():
             if resumed := BY_NAMESPACE[name].resumed(results):
@@ -98,7 +98,7 @@ class HostedTools:
         if self.search is not None and self._searches(recipient):
             return self.search.run(arguments)
         namespace = recipient.partition(".")[0]
-        if namespace not in self.namespaces:  # an approved call, whose item the client has written
+        if namespace not in self.namespaces:  # an approved call from a client's item
             unknown = f"{namespace[:80]!r} is not among the tools of this request."
             return ToolOutput(self.missing.get(namespace, unknown), failed=True)
         if recipient not in self.approvals:  # a call that the user approved does not count
@@ -119,18 +119,18 @@ class HostedTools:
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
             self.toolbox.forget(self.conversation)
-        if self.own is not None and self.leave is not None:
-            self.leave(self.own.close())
+        if self.own is not None and self.close_later is not None:
+            self.close_later(self.own.close())
 
 
 def beginnings_of_results(shown: Iterable[Segment], encoding: Encoding) -> list[str]:
-    """The header of each tool's result, and the first tokens of its text."""
+    """The header of each tool result, and the first tokens of its text."""
     results = [segment.tokens for segment in shown if segment.role == "tool"]
     return [encoding.decode(tokens[: tokens.index(MESSAGE) + 1 + _BEGINNING]) for tokens in results]
 
 
 def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
-    """The recipients that the model may mean, for the decoder."""
+    """The recipients that the decoder may find in the model's headers."""
     functions = {r.removeprefix(FUNCTION) for r in tools.offered_clients if r.startswith(FUNCTION)}
     others = {recipient for recipient in tools.offered_clients if not recipient.startswith(FUNCTION)}
     return Recipients(frozenset(functions), hosted.recipients | others)

@@ -1,8 +1,8 @@
-"""The tools of a request, read: those that the client runs, those that the server hosts, and their echo.
+"""Reads the tools of a request: those that the client runs, those that the server hosts, and their echo.
 
-In: each declared tool, its place in the body, and the dialect of the API. Out: the client's tools by
-recipient, the hosted tools with their options, and the echoed form with every key that clients read. An
-unknown kind of tool is refused by name. The toolset decides whether a hosted tool is available.
+Takes each declared tool, its place in the body, and the dialect of the API. Returns the client's tools by
+recipient, the hosted tools with their options, and the echo with every key that clients read, or raises a 400
+that names an unknown kind of tool. It must not know whether a hosted tool is available.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from gpt_oss_server.tooling.search import ToolSearch, search_description
 
 @dataclass(slots=True)
 class RequestTools:
-    """The tools that have been read so far: filled tool by tool, then left alone."""
+    """The tools read so far. Nothing changes it after the last tool."""
 
     clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
-    spaces: dict[str, str | None] = field(default_factory=dict)  # namespace, as in recipients → description
+    spaces: dict[str, str | None] = field(default_factory=dict)  # namespace in recipients → description
     hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
-    optional: set[str] = field(default_factory=set)  # namespaces that are offered only where they are on
+    optional: set[str] = field(default_factory=set)  # namespaces that the request can do without
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
-    not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later, if at all
-    of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → tools in it
+    not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later or never
+    of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → its tools
     offered: bool = True  # false for tool_choice "none": checked and echoed, but not in the prompt
 
     @property
@@ -57,7 +57,7 @@ class RequestTools:
 
     @property
     def namespaces(self) -> tuple[ToolNamespace, ...]:
-        """The tools that it declares under other names."""
+        """The tools that the prompt declares under other namespaces."""
         declared = [(word, self._declared(word)) for word in self.spaces]
         return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
 
@@ -66,7 +66,7 @@ class RequestTools:
         return [tool.call for tool in self.offered_clients.values()]
 
     def add_echo(self, tool: Tool) -> None:
-        """Keys of null are left out, except for functions, which have every key."""
+        """Drops keys with null values, except for functions, which keep every key."""
         self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
 
     def declare(self, tool: ClientTool) -> None:
@@ -90,7 +90,7 @@ class RequestTools:
         return ToolSearch([each for each in self.clients.values() if each.deferred], self.spaces)
 
     def load(self, more: RequestTools, *, at_head: bool) -> None:
-        """Adds tools that the conversation brings along, declared at its head or where they came."""
+        """Adds tools from the conversation's items, declared at its head or at their item."""
         self.clients |= more.clients
         added = set(more.clients)
         self.not_at_head = self.not_at_head - added if at_head else self.not_at_head | added
@@ -99,7 +99,7 @@ class RequestTools:
         self.servers += more.servers
 
     def hide_deferred(self) -> None:
-        """With a search, deferred tools are declared once it has found them; without one, at the head."""
+        """Leaves deferred tools to the search, if there is one; otherwise the head declares them."""
         recipient = recipient_of(SEARCH, None)
         tool = self.clients.get(recipient)
         if tool is None or tool.kind != SEARCH:
@@ -120,7 +120,7 @@ class RequestTools:
 
 
 def loaded_tools(tools: Any, where: str) -> RequestTools:
-    """The tools of an item. Kinds that are not served are left out: no client chooses what a search finds."""
+    """The tools of an item. Skips unsupported kinds, as no client chooses what a search finds."""
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
     read = RequestTools()
@@ -171,7 +171,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
         raise InvalidRequest(
-            f"`{where}.tools` must be an array of tools, one at least.", param=f"{where}.tools"
+            f"`{where}.tools` must be an array of at least one tool.", param=f"{where}.tools"
         )
     word = namespace_word(name)
     read.spaces[word] = read.spaces.get(word) or tool.get("description")

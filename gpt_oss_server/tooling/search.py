@@ -1,8 +1,8 @@
-"""Tool search: deferred tools, which the prompt declares only after the model has searched for them.
+"""Tool search: deferred tools, which the prompt declares only after the model searches for them.
 
-In: the client's deferred tools, and the arguments of a search. Out: the description of the search, which
-lists the tools that it can find, and the tools that it has found, as the client wrote them. A search matches
-whole names, and words in names, descriptions and parameters.
+Takes the client's deferred tools, and the arguments of a search. Returns the description of the search, which
+lists the tools it can find, and the found tools as the client wrote them. A search matches whole names, and
+words in names, descriptions and parameters.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gpt_oss_server.tooling.client_tools import SEARCH, ClientTool, Tool
 from tools.tool import ToolOutput
 
 _MOST_FOUND = 10
-_LONGEST_LISTED = 200  # characters of a description in the list of what can be found
+_LONGEST_LISTED = 200  # characters of a description in the list of tools
 _WORDS = re.compile(r"[^\W_]+")
 
 
 def search_description(
     description: str | None, deferred: Iterable[ClientTool], spaces: Mapping[str, str | None]
 ) -> str:
-    """The search's own description: its purpose, and the tools that it can find."""
+    """The search's description for the model: its purpose, and the tools that it can find."""
     listed: dict[str, str] = {}
     for tool in deferred:
         word = tool.recipient.partition(".")[0]
@@ -41,7 +41,7 @@ def search_description(
 
 
 def declared_text(tools: Sequence[ClientTool], spaces: Mapping[str, str | None]) -> str:
-    """Declarations of tools that were found or added in mid-conversation."""
+    """The declarations of tools that a search or an item adds in mid-conversation."""
     by_space: dict[str, list[ClientTool]] = {}
     for tool in tools:
         by_space.setdefault(tool.recipient.partition(".")[0], []).append(tool)
@@ -56,7 +56,7 @@ def declared_text(tools: Sequence[ClientTool], spaces: Mapping[str, str | None])
 
 
 def as_written(tools: Sequence[ClientTool], spaces: Mapping[str, str | None]) -> list[Tool]:
-    """The tools as the client wrote them, those of a namespace within it."""
+    """The tools as the client wrote them, grouped by namespace."""
     found: list[Tool] = []
     of_spaces: dict[str, Tool] = {}
     for tool in tools:
@@ -90,7 +90,7 @@ class ToolSearch:
         named = [tool for tool in self.deferred if self._names(tool) & paths]
         words = _words(query)
         scores = {tool.recipient: self._score(tool, words) for tool in self.deferred}
-        enough = max(scores.values(), default=0) / 3  # a chance word of many is no find
+        enough = max(scores.values(), default=0) / 3  # one shared word of many is no match
         alike = [tool for tool in self.deferred if scores[tool.recipient] > enough]
         alike.sort(key=lambda tool: -scores[tool.recipient])
         found = {tool.recipient: tool for tool in [*named, *alike[:_MOST_FOUND]]}
@@ -103,7 +103,7 @@ class ToolSearch:
         return {tool.namespace, word, f"{tool.namespace}.{tool.name}", tool.recipient}
 
     def _score(self, tool: ClientTool, words: frozenset[str]) -> int:
-        """A word in a name counts three times, one in the rest once."""
+        """Counts a word in a name three times, and a word elsewhere once."""
         about = self.spaces.get(tool.recipient.partition(".")[0]) or ""
         parameters = tool.declared.parameters or {}
         properties = parameters.get("properties")
@@ -114,7 +114,7 @@ class ToolSearch:
 
 
 def _arguments(arguments: str) -> tuple[set[str], str]:
-    """The paths and the query; what is no JSON is a query."""
+    """The paths and the query; text that is not JSON is a query."""
     try:
         given: Any = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""MCP servers of a request: connected, listed, and made part of its tools.
+"""Connects to the MCP servers of a request and adds their tools to its tools.
 
-In: tools of type `mcp` as the client wrote them. Out: their declarations in `HostedTools`, and for each an
-mcp_list_tools item. A server that cannot be listed is an item with an error; the model goes on without it.
+Takes tools of type `mcp` as the client wrote them. Adds their declarations and an mcp_list_tools item each to
+`HostedTools`. If a server cannot list its tools, its item holds the error, and the model proceeds without it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ async def add_servers(
         )
     own = [_offer(server) for server in made if isinstance(server, McpTool)]
     if own:
-        hosted.own, hosted.leave = Toolbox(own, parent=toolset.toolbox), toolset.leave
-    asked = await asyncio.gather(*map(_asked, made))  # beside each other: one may not answer at all
-    hosted.listings += [_listed(*found, hosted, ids) for found in zip(made, asked, strict=True)]
+        hosted.own, hosted.close_later = Toolbox(own, parent=toolset.toolbox), toolset.close_later
+    listings = await asyncio.gather(*map(_listing, made))  # concurrently: one server may not answer at all
+    hosted.listings += [_item(*found, hosted, ids) for found in zip(made, listings, strict=True)]
 
 
 def _offer(server: McpTool) -> Offer:
@@ -58,14 +58,14 @@ def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Na
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
 
 
-async def _asked(server: McpTool | Narrowed) -> McpListing | McpFailure:
+async def _listing(server: McpTool | Narrowed) -> McpListing | McpFailure:
     try:
         return await server.list()
     except McpFailure as failure:
         return failure
 
 
-def _listed(
+def _item(
     server: McpTool | Narrowed, listing: McpListing | McpFailure, hosted: HostedTools, ids: Ids
 ) -> dict[str, Any]:
     item: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """The tools that this server offers, made from its settings.
 
-In: settings. Out: a toolbox with the hosted tools and the operator's MCP servers, each only where it can be
-used; for a tool that cannot, a sentence that names what to set or to install. Wrong settings raise when the
-maker is made; slow work (probing the sandbox, asking tool servers) waits for `ready`.
+Takes settings. Returns a toolbox with the usable hosted tools and the operator's MCP servers, and for each
+unusable tool a sentence that names the setting or package it needs. The constructor of the maker rejects
+wrong settings; slow work (probing the sandbox, connecting to tool servers) waits for `ready`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
-# For a tool server that was not there: seconds between two attempts, and how long a request waits for one.
-_ASK_AGAIN, _ASK_WAIT = 5.0, 2.0
+# For an unreachable tool server: seconds between two attempts, and how long a request waits for one.
+_RETRY_AFTER, _RETRY_WAIT = 5.0, 2.0
 
 
 @dataclass(slots=True)
 class Toolset:
-    """The tools that are offered. `refusals` holds, by namespace, why a tool is not."""
+    """The tools on offer. `refusals` holds, by namespace, why a tool is not on offer."""
 
     toolbox: Toolbox = field(default_factory=Toolbox)
     operators: dict[str, McpTool] = field(default_factory=dict)
@@ -40,30 +40,31 @@ class Toolset:
         default_factory=lambda: {tool.namespace: tool.off for tool in HOSTED_TOOLS if tool.off}
     )
     local: set[str] = field(default_factory=set)  # namespaces of hosted tools that run in this server
-    allow_private_hosts: bool = False  # for MCP servers that a request names
-    mcp_timeout: float = 120.0  # likewise
-    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
+    # For MCP servers that a request names.
+    allow_private_hosts: bool = False
+    mcp_timeout: float = 120.0
+    _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def leave(self, closing: Coroutine[Any, Any, None]) -> None:
-        """Closes a request's own tools. Nobody waits for it: a server may take its time."""
+    def close_later(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Closes a request's own tools in the background, as an MCP server may take long to close."""
         task = asyncio.get_running_loop().create_task(closing)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    async def left(self) -> None:
-        """Waits until all tools of requests are closed."""
-        while self._leaving:
-            await asyncio.gather(*self._leaving, return_exceptions=True)
+    async def wait_closed(self) -> None:
+        """Waits until the tools of all ended requests are closed."""
+        while self._closing:
+            await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def close(self) -> None:
-        await self.left()
+        await self.wait_closed()
         await self.toolbox.close()
         for server in self.operators.values():
             await server.close()
 
 
 class ToolsetMaker:
-    """Reads the settings at once, and makes the toolset once, when a request first waits for it."""
+    """Reads the settings immediately, and makes the toolset once, when a request first needs it."""
 
     def __init__(self, settings: Settings, hosted: Sequence[HostedTool] = HOSTED_TOOLS) -> None:
         self._settings = settings
@@ -76,44 +77,44 @@ class ToolsetMaker:
             raise SettingsError(str(error)) from error
         self._makers = [(tool, make) for tool, make in makers if make is not None]
         self._making: asyncio.Task[Toolset] | None = None
-        self._missing: list[str] = []  # tool servers that did not answer; a request asks them again
-        self._asking: asyncio.Task[None] | None = None
-        self._ask_from = 0.0
+        self._missing: list[str] = []  # tool servers that did not answer; requests retry them
+        self._retrying: asyncio.Task[None] | None = None
+        self._retry_from = 0.0
 
     def start(self) -> None:
-        """Begin, without waiting: the first request that needs a tool should find it ready."""
+        """Begins in the background, so that the first request that needs a tool finds it ready."""
         if self._making is None:
             self._making = asyncio.get_running_loop().create_task(self._make())
 
     async def ready(self) -> Toolset:
         self.start()
         assert self._making is not None
-        toolset = await asyncio.shield(self._making)  # a client that leaves must not undo it
-        asks = self._asking is not None and not self._asking.done()
-        if self._missing and not asks and time.monotonic() >= self._ask_from:
-            self._asking = asyncio.get_running_loop().create_task(self._ask_missing(toolset))
-            # Only the request that starts the attempt waits: a server that hangs must not hold up others.
-            await asyncio.wait({self._asking}, timeout=_ASK_WAIT)
+        toolset = await asyncio.shield(self._making)  # a client's disconnect must not cancel it
+        retries = self._retrying is not None and not self._retrying.done()
+        if self._missing and not retries and time.monotonic() >= self._retry_from:
+            self._retrying = asyncio.get_running_loop().create_task(self._retry_missing(toolset))
+            # Only the request that starts the attempt waits: a hanging server must not delay the others.
+            await asyncio.wait({self._retrying}, timeout=_RETRY_WAIT)
         return toolset
 
     @property
     def made(self) -> Toolset | None:
-        """The toolset, if it is made already; for callers that must not wait."""
+        """The toolset if it exists already, for callers that must not wait."""
         making = self._making
         finished = making is not None and making.done() and not making.cancelled()
         return making.result() if making is not None and finished and making.exception() is None else None
 
-    async def left(self) -> None:
-        """Once more after `close`, for requests that ended later still."""
+    async def wait_closed(self) -> None:
+        """Waits for the tools of requests that ended after `close`."""
         if (made := self.made) is not None:
-            await made.left()
+            await made.wait_closed()
 
     async def close(self) -> None:
         if self._making is not None:
             toolset = await self._making
-            if self._asking is not None:
-                self._asking.cancel()
-                await asyncio.wait({self._asking})
+            if self._retrying is not None:
+                self._retrying.cancel()
+                await asyncio.wait({self._retrying})
             await toolset.close()
 
     async def _make(self) -> Toolset:
@@ -129,8 +130,10 @@ class ToolsetMaker:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)
         if self._missing:
-            await self._ask_each(toolset, "--tool-server: %s Requests that need a tool will ask it again.")
-            self._ask_from = time.monotonic() + _ASK_AGAIN
+            await self._connect_missing(
+                toolset, "--tool-server: %s Requests that need a tool will try it again."
+            )
+            self._retry_from = time.monotonic() + _RETRY_AFTER
         return toolset
 
     async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset, offers: list[Offer]) -> None:
@@ -157,15 +160,15 @@ class ToolsetMaker:
             toolset.operators[server.label] = tool
             offers.append(offer_of(tool, tool.timeout))
 
-    async def _ask_missing(self, toolset: Toolset) -> None:
+    async def _retry_missing(self, toolset: Toolset) -> None:
         try:
-            await self._ask_each(toolset)
+            await self._connect_missing(toolset)
         except Exception:
-            _log.exception("A tool server that was asked again broke what asks it.")
-        self._ask_from = time.monotonic() + _ASK_AGAIN
+            _log.exception("Connecting to a tool server again failed unexpectedly.")
+        self._retry_from = time.monotonic() + _RETRY_AFTER
 
-    async def _ask_each(self, toolset: Toolset, absent: str | None = None) -> None:
-        """Takes the tools of the servers that are there now; `absent` tells the log of one that is not."""
+    async def _connect_missing(self, toolset: Toolset, log_failure: str | None = None) -> None:
+        """Adds the tools of servers that answer now; logs `log_failure` for each that does not."""
         from tools.mcp.external import external_tools, tool_server
         from tools.mcp.failures import McpFailure
 
@@ -173,16 +176,16 @@ class ToolsetMaker:
             try:
                 found = await external_tools(tool_server(url))
             except McpFailure as error:
-                if absent is not None:
-                    _log.error(absent, error)
+                if log_failure is not None:
+                    _log.error(log_failure, error)
                 continue
             except ValueError as error:
-                _log.error("--tool-server: %s", error)  # the rest is served
+                _log.error("--tool-server: %s", error)  # the other tools stay on offer
             else:
                 await toolset.toolbox.take(Offer(tool) for tool in found)
                 for tool in found:
                     toolset.refusals.pop(tool.declaration.namespace, None)
-                _log.info("The tool server %s is there now.", url)
+                _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
 
 

@@ -1,4 +1,4 @@
-"""MCP tools that need consent, on Chat: asked for as a call, given as its answer, and made once."""
+"""MCP tools that need approval on Chat: requested as a call, given as its answer, and run once."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ async def completion_of(chat: ChatService, **body: Any) -> dict[str, Any]:
     return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
 
 
-async def asked(chat: ChatService, url: str) -> tuple[dict[str, Any], str]:
-    """The assistant's message that asks for consent, and the call's id."""
+async def approval_request(chat: ChatService, url: str) -> tuple[dict[str, Any], str]:
+    """The assistant's message that requests approval, and the call's id."""
     completion = await completion_of(chat, messages=ASK, tools=tools(url))
     assert completion["choices"][0]["finish_reason"] == "tool_calls"
     message = completion["choices"][0]["message"]
     return message, message["tool_calls"][0]["id"]
 
 
-async def test_a_call_that_needs_consent_is_a_marked_call(url: str) -> None:
-    message, call_id = await asked(service(CALL), url)
+async def test_a_call_that_needs_approval_is_marked(url: str) -> None:
+    message, call_id = await approval_request(service(CALL), url)
     assert message["tool_calls"] == [
         {
             "id": call_id,
@@ -65,12 +65,12 @@ async def test_a_call_that_needs_consent_is_a_marked_call(url: str) -> None:
     assert "executed_tools" not in message
 
 
-async def test_consent_makes_the_call_and_the_model_goes_on(url: str) -> None:
+async def test_approval_runs_the_call_and_the_model_continues(url: str) -> None:
     chat = service(CALL, ANSWER, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": True}
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
     completion = await completion_of(
-        chat, messages=[*ASK, message, consent], tools=tools(url), metadata={"__debug": True}
+        chat, messages=[*ASK, message, approval], tools=tools(url), metadata={"__debug": True}
     )
     answer = completion["choices"][0]["message"]
     [ran] = answer["executed_tools"]
@@ -84,24 +84,24 @@ async def test_consent_makes_the_call_and_the_model_goes_on(url: str) -> None:
 
     later = await completion_of(
         chat,
-        messages=[*ASK, message, consent, answer, USER],
+        messages=[*ASK, message, approval, answer, USER],
         tools=tools(url),
         metadata={"__debug": True},
     )
-    assert "executed_tools" not in later["choices"][0]["message"], "it is not made again"
+    assert "executed_tools" not in later["choices"][0]["message"], "the call does not run again"
     assert (
         f"{CALL}{result}<|start|>assistant{ANSWER[: -len('<|return|>')]}"
         in later["metadata"]["__debug_input"]
     )
 
 
-async def test_what_became_of_a_call_may_be_forgotten_but_it_is_not_made_again(url: str) -> None:
+async def test_an_approved_call_whose_result_is_lost_does_not_run_again(url: str) -> None:
     chat = service(CALL, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": True, "content": ""}
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": True, "content": ""}
     completion = await completion_of(
         chat,
-        messages=[*ASK, message, consent, {"role": "assistant", "content": "Done."}, USER],
+        messages=[*ASK, message, approval, {"role": "assistant", "content": "Done."}, USER],
         tools=tools(url),
         metadata={"__debug": True},
     )
@@ -110,7 +110,7 @@ async def test_what_became_of_a_call_may_be_forgotten_but_it_is_not_made_again(u
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "result"),
     [
         (
             {"approve": False, "content": "Not today."},
@@ -121,18 +121,18 @@ async def test_what_became_of_a_call_may_be_forgotten_but_it_is_not_made_again(u
     ],
     ids=["refused with a reason", "refused", "answered by the client"],
 )
-async def test_the_model_is_told_why_a_call_was_not_made_here(
-    url: str, answer: dict[str, Any], told: str
+async def test_the_model_reads_why_a_call_did_not_run_here(
+    url: str, answer: dict[str, Any], result: str
 ) -> None:
     chat = service(CALL, ANSWER)
-    message, call_id = await asked(chat, url)
+    message, call_id = await approval_request(chat, url)
     completion = await completion_of(
         chat,
         messages=[*ASK, message, {"role": "tool", "tool_call_id": call_id, **answer}],
         tools=tools(url),
         metadata={"__debug": True},
     )
-    assert f"<|channel|>commentary<|message|>{told}<|end|>" in completion["metadata"]["__debug_input"]
+    assert f"<|channel|>commentary<|message|>{result}<|end|>" in completion["metadata"]["__debug_input"]
     assert "executed_tools" not in completion["choices"][0]["message"]
 
 
@@ -147,67 +147,69 @@ async def test_the_model_is_told_why_a_call_was_not_made_here(
     ],
     ids=str,
 )
-async def test_consent_that_cannot_be_acted_on_is_refused(url: str, body: dict[str, Any], param: str) -> None:
+async def test_an_approval_that_cannot_take_effect_is_refused(
+    url: str, body: dict[str, Any], param: str
+) -> None:
     chat = service(CALL, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": body.pop("approve", True)}
-    messages = [*ASK, message, consent, *([dict(consent)] if body.pop("twice", False) else [])]
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": body.pop("approve", True)}
+    messages = [*ASK, message, approval, *([dict(approval)] if body.pop("twice", False) else [])]
     with pytest.raises(InvalidRequest) as refused:
         await completion_of(chat, **{"messages": messages, "tools": tools(url), **body})
     assert refused.value.param == param
 
 
-NOBODY = {"server_url": "http://127.0.0.1:9/mcp"}
+UNREACHABLE = {"server_url": "http://127.0.0.1:9/mcp"}
 
 
 @pytest.mark.parametrize(
     "later",
-    [{"require_approval": "never"}, NOBODY, {"allowed_tools": ["fail"]}],
-    ids=["asks no more", "cannot be reached", "is allowed no more"],
+    [{"require_approval": "never"}, UNREACHABLE, {"allowed_tools": ["fail"]}],
+    ids=["no longer needs approval", "cannot be reached", "is no longer allowed"],
 )
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_consent_of_the_past_stays_whatever_became_of_its_tool(
+async def test_a_past_approval_stays_valid_after_its_tool_changes(
     url: str, later: dict[str, Any], approve: bool
 ) -> None:
     chat = service(CALL, ANSWER, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": approve, "content": ""}
-    first = await completion_of(chat, messages=[*ASK, message, consent], tools=tools(url))
-    history = [*ASK, message, consent, first["choices"][0]["message"], USER]
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": approve, "content": ""}
+    first = await completion_of(chat, messages=[*ASK, message, approval], tools=tools(url))
+    history = [*ASK, message, approval, first["choices"][0]["message"], USER]
     second = await completion_of(
         chat, messages=history, tools=tools(url, **later), metadata={"__debug": True}
     )
     assert "executed_tools" not in second["choices"][0]["message"]
-    told = "hi" if approve else "The user did not approve this call, so it was not made."
-    assert f"<|channel|>commentary<|message|>{told}<|end|>" in second["metadata"]["__debug_input"]
+    result = "hi" if approve else "The user did not approve this call, so it was not made."
+    assert f"<|channel|>commentary<|message|>{result}<|end|>" in second["metadata"]["__debug_input"]
 
 
-async def test_a_call_is_made_where_its_tool_asks_no_more_from_the_consent_on(url: str) -> None:
+async def test_an_approved_call_runs_if_its_tool_no_longer_needs_approval(url: str) -> None:
     chat = service(CALL, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": True}
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
     completion = await completion_of(
-        chat, messages=[*ASK, message, consent], tools=tools(url, require_approval="never")
+        chat, messages=[*ASK, message, approval], tools=tools(url, require_approval="never")
     )
     assert completion["choices"][0]["message"]["executed_tools"][0]["output"] == "hi"
 
 
-async def test_consent_to_a_call_of_a_server_that_is_not_there_says_that(url: str) -> None:
+async def test_approval_of_a_call_to_an_unreachable_server_is_an_error(url: str) -> None:
     chat = service(CALL, ANSWER)
-    message, call_id = await asked(chat, url)
-    consent = {"role": "tool", "tool_call_id": call_id, "approve": True}
+    message, call_id = await approval_request(chat, url)
+    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
     with pytest.raises(InvalidRequest, match="cannot be connected to"):
-        await completion_of(chat, messages=[*ASK, message, consent], tools=tools(url, **NOBODY))
+        await completion_of(chat, messages=[*ASK, message, approval], tools=tools(url, **UNREACHABLE))
 
 
-async def test_a_server_that_never_asks_runs_at_once(url: str) -> None:
+async def test_a_server_that_needs_no_approval_runs_immediately(url: str) -> None:
     completion = await completion_of(
         service(CALL, ANSWER), messages=ASK, tools=tools(url, require_approval="never")
     )
     assert completion["choices"][0]["message"]["executed_tools"][0]["name"] == "echoes.echo"
 
 
-async def test_a_call_that_was_cut_off_asks_for_no_consent_and_cannot_be_agreed_to(url: str) -> None:
+async def test_a_truncated_call_requests_no_approval_and_cannot_be_approved(url: str) -> None:
     chat = service(CALL, ANSWER)
     completion = await completion_of(chat, messages=ASK, tools=tools(url), max_tokens=16)
     choice = completion["choices"][0]
@@ -215,6 +217,6 @@ async def test_a_call_that_was_cut_off_asks_for_no_consent_and_cannot_be_agreed_
     [call] = choice["message"]["tool_calls"]
     assert "mcp_approval_request" not in call
     assert call["function"]["arguments"] not in ("", '{"text":"hi"}')
-    consent = {"role": "tool", "tool_call_id": call["id"], "approve": True}
+    approval = {"role": "tool", "tool_call_id": call["id"], "approve": True}
     with pytest.raises(InvalidRequest, match="cut off"):
-        await completion_of(chat, messages=[*ASK, choice["message"], consent], tools=tools(url))
+        await completion_of(chat, messages=[*ASK, choice["message"], approval], tools=tools(url))

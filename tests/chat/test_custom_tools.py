@@ -1,4 +1,4 @@
-"""Custom tools in Chat Completions: the text that the model wrote is the input, in chunks and whole."""
+"""Custom tools in Chat Completions: the model's text is the input, in chunks and in whole completions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHOICE = {"type": "custom", "custom": {"name": "say"}}
 
 async def test_the_stream_of_a_custom_call() -> None:
     chunks = await chunks_of(replaying(CALL.format("good morning")), tools=[SAY])
-    # The SDK's type of a chunk knows calls of functions alone; that of a completion knows both.
+    # The SDK's chunk type knows only calls of functions; its completion type knows both kinds.
     message = check_chunks(chunks, sdk_types=False)["choices"][0]
     compare(SNAPSHOTS / "custom_call.jsonl", chunks)
     (call,) = message["message"]["tool_calls"]
@@ -36,7 +36,7 @@ async def test_the_stream_of_a_custom_call() -> None:
     assert message["finish_reason"] == "tool_calls"
 
 
-async def test_what_is_not_streamed_says_the_same() -> None:
+async def test_a_completion_without_streaming_holds_the_same_call() -> None:
     completion = await completion_of(replaying(CALL.format("good morning")), tools=[SAY, TOOL])
     (call,) = said(completion)["tool_calls"]
     assert (call["type"], call["custom"]["input"]) == ("custom", "good morning")
@@ -57,7 +57,7 @@ async def test_tool_choice_names_a_custom_tool() -> None:
         await completion_of(replaying(HELLO), tools=[SAY], tool_choice=CHOICE)
 
 
-async def test_a_custom_call_and_its_result_are_history() -> None:
+async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     first = await completion_of(replaying(CALL.format("hello")), tools=[SAY])
     message = said(first)
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Said."}
@@ -68,7 +68,6 @@ async def test_a_custom_call_and_its_result_are_history() -> None:
     assert "<|start|>functions.say to=assistant<|channel|>commentary<|message|>Said.<|end|>" in prompt
 
 
-NO_SYNTAX = {"type": "grammar", "grammar": {"syntax": "x"}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"type": "custom", "name": "say"}, "tools[0].custom"),
     ({"type": "custom", "custom": {}}, "tools[0].custom.name"),
@@ -95,7 +94,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "param"), REFUSED)
-async def test_what_is_wrong_is_named_as_the_client_wrote_it(tool: dict[str, Any], param: str) -> None:
+async def test_an_error_names_the_field_as_the_client_wrote_it(tool: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as refused:
         await completion_of(replaying(HELLO), tools=[tool])
     assert (refused.value.status, refused.value.param) == (400, param)

@@ -1,4 +1,4 @@
-"""Tools of ours on Chat Completions: they run in mid-completion, and the client sees what they did."""
+"""Hosted tools on Chat Completions: they run in mid-completion, and the client sees calls and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def completion_of(service: ChatService, **body: Any) -> dict[str, Any]:
     ],
     ids=["tools", "chat_template_kwargs"],
 )
-async def test_a_call_runs_and_the_completion_goes_on(encoding: Encoding, body: dict[str, Any]) -> None:
+async def test_a_call_runs_and_the_completion_continues(encoding: Encoding, body: dict[str, Any]) -> None:
     service, toolbox = serving_tools(CALL, ANSWER)
     completion = await completion_of(service, **body)
     choice = completion["choices"][0]
@@ -53,7 +53,7 @@ async def test_a_call_runs_and_the_completion_goes_on(encoding: Encoding, body: 
     }
     assert choice["finish_reason"] == "stop"
     assert completion["usage"]["completion_tokens"] == len(encoding.encode_special(CALL + ANSWER))
-    assert toolbox.sessions["python"] == 0, "nothing can go on from a chat completion"
+    assert toolbox.sessions["python"] == 0, "no later request continues a chat completion"
 
 
 @pytest.mark.parametrize("body", [{"web_search_options": {}}, {"tools": [{"type": "web_search"}]}], ids=str)
@@ -73,21 +73,21 @@ async def test_citations_become_links_with_annotations(body: dict[str, Any]) -> 
 async def test_an_answer_of_json_stays_json_with_its_citations() -> None:
     answer = '<|channel|>final<|message|>{"a":"They purr【0†L1】."}<|return|>'
     service, _ = serving_tools(SEARCH, answer, title='The "cats" [sic]')
-    asked = {"web_search_options": {}, "response_format": {"type": "json_object"}}
-    message = (await completion_of(service, **asked))["choices"][0]["message"]
+    body = {"web_search_options": {}, "response_format": {"type": "json_object"}}
+    message = (await completion_of(service, **body))["choices"][0]["message"]
     link = r' ([The "cats" \[sic\]](https://cats.example/))'
     assert json.loads(message["content"]) == {"a": f"They purr{link}."}
     cited = message["annotations"][0]["url_citation"]
     assert json.loads(f'"{message["content"][cited["start_index"] : cited["end_index"]]}"') == link
 
 
-async def test_what_stands_before_a_stop_string_is_shown_also_if_it_looked_like_a_citation() -> None:
+async def test_text_before_a_stop_string_is_shown_even_if_it_looks_like_a_citation() -> None:
     service, _ = serving_tools(SEARCH, CITES)
     completion = await completion_of(service, web_search_options={}, stop="-L2")
     assert completion["choices"][0]["message"]["content"] == "Cats purr【0†L1"
 
 
-async def test_how_to_search_is_told_as_this_api_has_it() -> None:
+async def test_the_browser_receives_the_search_options_of_this_api() -> None:
     browser = Browser()
     service = service_of(
         scripted(SEARCH, CITES), tools=Ready(Toolset(Toolbox([Offer(Calculator()), Offer(browser)])))
@@ -98,7 +98,7 @@ async def test_how_to_search_is_told_as_this_api_has_it() -> None:
     assert (options["user_location"]["country"], options["search_context_size"]) == ("DE", "low")
 
 
-async def test_each_choice_has_sessions_of_its_own() -> None:
+async def test_each_choice_has_its_own_sessions() -> None:
     service, toolbox = serving_tools(CALL, CALL, ANSWER, ANSWER)
     completion = await completion_of(service, n=2, tools=[{"type": "code_interpreter"}])
     outputs = [choice["message"]["executed_tools"][0]["output"] for choice in completion["choices"]]
@@ -106,7 +106,7 @@ async def test_each_choice_has_sessions_of_its_own() -> None:
     assert toolbox.sessions["python"] == 0
 
 
-async def test_the_limit_of_calls_is_told_to_the_model() -> None:
+async def test_the_model_reads_that_the_limit_of_calls_is_reached() -> None:
     service, _ = serving_tools(CALL, CALL, ANSWER)
     completion = await completion_of(service, max_tool_calls=1, tools=[{"type": "code_interpreter"}])
     outputs = [executed["output"] for executed in completion["choices"][0]["message"]["executed_tools"]]

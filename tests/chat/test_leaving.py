@@ -1,4 +1,4 @@
-"""A client that leaves: every choice stops within one token, whatever API and form the answer has."""
+"""A client that disconnects stops every choice within one token, in both APIs, streaming or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASK = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 class Metronome:
-    """One token for every generation at each tick; knows how many were sampled after the client left."""
+    """Samples one token for each generation at every tick, and counts all tokens."""
 
     def __init__(self, encoding: Encoding, *, enough: int) -> None:
         self.info = EngineInfo(name="metronome", context_length=10_000)
@@ -64,7 +64,7 @@ async def test_every_choice_stops_within_one_token(
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        """Takes what a stream sends."""
+        """Discards the stream."""
 
     scope = {
         "type": "http",
@@ -82,4 +82,4 @@ async def test_every_choice_stops_within_one_token(
     assert engine.open == 0
     assert engine.sampled <= sampled_at_leaving + n
     await asyncio.sleep(0.02)
-    assert engine.sampled <= sampled_at_leaving + n, "nothing goes on behind"
+    assert engine.sampled <= sampled_at_leaving + n, "nothing generates in the background"

@@ -1,4 +1,4 @@
-"""Messages as the model has them: whose a result is, what was an answer, and which user spoke."""
+"""The order and roles of messages in the prompt: results, preambles, answers, and the names of users."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def prompt_of(*messages: dict[str, Any]) -> str:
     return load_encoding().decode(run._prepared.prompt)
 
 
-async def test_what_ran_here_is_known_until_there_is_an_answer() -> None:
+async def test_hosted_calls_stay_in_the_prompt_until_an_answer() -> None:
     ran = {"index": 0, "type": "code_interpreter", "name": "python", "arguments": "2+2", "output": "4"}
     read = {"index": 1, "type": "mcp", "name": "files.read", "arguments": "{}", "output": "A text."}
     others = {"index": 2, "type": "search", "arguments": "as another server has it", "output": "?"}
     message = {**calls(a="Paris"), "reasoning": "I compute.", "executed_tools": [ran, read, others]}
-    asked = (USER, message, result("a", "grey"))
-    prompt = await prompt_of(*asked)
+    turn = (USER, message, result("a", "grey"))
+    prompt = await prompt_of(*turn)
     assert (
         "<|start|>assistant<|channel|>analysis<|message|>I compute.<|end|>"
         "<|start|>assistant<|channel|>analysis to=python code<|message|>2+2<|call|>"
@@ -47,30 +47,31 @@ async def test_what_ran_here_is_known_until_there_is_an_answer() -> None:
         "<|start|>assistant<|channel|>commentary to=functions.get_weather "
     ) in prompt
     assert "another server" not in prompt
-    later = await prompt_of(*asked, {"role": "assistant", "content": "Grey."}, USER)
+    later = await prompt_of(*turn, {"role": "assistant", "content": "Grey."}, USER)
     assert "2+2" not in later
     assert "A text." not in later
     assert "Paris" in later
 
 
 async def test_results_come_in_the_order_of_their_calls() -> None:
-    asked = (USER, calls(a="Paris", b="Rome"))
-    in_order = await prompt_of(*asked, result("a", "grey"), result("b", "blue"))
+    begun = (USER, calls(a="Paris", b="Rome"))
+    in_order = await prompt_of(*begun, result("a", "grey"), result("b", "blue"))
     assert in_order.index("grey") < in_order.index("blue")
-    assert await prompt_of(*asked, result("b", "blue"), result("a", "grey")) == in_order
+    assert await prompt_of(*begun, result("b", "blue"), result("a", "grey")) == in_order
 
 
-async def test_words_in_a_message_before_the_one_with_the_calls_are_a_preamble() -> None:
-    said = {"role": "assistant", "content": "Let me look."}
+async def test_text_in_the_message_before_a_call_is_a_preamble() -> None:
+    preamble = {"role": "assistant", "content": "Let me look."}
     thought = {"role": "assistant", "content": "I need the weather.", "reasoning": "Hm."}
-    prompt = await prompt_of(USER, thought, said, calls(a="Paris"), result("a", "grey"))
+    prompt = await prompt_of(USER, thought, preamble, calls(a="Paris"), result("a", "grey"))
     assert "<|channel|>commentary<|message|>Let me look.<|end|>" in prompt
     assert "<|channel|>commentary<|message|>I need the weather.<|end|>" in prompt
     assert "<|channel|>analysis<|message|>Hm.<|end|>" in prompt
-    assert "<|channel|>final<|message|>Let me look." in await prompt_of(USER, said, USER, calls(a="Paris"))
+    answered = await prompt_of(USER, preamble, USER, calls(a="Paris"))
+    assert "<|channel|>final<|message|>Let me look." in answered
 
 
-async def test_of_several_users_the_model_is_told_who_speaks() -> None:
+async def test_headers_name_the_user_if_several_users_take_part() -> None:
     alice = {"role": "user", "name": "alice", "content": "I like tea."}
     bob = {"role": "user", "name": "Bob <|end|> B.", "content": "I don't."}
     prompt = await prompt_of(alice, bob, USER)

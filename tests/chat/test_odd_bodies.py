@@ -1,4 +1,4 @@
-"""Whatever stands wherever in a body: an answer or a sentence, never a defect."""
+"""Odd values at every place of a body yield an answer or a 4xx error, never a defect."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def test_plain_completions_and_tokens(odd: Any) -> None:
         return detokenize(body, service.served)
 
     plain = [with_odd(PLAIN, place, odd) for place in places(PLAIN)]
-    asked = [made for body in plain for made in (ask(body), tokenize(body, service.served, service.prompt))]
-    asked += [to_text(body) for body in (odd, {"tokens": odd}, {"tokens": [odd]})]
-    for one in asked:
+    answers = [made for body in plain for made in (ask(body), tokenize(body, service.served, service.prompt))]
+    answers += [to_text(body) for body in (odd, {"tokens": odd}, {"tokens": [odd]})]
+    for one in answers:
         refused = await answer_or_sentence(one)
         assert refused is None or refused.status == 400, refused.message

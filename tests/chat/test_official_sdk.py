@@ -50,11 +50,11 @@ def test_a_raw_stream_is_well_formed() -> None:
     assert completion["usage"]["total_tokens"] > 0
 
 
-def test_the_stream_helper_accumulates_what_create_gives() -> None:
+def test_the_stream_helper_accumulates_the_same_completion_as_create() -> None:
     with client_of(THINKS + PREAMBLE + CALL, loop=True) as client:
-        asked: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS, "logprobs": True}
-        whole = client.chat.completions.create(**asked)
-        with client.chat.completions.stream(**asked) as stream:
+        body: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS, "logprobs": True}
+        whole = client.chat.completions.create(**body)
+        with client.chat.completions.stream(**body) as stream:
             kinds = [event.type for event in stream]
             final = stream.get_final_completion()
     assert {
@@ -62,12 +62,12 @@ def test_the_stream_helper_accumulates_what_create_gives() -> None:
         "tool_calls.function.arguments.delta",
         "tool_calls.function.arguments.done",
     } <= set(kinds)
-    mine, theirs = final.choices[0].message, whole.choices[0].message
-    assert mine.content == theirs.content == "A moment."
-    assert mine.reasoning == theirs.reasoning == "I need f."  # type: ignore[attr-defined]
-    assert mine.tool_calls is not None
-    assert theirs.tool_calls is not None
-    assert mine.tool_calls[0].function.arguments == '{"city":"Oslo"}'
+    streamed, created = final.choices[0].message, whole.choices[0].message
+    assert streamed.content == created.content == "A moment."
+    assert streamed.reasoning == created.reasoning == "I need f."  # type: ignore[attr-defined]
+    assert streamed.tool_calls is not None
+    assert created.tool_calls is not None
+    assert streamed.tool_calls[0].function.arguments == '{"city":"Oslo"}'
     assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "tool_calls"
 
 
@@ -95,20 +95,20 @@ class City(BaseModel):
     name: str
 
 
-def test_parse_gives_the_object_that_was_asked_for() -> None:
+def test_parse_returns_the_requested_object() -> None:
     answer = '<|channel|>final <|constrain|>json<|message|>{"name":"Oslo"}<|return|>'
     with client_of(answer) as client:
         made = client.chat.completions.parse(model="scripted", messages=ASK, response_format=City)
     assert made.choices[0].message.parsed == City(name="Oslo")
 
 
-def test_a_name_that_is_not_served() -> None:
+def test_an_unknown_model_is_a_404() -> None:
     with client_of(HELLO) as client, pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="gpt-5", messages=ASK)
     assert unknown.value.code == "model_not_found"
 
 
-def test_too_long_a_conversation_is_told_before_anything_is_generated() -> None:
+def test_too_long_a_conversation_is_refused_before_generation() -> None:
     with client_of(HELLO) as client, pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(
             model="scripted", messages=[{"role": "user", "content": "hello " * 140_000}], stream=True
@@ -118,18 +118,18 @@ def test_too_long_a_conversation_is_told_before_anything_is_generated() -> None:
 
 def test_truncation_at_every_token() -> None:
     with client_of(THINKS + PREAMBLE + CALL, loop=True) as client:
-        asked: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS}
-        whole = client.chat.completions.create(**asked)
+        body: Any = {"model": "scripted", "messages": ASK, "tools": TOOLS}
+        whole = client.chat.completions.create(**body)
         assert whole.usage is not None
         for limit in range(1, whole.usage.completion_tokens + 1):
-            made = client.chat.completions.create(**asked, max_completion_tokens=limit)
+            made = client.chat.completions.create(**body, max_completion_tokens=limit)
             is_cut = limit < whole.usage.completion_tokens
             assert made.choices[0].finish_reason == ("length" if is_cut else "tool_calls")
             assert made.usage is not None
             assert made.usage.completion_tokens == limit
 
 
-def test_the_wire_has_data_lines_alone_and_ends_with_done() -> None:
+def test_the_stream_has_only_data_lines_and_ends_with_done() -> None:
     with serving(scripted(HELLO)) as url:
         response = httpx.post(f"{url}/chat/completions", json={"messages": ASK, "stream": True})
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -140,7 +140,7 @@ def test_the_wire_has_data_lines_alone_and_ends_with_done() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_engine_that_breaks_is_an_error_the_sdk_raises(stream: bool) -> None:
+def test_an_engine_failure_is_an_error_that_the_sdk_raises(stream: bool) -> None:
     from gpt_oss_server.harmony.encoding import load_encoding
 
     engine = ReplayEngine(load_encoding().encode_special(HELLO), fails_after=4)
@@ -153,7 +153,7 @@ def test_an_engine_that_breaks_is_an_error_the_sdk_raises(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_stops_every_choice(stream: bool) -> None:
+async def test_a_disconnect_stops_every_choice(stream: bool) -> None:
     engine = scripted(LONG, loop=True, tokens_per_second=50)
     with serving(engine) as url:
         body = {"messages": ASK, "stream": stream, "n": 3}

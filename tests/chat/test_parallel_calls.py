@@ -18,7 +18,7 @@ CUSTOM = "<|channel|>commentary to=functions.say code<|message|>good day<|call|>
 
 
 @pytest.mark.parametrize("allowed", [True, False, None])
-async def test_only_a_request_that_allows_it_gets_more_than_one(allowed: bool | None) -> None:
+async def test_only_a_request_that_allows_parallel_calls_gets_several(allowed: bool | None) -> None:
     completion = await completion_of(scripted(TWO), tools=[TOOL], parallel_tool_calls=allowed)
     calls = said(completion)["tool_calls"]
     cities = ["Oslo", "Paris"] if allowed else ["Oslo"]
@@ -27,22 +27,22 @@ async def test_only_a_request_that_allows_it_gets_more_than_one(allowed: bool | 
     assert completion["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_each_has_its_index_in_the_stream() -> None:
+async def test_each_call_has_its_index_in_the_stream() -> None:
     turn = scripted(TWO + NEXT + CUSTOM)
     chunks = await chunks_of(turn, tools=[TOOL, SAY], parallel_tool_calls=True)
-    told = [
+    indices = [
         call["index"]
         for chunk in chunks
         for choice in chunk["choices"]
         for call in choice["delta"].get("tool_calls", ())
     ]
-    assert told == sorted(told)
-    assert set(told) == {0, 1, 2}
+    assert indices == sorted(indices)
+    assert set(indices) == {0, 1, 2}
     calls = said(check_chunks(chunks, sdk_types=False))["tool_calls"]
     assert [call["type"] for call in calls] == ["function", "function", "custom"]
 
 
-async def test_tools_of_ours_run_in_between_and_the_answer_follows() -> None:
+async def test_hosted_tools_run_in_parallel_and_the_answer_follows() -> None:
     service, _ = serving_tools(SUM + NEXT + SUM.replace("2+2", "3+4"), HELLO)
     tools: list[dict[str, Any]] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
     run = await service.start({**HI, "tools": tools, "parallel_tool_calls": True})
@@ -52,6 +52,6 @@ async def test_tools_of_ours_run_in_between_and_the_answer_follows() -> None:
     assert message["content"] == "Hello 東京 🧠!"
 
 
-async def test_the_old_form_has_a_place_for_one() -> None:
+async def test_functions_have_room_for_one_call() -> None:
     completion = await completion_of(scripted(TWO), functions=[TOOL["function"]], parallel_tool_calls=True)
     assert said(completion)["function_call"]["arguments"] == '{"city":"Oslo"}'

@@ -1,4 +1,4 @@
-"""What a chat request may say: what it becomes in the prompt, and what is refused by name."""
+"""The fields of a chat request: their effect on the prompt, and the errors that name a refused field."""
 
 from __future__ import annotations
 
@@ -117,26 +117,26 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "param"), REFUSED, ids=lambda value: str(value)[:60])
-async def test_what_cannot_be_served_is_named(body: dict[str, Any], param: str) -> None:
+async def test_an_error_names_the_field_that_cannot_be_served(body: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as refused:
         await service_of(replaying(HELLO)).start({**HI, **body})
     assert refused.value.param == param
     assert refused.value.status in (400, 404)
 
 
-async def test_a_part_of_no_known_type_is_told_how_text_is_sent() -> None:
+async def test_the_error_for_an_unknown_part_states_how_to_send_text() -> None:
     thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}
     with pytest.raises(ApiError, match=r"'thinking' is not .* Text is of type 'text'"):
         await prompt_of(messages=[*HI["messages"], thought])
 
 
-async def test_every_token_may_be_sampled_on_any_engine() -> None:
+async def test_every_engine_accepts_a_top_k_of_minus_one() -> None:
     engine = replaying(HELLO, honours=frozenset({"temperature"}))
     await completion_of(engine, top_k=-1)
     assert engine.samplings[0].top_k == 0
 
 
-async def test_what_changes_nothing_is_accepted() -> None:
+async def test_fields_without_effect_are_accepted() -> None:
     body = {
         "store": True,
         "user": "me",
@@ -160,7 +160,7 @@ async def test_what_changes_nothing_is_accepted() -> None:
     assert completion["metadata"] == {"ticket": "42"}
 
 
-async def test_every_role_is_rendered_as_harmony_has_it() -> None:
+async def test_every_role_is_rendered_in_harmony() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"city":"Oslo"}'}}
     picture = [{"type": "text", "text": "Weather?"}, {"type": "image_url", "image_url": {}}]
     prompt = await prompt_of(
@@ -230,7 +230,7 @@ async def test_the_old_form_of_functions() -> None:
     ],
     ids=str,
 )
-async def test_what_goes_into_the_prompt(body: dict[str, Any], part: str) -> None:
+async def test_a_field_appears_in_the_prompt(body: dict[str, Any], part: str) -> None:
     assert part in await prompt_of(**body)
 
 
@@ -258,7 +258,7 @@ async def test_sampling_reaches_the_engine_and_each_choice_has_its_seed() -> Non
     assert (first.logit_bias, first.max_tokens, first.logprobs) == ({5: -3}, 9, None)
 
 
-async def test_the_oldest_turns_go_where_the_prompt_may_be_truncated() -> None:
+async def test_truncation_drops_the_oldest_turns() -> None:
     turns = [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "old " * 100},
@@ -286,7 +286,7 @@ async def test_reasoning_can_be_left_out() -> None:
     assert message == {"role": "assistant", "content": "Hello!", "refusal": None}
 
 
-async def test_token_ids_in_place_of_tokens() -> None:
+async def test_token_ids_replace_tokens() -> None:
     from tests.doubles.serving import scripted
 
     completion = await completion_of(

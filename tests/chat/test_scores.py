@@ -1,4 +1,4 @@
-"""Beams, how likely the prompt is, and token ids: what goes beyond OpenAI and needs an engine that scores."""
+"""Beams, prompt scores and token ids: extensions of OpenAI's API, most of which need a scoring engine."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
 
 
 async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Encoding) -> None:
-    asked: dict[str, Any] = {"use_beam_search": True, "n": 3, "length_penalty": 0, "tools": [TOOL]}
-    whole = await completion_of(forking(encoding), **asked)
+    body: dict[str, Any] = {"use_beam_search": True, "n": 3, "length_penalty": 0, "tools": [TOOL]}
+    whole = await completion_of(forking(encoding), **body)
     assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "tool_calls", "stop"]
     assert said(whole) == {
         "role": "assistant",
@@ -55,7 +55,7 @@ async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Enco
     assert said(whole, 2)["content"] == "Good day!"
     lengths = [len(encoding.encode_special(text)) for text in (BEST, CALL, GOOD)]
     assert whole["usage"]["completion_tokens"] == sum(lengths)
-    streamed = check_chunks(await chunks_of(forking(encoding), **asked))
+    streamed = check_chunks(await chunks_of(forking(encoding), **body))
     assert [choice["message"]["content"] for choice in streamed["choices"]] == ["Hello!", None, "Good day!"]
 
 
@@ -63,13 +63,13 @@ async def test_more_beams_than_choices_and_their_scores(encoding: Encoding) -> N
     engine = forking(encoding, best=0.2, good=0.8)
     whole = await completion_of(engine, use_beam_search=True, best_of=4, logprobs=True, top_logprobs=2)
     assert said(whole)["content"] == "Good day!"
-    told = whole["choices"][0]["logprobs"]["content"]
-    assert [entry["token"] for entry in told] == ["Good", " day", "!"]
-    assert all(len(entry["top_logprobs"]) == 2 for entry in told)
+    scores = whole["choices"][0]["logprobs"]["content"]
+    assert [entry["token"] for entry in scores] == ["Good", " day", "!"]
+    assert all(len(entry["top_logprobs"]) == 2 for entry in scores)
     assert {sampling.logprobs for sampling in engine.samplings} == {8}
 
 
-async def test_a_beam_that_does_not_keep_the_form_is_told(encoding: Encoding) -> None:
+async def test_a_beam_that_violates_the_form_is_an_error(encoding: Encoding) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     with pytest.raises(ApiError, match="does not fit"):
         await completion_of(forking(encoding, good=1.0), use_beam_search=True, response_format=form)
@@ -87,7 +87,7 @@ async def test_a_beam_that_does_not_keep_the_form_is_told(encoding: Encoding) ->
     ],
     ids=str,
 )
-async def test_what_a_beam_search_does_not_go_with(
+async def test_fields_that_exclude_a_beam_search(
     encoding: Encoding, body: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
@@ -96,21 +96,22 @@ async def test_what_a_beam_search_does_not_go_with(
 
 
 @pytest.mark.parametrize("body", [{"use_beam_search": True}, {"prompt_logprobs": 0}], ids=str)
-async def test_an_engine_without_scores_says_so(body: dict[str, Any]) -> None:
+async def test_an_engine_without_scores_refuses_the_field(body: dict[str, Any]) -> None:
     [field] = body
-    for asked in (completion_of(scripted(HELLO), **body), text_completion(scripted("x"), prompt="a", **body)):
+    chat, plain = completion_of(scripted(HELLO), **body), text_completion(scripted("x"), prompt="a", **body)
+    for answer in (chat, plain):
         with pytest.raises(ApiError, match="scripted") as refused:
-            await asked
+            await answer
         assert (refused.value.param, refused.value.code) == (field, "unsupported_parameter")
 
 
-async def test_the_prompt_s_own_scores(encoding: Encoding) -> None:
+async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
     engine = forking(encoding)
     whole = await completion_of(engine, prompt_logprobs=1, n=2)
-    told, prompt = whole["prompt_logprobs"], engine.prompt
-    assert len(told) == len(prompt) == whole["usage"]["prompt_tokens"]
-    assert told[0] is None
-    assert told[2] == {
+    scores, prompt = whole["prompt_logprobs"], engine.prompt
+    assert len(scores) == len(prompt) == whole["usage"]["prompt_tokens"]
+    assert scores[0] is None
+    assert scores[2] == {
         str(prompt[2] + 1): {
             "logprob": -1.5,
             "rank": 1,
@@ -118,14 +119,14 @@ async def test_the_prompt_s_own_scores(encoding: Encoding) -> None:
         },
         str(prompt[2]): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([prompt[2]])},
     }
-    assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "they are asked for once"
+    assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "one choice scores"
     chunks = await chunks_of(forking(encoding), prompt_logprobs=1)
     assert chunks[-1]["choices"] == []
-    assert chunks[-1]["prompt_logprobs"] == told
+    assert chunks[-1]["prompt_logprobs"] == scores
     assert all("prompt_logprobs" not in chunk for chunk in chunks[:-1])
 
 
-async def test_the_prompt_s_scores_beside_a_beam_search(encoding: Encoding) -> None:
+async def test_the_scores_of_the_prompt_with_a_beam_search(encoding: Encoding) -> None:
     engine = forking(encoding)
     whole = await completion_of(engine, prompt_logprobs=0, use_beam_search=True, n=2, tools=[TOOL])
     assert len(whole["prompt_logprobs"]) == len(engine.prompt)
@@ -133,22 +134,22 @@ async def test_the_prompt_s_scores_beside_a_beam_search(encoding: Encoding) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_token_ids_are_all_that_the_model_has_seen_and_said(encoding: Encoding, stream: bool) -> None:
-    asked: dict[str, Any] = {"return_token_ids": True, "response_prefix": "Well, ", "n": 2}
+async def test_token_ids_cover_the_prompt_and_all_output(encoding: Encoding, stream: bool) -> None:
+    body: dict[str, Any] = {"return_token_ids": True, "response_prefix": "Well, ", "n": 2}
     engine = replaying("I see. 🧠<|return|>")
     if stream:
-        chunks = await chunks_of(engine, **asked)
+        chunks = await chunks_of(engine, **body)
         assert [place for place, chunk in enumerate(chunks) if "prompt_token_ids" in chunk] == [0]
         whole = check_chunks(chunks)
     else:
-        whole = await completion_of(engine, **asked)
+        whole = await completion_of(engine, **body)
     assert whole["prompt_token_ids"] == engine.prompts[0]
     for choice in whole["choices"]:
         assert choice["token_ids"] == engine.tokens
         assert choice["message"]["content"] == "I see. 🧠"
 
 
-async def test_nothing_of_it_is_told_unasked(encoding: Encoding) -> None:
+async def test_scores_and_ids_appear_only_on_request(encoding: Encoding) -> None:
     whole = await completion_of(forking(encoding))
     assert not whole.keys() & {"prompt_logprobs", "prompt_token_ids"}
     assert not whole["choices"][0].keys() & {"token_ids", "stop_reason"}
@@ -160,23 +161,23 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     )
     ids = encoding.encode("Say 🧠:")
     [choice] = whole["choices"]
-    told = choice["logprobs"]
+    scores = choice["logprobs"]
     assert choice["text"] == "Say 🧠:finalGood day"
-    assert told["tokens"][0] == "Say"
-    assert told["token_logprobs"][: len(ids)] == [None, *(-float(place) for place in range(1, len(ids)))]
-    assert told["top_logprobs"][0] is None
-    for token, top in list(zip(told["tokens"], told["top_logprobs"], strict=True))[1:]:
-        assert token in top, "what was sampled is there, beside the likeliest"
+    assert scores["tokens"][0] == "Say"
+    assert scores["token_logprobs"][: len(ids)] == [None, *(-float(place) for place in range(1, len(ids)))]
+    assert scores["top_logprobs"][0] is None
+    for token, top in list(zip(scores["tokens"], scores["top_logprobs"], strict=True))[1:]:
+        assert token in top, "the list holds the sampled token and the likeliest one"
         assert len(top) <= 2
-    offsets = told["text_offset"]
+    offsets = scores["text_offset"]
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
     assert choice["text"][offsets[-2] :] == "Good day"
 
 
-async def test_an_echo_s_scores_come_before_all_else_in_a_stream(encoding: Encoding) -> None:
-    asked = {"prompt": "Say 🧠:", "echo": True, "logprobs": 0, "max_tokens": 5, "stream": True}
-    run = await start(asked, service_of(forking(encoding, good=1.0)).served)
+async def test_a_stream_begins_with_the_scores_of_the_echo(encoding: Encoding) -> None:
+    body = {"prompt": "Say 🧠:", "echo": True, "logprobs": 0, "max_tokens": 5, "stream": True}
+    run = await start(body, service_of(forking(encoding, good=1.0)).served)
     first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
     assert first["text"] == "Say 🧠:"
     assert len(first["logprobs"]["tokens"]) == len(encoding.encode("Say 🧠:"))
@@ -187,40 +188,40 @@ async def test_an_echo_s_scores_come_before_all_else_in_a_stream(encoding: Encod
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_every_sampled_token_has_its_score_be_it_shown_or_not(stream: bool) -> None:
-    """Harnesses that rate a text take all scores but the last, which must be the one sampled token's."""
-    asked = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
-    run = await start(asked, service_of(scripted("It is so.<|return|>")).served)
-    told = [
+async def test_every_sampled_token_has_a_score_whether_shown_or_not(stream: bool) -> None:
+    """Harnesses that rate a text drop the last score, which must belong to the one sampled token."""
+    body = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
+    run = await start(body, service_of(scripted("It is so.<|return|>")).served)
+    scores = [
         choice["logprobs"] async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]
     ]
-    assert [token for each in told for token in each["tokens"]] == ["It", " is", " so", ".", "<|return|>"]
+    assert [token for each in scores for token in each["tokens"]] == ["It", " is", " so", ".", "<|return|>"]
 
 
-async def test_parts_of_characters_are_told_apart_by_their_bytes(encoding: Encoding) -> None:
-    """Alternatives are told by their spelling alone: spelt alike, one would be told of several."""
-    asked = {"prompt": "x", "logprobs": 3, "max_tokens": 50}
-    told = (await text_completion(TurnsEngine(encoding, " 🧠"), **asked))["choices"][0]["logprobs"]
-    assert told["tokens"] == ["bytes: \\xf0\\x9f", "bytes:\\xa7", "bytes:\\xa0"]
-    for token, score, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encoding) -> None:
+    """The spelling is the key of an alternative: tokens with the same spelling would share one entry."""
+    whole = await text_completion(TurnsEngine(encoding, " 🧠"), prompt="x", logprobs=3, max_tokens=50)
+    scores = whole["choices"][0]["logprobs"]
+    tokens, alternatives = scores["tokens"], scores["top_logprobs"]
+    assert tokens == ["bytes: \\xf0\\x9f", "bytes:\\xa7", "bytes:\\xa0"]
+    for token, score, top in zip(tokens, scores["token_logprobs"], alternatives, strict=True):
         assert (len(top), top[token]) == (3, score)
 
 
 @pytest.mark.parametrize("more", [{}, {"use_beam_search": True}, {"prompt_logprobs": 1}], ids=str)
-async def test_choices_one_after_the_other_are_the_same(encoding: Encoding, more: dict[str, Any]) -> None:
-    """Where the engine has no room for them beside each other."""
+async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
+    """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
-    asked = {"n": 2, "temperature": 0, **more}
-    one = await completion_of(forking(encoding), narrow, **asked)
-    beside = await completion_of(forking(encoding), **asked)
-    assert [choice["message"] for choice in one["choices"]] == [
-        choice["message"] for choice in beside["choices"]
-    ]
-    assert one["usage"] == beside["usage"]
+    body = {"n": 2, "temperature": 0, **more}
+    sequential = await completion_of(forking(encoding), narrow, **body)
+    concurrent = await completion_of(forking(encoding), **body)
+    messages = [choice["message"] for choice in sequential["choices"]]
+    assert messages == [choice["message"] for choice in concurrent["choices"]]
+    assert sequential["usage"] == concurrent["usage"]
 
 
 async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
-    """As evaluation harnesses ask: how likely is this text?"""
+    """Evaluation harnesses use this to rate a text."""
     whole = await text_completion(
         forking(encoding), prompt=["Say it", "Or not"], echo=True, logprobs=0, max_tokens=0
     )

@@ -1,6 +1,6 @@
-"""Whole streams of chunks, compared with what was once read and found right.
+"""Whole streams of chunks, compared with reviewed snapshots.
 
-A snapshot that is missing is written and fails; look at it, then run again.
+A test without a snapshot writes one and fails. Review the snapshot, then run the test again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def test_stream(name: str, encoding: Encoding) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_what_is_not_streamed_says_the_same(name: str) -> None:
+async def test_a_completion_without_streaming_equals_the_stream(name: str) -> None:
     text, body = STREAMS[name]
     streamed = check_chunks(await chunks_of(replaying(text), **body))
     whole = await completion_of(replaying(text, per_step=16), **body)
@@ -93,11 +93,11 @@ async def test_log_probabilities() -> None:
     chunks = await chunks_of(scripted(THINKS + HELLO), logprobs=True, top_logprobs=1)
     completion = check_chunks(chunks)
     compare(SNAPSHOTS / "logprobs.jsonl", chunks)
-    told = completion["choices"][0]["logprobs"]["content"]
-    assert bytes(byte for entry in told for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
+    scores = completion["choices"][0]["logprobs"]["content"]
+    assert bytes(byte for entry in scores for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
 
 
-async def test_the_reasoning_s_field_is_the_operator_s_choice() -> None:
+async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
     from gpt_oss_server.settings import Settings
 
     for field in ("reasoning", "reasoning_content"):
@@ -106,7 +106,7 @@ async def test_the_reasoning_s_field_is_the_operator_s_choice() -> None:
         assert {key for key in message if key.startswith("reasoning")} == {field}
 
 
-async def test_the_field_of_preambles_is_the_operator_s_choice_or_the_request_s() -> None:
+async def test_the_operator_or_the_request_chooses_the_field_of_preambles() -> None:
     from gpt_oss_server.settings import Settings
 
     settings = Settings(chat_preamble_field="reasoning")
@@ -116,7 +116,7 @@ async def test_the_field_of_preambles_is_the_operator_s_choice_or_the_request_s(
     assert again["choices"][0]["message"]["content"] == "I look."
 
 
-async def test_a_failure_is_one_last_chunk_after_all_that_was_said(encoding: Encoding) -> None:
+async def test_a_failure_is_one_last_chunk_after_all_generated_text(encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(THINKS + HELLO), fails_after=13, per_step=1)
     chunks = await chunks_of(engine)
     assert chunks[-1]["error"]["code"] == "server_error"

@@ -1,4 +1,4 @@
-"""Forms that a chat request asks for: told to the model, kept by the engine, or checked at the end."""
+"""Forms that a chat request requires: stated in the prompt, enforced by the engine, or checked at the end."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ async def test_the_schema_is_in_the_prompt() -> None:
         {"response_format": {"type": "json_object"}},
         {"response_format": {"type": "json_object", "schema": SCHEMA}},
     ],
-    ids=["schema", "object", "object of a schema"],
+    ids=["schema", "object", "object with a schema"],
 )
-async def test_an_answer_of_the_form_is_an_answer(body: dict[str, Any]) -> None:
+async def test_an_answer_in_the_form_is_accepted(body: dict[str, Any]) -> None:
     assert said(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
 
 
-async def test_what_the_model_says_before_an_answer_of_a_form_is_no_part_of_it() -> None:
-    told = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
+async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
+    turn = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
     for body in (FORMAT, {"response_format": {"type": "json_object"}}):
-        whole = await completion_of(replaying(told), **body)
+        whole = await completion_of(replaying(turn), **body)
         assert said(whole)["content"] == '{"name": "Oslo"}'
         assert said(whole)["reasoning"].endswith("I will name one.")
-        assert check_chunks(await chunks_of(replaying(told), **body))["choices"] == whole["choices"]
-    explicit = await completion_of(replaying(told), **FORMAT, preamble_field="content")
+        assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
+    explicit = await completion_of(replaying(turn), **FORMAT, preamble_field="content")
     assert said(explicit)["content"].startswith("I will name one.")
 
 
-async def test_where_nothing_can_be_called_an_answer_of_a_form_has_no_preamble() -> None:
-    """An engine that keeps grammars is not let begin one."""
+async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
+    """The grammar stops the engine from starting one."""
     engine = replaying(GOOD)
     engine._info = replace(engine.info, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
@@ -90,29 +90,29 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_where_the_engine_keeps_no_grammar_a_wrong_form_is_an_error_after_the_text(name: str) -> None:
+async def test_without_a_grammar_a_wrong_form_is_an_error_after_the_text(name: str) -> None:
     text, body = WRONG[name]
     *shown, last = await chunks_of(replaying(text), **body)
     assert last["error"]["code"] == "invalid_output"
-    assert shown[-1]["choices"][0]["delta"], "the text was shown"
+    assert shown[-1]["choices"][0]["delta"], "the stream shows the text"
     with pytest.raises(InvalidOutput):
         await completion_of(replaying(text), **body)
 
 
-async def test_an_answer_that_was_cut_is_not_judged() -> None:
+async def test_a_truncated_answer_is_not_checked() -> None:
     for body in ({"max_tokens": 5}, {"stop": "name"}):
         completion = check_chunks(await chunks_of(replaying(GOOD), **FORMAT, **body))
         assert completion["choices"][0]["finish_reason"] in ("length", "stop")
 
 
-async def test_allowed_tools_in_the_form_of_this_api() -> None:
+async def test_allowed_tools_in_the_nested_form_of_chat() -> None:
     allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}
     body = {"tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}, "tools": [TOOL]}
     completion = await completion_of(replaying(CALL), **body)
     assert completion["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_an_engine_that_keeps_grammars_gets_one_for_every_choice() -> None:
+async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> None:
     engine = replaying(GOOD)
     engine._info = replace(engine.info, enforces_grammar=True)
     await completion_of(engine, n=2, **FORMAT)
@@ -120,4 +120,4 @@ async def test_an_engine_that_keeps_grammars_gets_one_for_every_choice() -> None
     assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
     assert engine.samplings[0].grammar is engine.samplings[1].grammar
     await completion_of(engine, response_prefix="Hello")
-    assert engine.samplings[3].grammar is None, "a grammar is of whole turns, and this one had begun"
+    assert engine.samplings[3].grammar is None, "a grammar covers a whole turn, and this one had started"

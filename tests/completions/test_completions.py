@@ -1,4 +1,4 @@
-"""Plain completions, and texts to tokens and back."""
+"""Plain completions, /tokenize and /detokenize."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client(url: str) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def test_a_text_is_continued_without_any_frame(client: openai.OpenAI) -> None:
+def test_a_text_is_continued_without_harmony(client: openai.OpenAI) -> None:
     made = client.completions.create(model="scripted", prompt="Tell:", max_tokens=100)
     assert made.choices[0].text == "Once upon a time, there was a 🧠."
     assert made.choices[0].finish_reason == "stop"
@@ -36,7 +36,7 @@ def test_a_text_is_continued_without_any_frame(client: openai.OpenAI) -> None:
     assert made.usage.prompt_tokens == 2
 
 
-def test_the_default_limit_is_sixteen_tokens_and_special_ones_can_be_shown(client: openai.OpenAI) -> None:
+def test_max_tokens_limits_the_text_and_special_tokens_can_be_shown(client: openai.OpenAI) -> None:
     made = client.completions.create(model="scripted", prompt="x", max_tokens=3)
     assert (made.choices[0].text, made.choices[0].finish_reason) == ("Once upon a", "length")
     shown = client.completions.create(
@@ -59,17 +59,17 @@ def test_token_ids_are_prompts(client: openai.OpenAI, prompt: Any) -> None:
 
 def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
     made = client.completions.create(model="scripted", prompt="x", max_tokens=4, logprobs=1)
-    told = made.choices[0].logprobs
-    assert told is not None
-    assert told.tokens == ["Once", " upon", " a", " time"]
-    assert told.text_offset == [0, 4, 9, 11]
-    assert told.top_logprobs == [{token: 0.0} for token in told.tokens]
+    scores = made.choices[0].logprobs
+    assert scores is not None
+    assert scores.tokens == ["Once", " upon", " a", " time"]
+    assert scores.text_offset == [0, 4, 9, 11]
+    assert scores.top_logprobs == [{token: 0.0} for token in scores.tokens]
 
 
-def test_streamed_it_says_the_same(client: openai.OpenAI) -> None:
-    asked: Any = {"model": "scripted", "prompt": "x", "max_tokens": 100, "stop": "there w"}
-    whole = client.completions.create(**asked)
-    chunks = list(client.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+def test_a_stream_equals_the_completion(client: openai.OpenAI) -> None:
+    body: Any = {"model": "scripted", "prompt": "x", "max_tokens": 100, "stop": "there w"}
+    whole = client.completions.create(**body)
+    chunks = list(client.completions.create(**body, stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == whole.choices[0].text
     assert whole.choices[0].text == "Once upon a time, "
     assert [c.choices[0].finish_reason for c in chunks[:-1]][-1] == "stop"
@@ -92,7 +92,7 @@ def test_streamed_it_says_the_same(client: openai.OpenAI) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_cannot_be_served_is_named(url: str, body: dict[str, Any], param: str) -> None:
+def test_an_error_names_the_field_that_cannot_be_served(url: str, body: dict[str, Any], param: str) -> None:
     response = httpx.post(f"{url}/completions", json={"prompt": "x", **body})
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
@@ -107,7 +107,7 @@ def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
     assert httpx.post(f"{root}/detokenize", json={"tokens": made["tokens"]}).json() == {"prompt": text}
 
 
-def test_messages_to_tokens_are_the_prompt_of_the_chat_request(url: str) -> None:
+def test_the_tokens_of_messages_are_the_prompt_of_the_chat_request(url: str) -> None:
     root = url.removesuffix("/v1")
     body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
     tokens = httpx.post(f"{root}/tokenize", json=body).json()["tokens"]
@@ -130,6 +130,6 @@ def test_messages_to_tokens_are_the_prompt_of_the_chat_request(url: str) -> None
     ],
     ids=str,
 )
-def test_what_cannot_be_turned_into_tokens_is_named(url: str, path: str, body: Any, param: str) -> None:
+def test_tokenize_errors_name_the_wrong_field(url: str, path: str, body: Any, param: str) -> None:
     response = httpx.post(f"{url.removesuffix('/v1')}/{path}", json=body)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)

@@ -1,4 +1,4 @@
-"""A browser session that begins anew counts on from the cursors that the model has read."""
+"""A new browser session continues from the cursors that the model has read."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tools.toolbox import Toolbox
 BROWSER = Declaration("browser", "", ())
 
 
-def counted(encoding: Encoding, *segments: Segment) -> int:
+def first_cursor(encoding: Encoding, *segments: Segment) -> int:
     hosted = HostedTools(Toolbox(), declarations=(BROWSER,), options={"browser": {"filters": {}}})
-    hosted.count_on_from(segments, encoding)
+    hosted.resume_from(segments, encoding)
     assert hosted.options["browser"]["filters"] == {}
-    found: int = hosted.options["browser"]["first_cursor"]
-    return found
+    cursor: int = hosted.options["browser"]["first_cursor"]
+    return cursor
 
 
 @pytest.mark.parametrize("newest", [0, 7, 42, 999, 123_456, 999_999_999])
-def test_it_begins_after_the_newest_cursor(encoding: Encoding, newest: int) -> None:
+def test_a_session_begins_after_the_newest_cursor(encoding: Encoding, newest: int) -> None:
     renderer = Renderer(encoding)
     results = [
         renderer.tool_result(f"browser.{name}", f"[{cursor}] A page\nIts text", channel="analysis")
         for name, cursor in (("search", 0), ("open", newest), ("find", newest // 2))
     ]
-    assert counted(encoding, renderer.user("Hi"), *results, renderer.answer("So.")) == newest + 1
+    assert first_cursor(encoding, renderer.user("Hi"), *results, renderer.answer("So.")) == newest + 1
 
 
 def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
@@ -42,12 +42,12 @@ def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
         renderer.tool_result("browser.open", "There is no cursor 6: [6]", channel="analysis"),
         renderer.tool_result("browser.open", "[1234567890] is too long a number", channel="analysis"),
     ]
-    assert counted(encoding, *others) == 0
-    assert counted(encoding) == 0
+    assert first_cursor(encoding, *others) == 0
+    assert first_cursor(encoding) == 0
 
 
-def test_without_a_browser_nothing_is_counted(encoding: Encoding) -> None:
+def test_without_a_browser_no_cursor_is_set(encoding: Encoding) -> None:
     hosted = HostedTools(Toolbox())
     result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
-    hosted.count_on_from([result], encoding)
+    hosted.resume_from([result], encoding)
     assert not hosted.options

@@ -1,4 +1,4 @@
-"""The tools that a server offers, as its settings and what it can reach make them."""
+"""The tools that a server offers, depending on its settings and on reachable tool servers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ async def test_a_tool_server_that_starts_later_is_found(
     assert not made.toolbox.offers("python")
     server = ServerThread(ServedTool(Sums()).app(), port)
     try:
-        await maker.ready()  # asked a moment ago: not again so soon
+        await maker.ready()  # too soon for a second attempt
         assert not made.toolbox.offers("python")
-        monkeypatch.setattr(toolset, "_ASK_AGAIN", 0.0)
-        monkeypatch.setattr(maker, "_ask_from", 0.0)
+        monkeypatch.setattr(toolset, "_RETRY_AFTER", 0.0)
+        monkeypatch.setattr(maker, "_retry_from", 0.0)
         assert await maker.ready() is made
         assert "python" not in made.refusals
         assert made.toolbox.offers("browser")
@@ -48,23 +48,23 @@ async def test_a_tool_server_that_starts_later_is_found(
         server.stop()
 
 
-async def test_a_tool_server_that_hangs_is_asked_by_one_and_waited_for_by_none_but_it(
+async def test_only_one_request_retries_a_hanging_tool_server_and_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = 0
+    attempts = 0
 
     async def hangs(self: ToolsetMaker, made: toolset.Toolset) -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal attempts
+        attempts += 1
         await asyncio.sleep(30)
 
     settings = Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{free_port()}/mcp",))
     maker = ToolsetMaker(settings)
     await maker.ready()
-    monkeypatch.setattr(ToolsetMaker, "_ask_each", hangs)
-    monkeypatch.setattr(toolset, "_ASK_WAIT", 0.01)
-    monkeypatch.setattr(maker, "_ask_from", 0.0)
+    monkeypatch.setattr(ToolsetMaker, "_connect_missing", hangs)
+    monkeypatch.setattr(toolset, "_RETRY_WAIT", 0.01)
+    monkeypatch.setattr(maker, "_retry_from", 0.0)
     for _ in range(5):
         await asyncio.wait_for(maker.ready(), 1)
-    assert asked == 1
+    assert attempts == 1
     await maker.close()
