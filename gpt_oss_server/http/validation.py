@@ -1,6 +1,7 @@
 """Faults of a request's fields, as one sentence that names the field.
 
-In: what pydantic found, or an object of the body and its place in it. Out: the sentence and the parameter.
+Takes pydantic's findings, or an object of the body and its place in the body. Returns the sentence and the
+parameter.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from gpt_oss_server.errors import InvalidRequest
 
-_MOST_DIGITS = 18  # Python itself refuses some thousands
+_MOST_DIGITS = 18  # Python refuses to convert several thousand
 _JSON_TYPES = {
     type(None): "null",
     bool: "a boolean",
@@ -48,7 +49,7 @@ def json_type(value: object) -> str:
 
 
 def path(location: Sequence[int | str]) -> str:
-    """`tools[0].name` from ("tools", 0, "name"); the names of union members are left out."""
+    """`tools[0].name` from ("tools", 0, "name"), without the names of union members."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -59,10 +60,10 @@ def path(location: Sequence[int | str]) -> str:
 
 
 def sentence_for(error: ValidationError) -> tuple[str, str | None]:
-    """The first finding as a sentence, and the parameter that it is about."""
+    """Returns the first finding as a sentence, and its parameter."""
     findings = error.errors(include_url=False)
     name = path(findings[0]["loc"])
-    # Of what may be one thing or a list of them, a list is meant where something is found within it.
+    # A field may take one value or a list of them. A finding within it means that the client sent a list.
     within = [f for f in findings if path(f["loc"]).startswith((f"{name}[", f"{name}."))]
     if name and within:
         findings, name = within, path(within[0]["loc"])
@@ -87,7 +88,7 @@ def _one(finding: ErrorDetails, name: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
-    """The text under `key` of the object at `where`; a 400 where it is missing or empty."""
+    """Returns the text under `key` of the object at `where`; raises a 400 if it is missing or empty."""
     text = value.get(key)
     if not isinstance(text, str) or not text:
         raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
@@ -95,5 +96,5 @@ def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` spells in digits; None for any other text, and for too many digits."""
+    """The number that `text` spells in digits; None for any other text or too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None

@@ -94,7 +94,7 @@ def test_a_full_server_says_so_before_a_stream_begins(url: str) -> None:
             assert int(caught.value.headers["retry-after"]) >= 1
             error = json.load(caught.value)["error"]
             assert error["code"] == "server_is_overloaded"
-            assert "wait already" in error["message"]
+            assert "are already waiting" in error["message"]
             caught.value.close()
     finally:
         for stream in streams:
