@@ -1,4 +1,4 @@
-"""The chat command in a pseudo-terminal: keys in, what is shown out."""
+"""The chat command in a pseudo-terminal. Takes keys and returns the text on the screen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def done(kind: str, **fields: object) -> dict[str, object]:
 
 @contextmanager
 def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The chat on a terminal of its own, whose other end is ours."""
+    """Runs the chat in a pseudo-terminal and yields the other end with the process."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "chat", *words],
@@ -51,9 +51,9 @@ def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
 
 
 def _take_terminal() -> None:
-    """Makes the terminal the controlling one, so that Ctrl-C there is a signal, and has it heeded.
+    """Makes this the controlling terminal, so that Ctrl-C becomes a signal, and enables the signal.
 
-    What a shell starts in the background ignores it, and so does all that starts from there.
+    A process that a shell starts in the background ignores SIGINT, and so do its children.
     """
     import fcntl
     import signal
@@ -76,7 +76,7 @@ def await_text(ours: int, pattern: str, seconds: float = 60) -> str:
 
 
 def press_until_heeded(ours: int, key: bytes, pattern: str) -> None:
-    """A Ctrl-C that comes just before readline begins to wait is heeded with the next key only."""
+    """Presses the key repeatedly: readline handles a Ctrl-C just before its wait only with the next key."""
     seen, end = "", time.monotonic() + 60
     while not re.search(pattern, seen):
         assert time.monotonic() < end, seen

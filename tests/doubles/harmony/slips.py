@@ -1,4 +1,4 @@
-"""The shapes a model emits when it slips, with what the decoder makes of each."""
+"""The shapes that a model emits when it slips, with the decoder's result for each."""
 
 from __future__ import annotations
 
