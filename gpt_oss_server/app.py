@@ -106,11 +106,11 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == 404:
         other = meant(routes, path, method)
         advice = (
-            f"Did you mean {other}? A client's base URL ends in /v1."
+            f"did you mean {other}? A client's base URL ends in /v1"
             if other
-            else "/openapi.json lists all paths."
+            else "/openapi.json lists all paths"
         )
-        return await _api_error(request, NotFound(f"This server has no {path}. {advice}"))
+        return await _api_error(request, NotFound(f"This server has no {path}; {advice}."))
     if error.status_code == 405:
         return await _api_error(request, MethodNotAllowed(path, method, methods_of(routes, path)))
     return await _api_error(request, InvalidRequest(str(error.detail)))

@@ -31,23 +31,23 @@ def done(kind: str, **fields: object) -> dict[str, object]:
 @contextmanager
 def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Runs the chat in a pseudo-terminal and yields the other end with the process."""
-    ours, theirs = pty.openpty()
+    controller, terminal_end = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "chat", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal_end,
+        stdout=terminal_end,
+        stderr=terminal_end,
         start_new_session=True,
         preexec_fn=_take_terminal,
         env={**os.environ, "TERM": "xterm"},
     )
-    os.close(theirs)
+    os.close(terminal_end)
     try:
-        yield ours, process
+        yield controller, process
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller)
 
 
 def _take_terminal() -> None:
@@ -63,23 +63,23 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def await_text(ours: int, pattern: str, seconds: float = 60) -> str:
+def await_text(controller: int, pattern: str, seconds: float = 60) -> str:
     seen, end = "", time.monotonic() + seconds
     while not re.search(pattern, seen):
-        ready, _, _ = select.select([ours], [], [], max(0, end - time.monotonic()))
+        ready, _, _ = select.select([controller], [], [], max(0, end - time.monotonic()))
         assert ready, f"no {pattern!r} in {seen!r}"
         try:
-            seen += os.read(ours, 4096).decode(errors="replace")
+            seen += os.read(controller, 4096).decode(errors="replace")
         except OSError:  # the other end is closed
             raise AssertionError(f"the chat ended without {pattern!r}: {seen!r}") from None
     return seen
 
 
-def press_until_heeded(ours: int, key: bytes, pattern: str) -> None:
+def press_until_heeded(controller: int, key: bytes, pattern: str) -> None:
     """Presses the key repeatedly: readline handles a Ctrl-C just before its wait only with the next key."""
     seen, end = "", time.monotonic() + 60
     while not re.search(pattern, seen):
         assert time.monotonic() < end, seen
-        os.write(ours, key)
-        while select.select([ours], [], [], 1)[0]:
-            seen += os.read(ours, 4096).decode(errors="replace")
+        os.write(controller, key)
+        while select.select([controller], [], [], 1)[0]:
+            seen += os.read(controller, 4096).decode(errors="replace")

@@ -117,11 +117,13 @@ SCHEMAS: dict[str, Schema] = {
     "anyOf of objects": {
         "anyOf": [closed(kind={"const": "a"}, n=INTEGER), closed(kind={"const": "b"}, s=TEXT)]
     },
-    "anyOf beside properties": {
+    "anyOf next to properties": {
         **closed(a=INTEGER, b={"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 3}]}),
     },
     "oneOf of types": {"oneOf": [TEXT, INTEGER]},
-    "oneOf told apart": {"oneOf": [closed(t={"const": "x"}, v=INTEGER), closed(t={"const": "y"}, v=TEXT)]},
+    "oneOf with a discriminator": {
+        "oneOf": [closed(t={"const": "x"}, v=INTEGER), closed(t={"const": "y"}, v=TEXT)]
+    },
     "allOf": {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 9}]},
     "allOf of objects": {
         "allOf": [

@@ -254,7 +254,7 @@ SLIPPED = (
         ("bare_recipient",),
     ),
     Shape(
-        "a recipient before the type, behind its mark",
+        "a recipient before the type, after its mark",
         "<|channel|>commentary<|constrain|>functions.f json<|message|>{}<|call|>",
         (call("{}"),),
         ("bare_recipient",),
