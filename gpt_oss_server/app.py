@@ -1,7 +1,7 @@
-"""The application: wiring, and nothing else.
+"""The application: wires all parts together, and does nothing else.
 
-In: an engine (or any `infer_next_token` of the user's) and settings. Out: an ASGI application. Importing this
-does not import torch.
+Takes an engine (or the user's own `infer_next_token`) and settings. Returns an ASGI application. Importing
+this module does not import torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
-InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as the reference has it
+InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as in the reference
 
 
 def create_app(
@@ -63,7 +63,7 @@ def create_app(
         yield
         await service.close()
 
-    # A redirect would lead past the proxy in front of us; see Edge.
+    # A redirect would bypass a proxy in front of the server; see Edge.
     app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan, redirect_slashes=False)
     app.state.service = service
     app.include_router(responses_router(service))
@@ -83,7 +83,7 @@ def create_app(
 
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:
-    """An engine is known by its `generate`; anything else is a function that continues by one token."""
+    """Wraps a function that returns the next token; an engine is recognized by its `generate`."""
     return cast(Engine, given) if hasattr(given, "generate") else CallableEngine(given)
 
 
@@ -100,17 +100,17 @@ async def _api_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    """Starlette's own refusals (no such path, wrong method) in our body."""
+    """Starlette's own errors (no such path, wrong method), in the error body of this server."""
     assert isinstance(error, HTTPException)
     path, method, routes = request.scope["path"], request.method, request.app.routes
     if error.status_code == 404:
         other = intended_path(routes, path, method)
-        told = (
+        advice = (
             f"did you mean {other}? A client's base URL ends in /v1"
             if other
-            else "/openapi.json lists what is"
+            else "/openapi.json lists all paths"
         )
-        return await _api_error(request, NotFound(f"There is no {path} here; {told}."))
+        return await _api_error(request, NotFound(f"This server has no {path}; {advice}."))
     if error.status_code == 405:
         return await _api_error(request, MethodNotAllowed(path, method, methods_of(routes, path)))
     return await _api_error(request, InvalidRequest(str(error.detail)))

@@ -1,17 +1,18 @@
-"""The errors that a client can receive.
+"""All errors that a client can receive.
 
-Takes a helpful sentence and, if it applies, the request's parameter. Returns an HTTP status and OpenAI's
-error body, which always has its four keys. `from_inference` translates the errors of the engine.
+Takes a helpful sentence and, if one is at fault, the request's parameter. Returns an HTTP status and OpenAI's
+error body, which always has its four keys. `from_inference` and `from_exception` translate errors of other
+packages.
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
-│   ├── UnsupportedField          400  code unsupported_parameter: would change the answer; not supported
+│   ├── UnsupportedField          400  code unsupported_parameter: not served, and would change the answer
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
 │   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not enabled it
 │   ├── InvalidJson               400  code invalid_json
-│   ├── InvalidHttp               400  code invalid_http: not a readable HTTP request
-│   ├── EventsForgotten           400  code events_not_kept: a stream cannot resume from that event
+│   ├── InvalidHttp               400  code invalid_http: the server cannot parse the request
+│   ├── EventsForgotten           400  code events_not_kept: the log no longer has these events
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
 │   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
@@ -27,7 +28,7 @@ ApiError                          500  server_error
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── UpgradeRequired               426  code upgrade_required
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
-├── GenerationFailed              500  code server_error: the engine broke
+├── GenerationFailed              500  code server_error: the engine failed
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
 
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """The root of the tree."""
+    """The root of all errors that a client receives."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -179,34 +180,34 @@ class InvalidOutput(ApiError):
 
 
 def from_inference(error: InferenceError) -> ApiError:
-    """The one place that turns an engine's errors into a client's."""
+    """Translates an engine's errors into a client's; the only place that does."""
     match error:
         case ContextOverflow():
             return ContextLengthExceeded(str(error), param="input")
         case EngineBusy():
             return EngineUnavailable(
-                f"The server is running as many requests as it can, and {error.waiting} already wait. "
-                "Send the request again after the number of seconds in `retry-after`.",
+                f"The server is busy, and {error.waiting} requests are already waiting. "
+                "Send the request again after the seconds given in `retry-after`.",
                 retry_after=error.retry_after,
             )
         case EngineClosed():
             return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
         case _:
-            return GenerationFailed(f"The engine failed while it generated: {error}")
+            return GenerationFailed(f"The engine failed during generation: {error}")
 
 
 def from_exception(error: Exception, of: str) -> ApiError:
-    """The error that ends a generation; `of` names what was generated, for the log."""
+    """The error that ends a generation. `of` names the generated object for the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InferenceError):
         return from_inference(error)
     _log.error("%s failed.", of, exc_info=error)
-    return GenerationFailed("The server failed while it generated. Its log says why.")
+    return GenerationFailed("The server failed during generation. Its log contains the cause.")
 
 
 def every_error() -> list[type[ApiError]]:
-    """All classes of the tree, root first; tests compare the documentation with it."""
+    """All classes of the tree, root first, for the tests of the documentation."""
     found: list[type[ApiError]] = [ApiError]
     for cls in found:
         found.extend(cls.__subclasses__())

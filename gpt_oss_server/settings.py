@@ -1,8 +1,9 @@
-"""The settings: one frozen table that makes the flags, the variables, their checks and their docs.
+"""The settings: one frozen table that defines the flags, the variables, their checks and their docs.
 
-In: a command line and an environment. Out: `Settings`, or a `SettingsError` whose text is a sentence. A row
-below is all there is to a setting: `max_body_bytes` is `--max-body-bytes`, `GPT_OSS_SERVER_MAX_BODY_BYTES`,
-a line of docs/settings.md and a field here. Imports nothing of the server and no third party.
+Takes a command line and an environment. Returns `Settings`, or raises a `SettingsError` whose text is a
+sentence. A row below defines everything about a setting: `max_body_bytes` is `--max-body-bytes`,
+`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not import any other
+part of the server, nor third-party packages.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["OPTIONS", "Settings", "SettingsError", "add_flags", "misspelt_variab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a server was told to be. Built directly it is checked too."""
+    """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
         "tiny",
@@ -49,7 +50,7 @@ class Settings:
         "auto",
         choice("auto", "cpu", "cuda"),
         "Model",
-        "Where the model runs; `auto` takes a GPU where there is one.",
+        "Where the model runs; `auto` uses a GPU if there is one.",
     )
     context: int | None = setting(
         None, optional(whole("TOKENS", 1)), "Model", "The context length; `none` is the model's own."
@@ -58,97 +59,97 @@ class Settings:
         None,
         optional(whole("COUNT", 1)),
         "Model",
-        "How many requests are generated for at once; `none` is 32 on a CPU, 64 on a GPU.",
+        "How many requests may generate simultaneously; `none` is 32 on a CPU, 64 on a GPU.",
     )
     max_waiting: int = setting(
         1000,
         whole("COUNT", 0),
         "Model",
-        "How many further requests may wait for their turn; more are answered 503 with `retry-after`.",
+        "How many further requests may wait; any more get 503 with `retry-after`.",
     )
     kv_memory: int | None = setting(
         None,
         optional(size()),
         "Model",
-        "The memory for keys and values; `none` is a quarter of what is free, on a GPU most of it.",
+        "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
     )
     speculation: bool = setting(
         False,
         switch(),
         "Model",
-        "Whether tokens that followed the same words before are guessed, and checked in one step.",
+        "Whether to guess tokens that followed the same words before, and check them in one step.",
     )
     served_model_name: tuple[str, ...] = setting(
         (),
         names(),
         "Model",
-        "A further name that requests may give as `model`; repeatable; `*` allows any.",
+        "A further name that requests may use as `model`; repeatable; `*` allows any.",
     )
 
     host: str = setting(
-        "127.0.0.1", text("HOST"), "Network", "The address to listen on; `0.0.0.0` is every one."
+        "127.0.0.1", text("HOST"), "Network", "The address to listen on; `0.0.0.0` is all addresses."
     )
     port: int = setting(
         8000, whole("PORT", 0, 65_535), "Network", "The port to listen on; 0 picks a free one."
     )
     max_body_bytes: int = setting(
-        64 * 1024**2, size(), "Network", "The largest request body that is read; more is answered 413."
+        64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
     )
     allow_origin: tuple[str, ...] = setting(
         (),
         names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
         "Network",
         "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
-        "any. Pages of this machine always may.",
+        "any. Pages of this machine are always allowed.",
     )
     websocket: bool = setting(
         True,
         switch(),
         "Network",
-        "Whether `/v1/responses` is served over WebSocket too; off: 426 to who asks.",
+        "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
     )
     keep_alive: float | None = setting(
         15.0,
         optional(duration()),
         "Network",
-        "How long a stream is silent, e.g. while a tool runs, until it gives a sign of life; or `none`.",
+        "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
     )
     shutdown_grace: float = setting(
         30.0,
         duration(zero=True),
         "Network",
-        "How long Ctrl-C or SIGTERM lets running responses finish; a second Ctrl-C stops at once.",
+        "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
     )
 
     default_max_output_tokens: int | None = setting(
         16_384,
         optional(whole("TOKENS", 1)),
         "Answers",
-        "The output limit of a request that names none; `none` is up to the context.",
+        "The output limit of a request that sets none; `none` is the rest of the context.",
     )
     max_output_tokens_cap: int | None = setting(
         None,
         optional(whole("TOKENS", 1)),
         "Answers",
-        "The most output tokens any request gets, whatever it asks.",
+        "The most output tokens of any request, whatever its own limit.",
     )
     default_reasoning_effort: str = setting(
         "medium",
         choice("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "Answers",
-        "The reasoning effort of a request that names none.",
+        "The reasoning effort of a request that sets none.",
     )
     default_reasoning_budget: int | None = setting(
         None,
         optional(whole("TOKENS", 0)),
         "Answers",
-        "The most reasoning tokens of a request that names no number; `none` is as many as the model likes.",
+        "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
     )
     identity: str | None = setting(
         None,
         optional(text("TEXT")),
         "Answers",
-        "The first line of the system message, in place of Harmony's own; `none` keeps that.",
+        "The first line of the system message; `none` keeps Harmony's own.",
     )
     chat_reasoning_field: str = setting(
         "both",
@@ -160,8 +161,8 @@ class Settings:
         "content",
         choice("content", "reasoning"),
         "Answers",
-        "The field of a chat message that holds what the model tells the user before a call; clients that "
-        "take any `content` for the answer need `reasoning`.",
+        "The field of a chat message that holds the model's preamble, its message to the user before a call; "
+        "clients that treat any `content` as the answer need `reasoning`.",
     )
     event_names: str = setting(
         "openai",
@@ -174,7 +175,7 @@ class Settings:
         "channel-first",
         choice("channel-first", "recipient-first"),
         "Answers",
-        "How past function calls are written into the prompt: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
+        "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
 
     browser: str | None = setting(
@@ -188,7 +189,7 @@ class Settings:
         "auto",
         choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
         "Tools",
-        "The sandbox of the python tool. `auto` takes one that works here, and never `unsafe-local`.",
+        "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
     )
     python_image: str | None = setting(
         None,
@@ -204,65 +205,65 @@ class Settings:
         (),
         names("NAME=URL"),
         "Tools",
-        "An MCP server that requests may use by its label; a command in place of the URL; repeatable.",
+        "An MCP server that requests may use by its label; a URL or a command; repeatable.",
     )
     mcp_timeout: float = setting(
         120.0,
         duration(),
         "Tools",
-        "How long one call of an MCP server's tool may run, the operator's or a request's.",
+        "How long one call of an MCP server's tool may run, for the operator's and the requests' servers.",
     )
     tool_server: tuple[str, ...] = setting(
         (),
         names("URL"),
         "Tools",
-        "An MCP server whose browser, python or container is used in place of ours; repeatable.",
+        "An MCP server whose browser, python or container replaces the built-in one; repeatable.",
     )
     allow_private_hosts: bool = setting(
         False,
         switch(),
         "Tools",
-        "Whether tools may reach private and local addresses at a request's wish. For a lab only.",
+        "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
 
     store: str = setting(
         "memory",
         place("memory"),
         "Store",
-        "Where responses, conversations and the events of background responses are kept; `memory` ends with "
-        "the server.",
+        "Where to keep responses, conversations and the events of background responses; `memory` is lost "
+        "when the server ends.",
     )
     store_default: bool = setting(
-        True, switch(), "Store", "Whether a response is stored when its request does not say (`store`)."
+        True, switch(), "Store", "Whether to store a response whose request does not set `store`."
     )
     store_max_responses: int = setting(
-        10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; the oldest go first."
+        10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; it evicts the oldest first."
     )
     store_max_conversations: int = setting(
         10_000,
         whole("COUNT", 1),
         "Store",
-        "How many conversations the store keeps; those whose last change is oldest go first.",
+        "How many conversations the store keeps; it evicts the least recently changed first.",
     )
-    store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may take.")
+    store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may use.")
     store_max_age: float = setting(
         30 * 86_400.0,
         duration(),
         "Store",
-        "How long a stored response is kept, or a conversation after its last change.",
+        "How long the store keeps a response, or a conversation after its last change.",
     )
 
     background_max_runs: int = setting(
         256,
         whole("COUNT", 1),
         "Store",
-        "How many background responses may run or wait at once; more are answered 503.",
+        "How many background responses may run or wait simultaneously; any more get 503.",
     )
     background_log_max_bytes: int = setting(
         128 * 1024**2,
         size(),
         "Store",
-        "How much memory the events of background responses may take; those of ended ones go first.",
+        "How much memory the events of background responses may use; ended ones are evicted first.",
     )
     background_log_max_age: float = setting(
         600.0, duration(), "Store", "How long the events of an ended background response can be read again."
@@ -272,18 +273,19 @@ class Settings:
         None,
         optional(text("FILE")),
         "Store",
-        "The key that seals what clients keep for the server (reasoning, compacted conversations); created "
-        "where there is none. `none`: a file in the user's state folder. Servers with the same key read each "
-        "other's items.",
+        "The file of the key that seals data that clients keep for the server (reasoning, compacted "
+        "conversations); created if missing. `none`: a file in the user's state folder. Servers with the "
+        "same key read each other's items.",
     )
 
     log_level: str = setting(
-        "info", choice("debug", "info", "warning", "error"), "Logging", "What is written to standard error."
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "Logging",
+        "The least severe messages that the server writes to standard error.",
     )
-    log_prompts: bool = setting(
-        False, switch(), "Logging", "Whether prompts and outputs are logged. Off: never."
-    )
-    access_log: bool = setting(False, switch(), "Logging", "Whether each HTTP request is logged as a line.")
+    log_prompts: bool = setting(False, switch(), "Logging", "Whether to log prompts and outputs. Off: never.")
+    access_log: bool = setting(False, switch(), "Logging", "Whether to log each HTTP request as a line.")
 
     def __post_init__(self) -> None:
         for option in OPTIONS:
@@ -295,20 +297,20 @@ OPTIONS: tuple[Option, ...] = tuple(option_of(row) for row in fields(Settings))
 
 
 def add_flags(parser: argparse.ArgumentParser, only: Sequence[str] | None = None) -> None:
-    """The settings as flags of `parser`: all of them, or those named. What is not given is not set."""
+    """Adds the settings, or only those named, as flags of `parser`. Omitted flags set no attribute."""
     groups: dict[str, argparse._ArgumentGroup] = {}
     for option in OPTIONS:
         if only is not None and option.name not in only:
             continue
         group = groups.get(option.section) or parser.add_argument_group(option.section.lower())
         groups[option.section] = group
-        told = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
-        how: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": told}
+        help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
+        keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
         if option.kind.switch:
-            group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **how)
+            group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **keywords)
         else:
             action = "append" if option.kind.many else "store"
-            group.add_argument(option.flag, action=action, metavar=option.kind.metavar, **how)
+            group.add_argument(option.flag, action=action, metavar=option.kind.metavar, **keywords)
 
 
 def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -323,8 +325,8 @@ def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Setti
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Variables that nearly name a setting, each with the one that was probably meant."""
+    """Variables whose names almost match a setting, each with the probably intended variable."""
     known = [option.variable for option in OPTIONS]
-    strange = [name for name in environ if name.startswith(ENV_PREFIX) and name not in known]
-    close = [(name, difflib.get_close_matches(name, known, 1, 0.9)) for name in sorted(strange)]
+    unknown = [name for name in environ if name.startswith(ENV_PREFIX) and name not in known]
+    close = [(name, difflib.get_close_matches(name, known, 1, 0.9)) for name in sorted(unknown)]
     return [(name, matches[0]) for name, matches in close if matches]

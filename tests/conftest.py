@@ -1,4 +1,4 @@
-"""What all tests share: asyncio under every async test, one encoding for the whole run, no time limits."""
+"""Fixtures of all tests: asyncio for every async test, one encoding for the whole run, no time limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 
-# What is tried with things drawn at random is never timed: a busy machine is no defect.
+# No deadline for property tests: a slow machine is not a defect.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -27,7 +27,7 @@ def encoding() -> Encoding:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What servers under test keep between their runs (the sealing key) stays out of the user's home."""
+    """Keeps the state of servers under test (the sealing key) out of the user's home."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("state")
         patch.setenv("XDG_STATE_HOME", str(folder))

@@ -67,10 +67,10 @@ class ChatRun:
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        with self._served.counters.until_the_end():
+        with self._served.counters.counting_cancellation():
             try:
                 try:
-                    async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
+                    async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                         async for parts in batches:
                             yield self._chunks(parts)
                     self._prompt_scores = await self._scores_of_prompt()

@@ -14,7 +14,7 @@ from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
-from gpt_oss_server.serving.served import Served, beside_others
+from gpt_oss_server.serving.served import Served, in_thread_if_large
 
 
 class ChatService:
@@ -54,7 +54,7 @@ class ChatService:
                     date=served.date(),
                 )
 
-            prepared = await beside_others(work, request.messages, request.tools, request.functions)
+            prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
             if prepared.prefill:  # a grammar covers a whole turn, and this one has already started
                 return prepared
             # A beam search ranks by score; a check of the finished beams replaces the grammar.

@@ -18,7 +18,7 @@ from gpt_oss_server.completions.tokens import (
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.serving.chunks import answer
-from gpt_oss_server.serving.served import Served, beside_others
+from gpt_oss_server.serving.served import Served, in_thread_if_large
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
@@ -52,5 +52,5 @@ async def start(body: object, served: Served) -> CompletionRun:
     def encode() -> list[list[int]]:
         return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)
 
-    prompts = await beside_others(encode, request.prompt)
+    prompts = await in_thread_if_large(encode, request.prompt)
     return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))

@@ -66,9 +66,9 @@ class CompletionRun:
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        with self._served.counters.until_the_end():
+        with self._served.counters.counting_cancellation():
             try:
-                async with aclosing(merged(sources, self._served.choices_at_once)) as batches:
+                async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                     async for batch in batches:
                         yield batch
             except Exception as error:

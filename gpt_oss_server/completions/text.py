@@ -69,7 +69,7 @@ class PlainText:
         scored_text, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
         for token, scored in zip(prompt, scores, strict=True):
             if scored is None:
-                scored_text.add(self._speller.told_apart(token), None, None, offset)
+                scored_text.add(self._speller.spelt_distinctly(token), None, None, offset)
             else:
                 self._add(scored_text, self._speller, scored, offset)
             offset += len(utf8.decode(self._encoding.token_bytes([token])))
@@ -106,8 +106,8 @@ class PlainText:
         return text, scores
 
     def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
-        token, logprob = speller.told_apart(scored.token), max(scored.logprob, LEAST)
-        top = {speller.told_apart(each): max(score, LEAST) for each, score in scored.top[: self._top]}
+        token, logprob = speller.spelt_distinctly(scored.token), max(scored.logprob, LEAST)
+        top = {speller.spelt_distinctly(each): max(score, LEAST) for each, score in scored.top[: self._top]}
         if self._top:  # like OpenAI, include the sampled token even if it exceeds the requested number
             top.setdefault(token, logprob)
         scores.add(token, logprob, top, offset)

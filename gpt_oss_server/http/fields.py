@@ -1,7 +1,7 @@
-"""What every request body is made of: strict types, shared vocabularies, and refusals by name.
+"""The building blocks of request bodies: strict types, shared vocabularies, and fields that are not served.
 
-In: decoded JSON. Out: pydantic types for the edge, and 400s that name the field that is not served. It must
-not know any one API's fields.
+Takes decoded JSON. Returns pydantic models, or raises a 400 that names the invalid or unserved field. It must
+not know the fields of a particular API.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Verbosity = Literal["low", "medium", "high"]
 
 
 class Body(BaseModel):
-    """Frozen, and tolerant of fields it does not know."""
+    """A frozen model that accepts unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=False)
 
 
 def _not_bool(value: object) -> object:
-    """JSON's true is no number, though Python's is."""
+    """Refuses booleans, which are numbers in Python but not in JSON."""
     if isinstance(value, bool):
         raise ValueError("expected a number, but got a boolean")
     return value
 
 
 def _whole(value: object) -> object:
-    """1.0 is a whole number to JSON, which has one kind of number."""
+    """Accepts 1.0 as a whole number, as JSON has one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else _not_bool(value)
 
 
@@ -41,11 +41,11 @@ Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
 
 NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""field: (the values that are served, the advice of the error)."""
+"""field: (whether a value is served, the advice of the error)."""
 
-_GRAMMAR = "Ask for a JSON schema (response_format, or text.format), or use strict tools."
+_GRAMMAR = "Use a JSON schema (response_format, or text.format) or strict tools."
 _SAMPLED = "Use temperature, top_p, top_k or min_p."
-_NO_LORA = "This server runs one model as it is."
+_NO_LORA = "This server runs one model without adapters."
 
 SAMPLERS_NOT_SERVED: NotServed = {
     "repetition_penalty": (lambda v: v == 1, "Use presence_penalty or frequency_penalty."),
@@ -77,20 +77,20 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "lora_path": (lambda v: False, _NO_LORA),
     "adapter_id": (lambda v: False, _NO_LORA),
 }
-"""Sampling fields of other servers that this one does not have, in any API."""
+"""Sampling fields of other servers that this server does not have in any API."""
 
 B = TypeVar("B", bound=Body)
 
 
 def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
-    """The body as `model`; raises a 400 whose sentence names the fault."""
+    """Returns the body as `model`; raises a 400 whose sentence names the fault."""
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     for name, (served, advice) in not_served.items():
         value = body.get(name)
         if value is not None and not served(value):
             raise UnsupportedField(
-                f"`{name}` with this value is not served by this server. {advice}", param=name
+                f"This server does not serve `{name}` with this value. {advice}", param=name
             )
     try:
         return model.model_validate(body)
@@ -100,6 +100,6 @@ def read_body(body: object, model: type[B], not_served: NotServed, example: str)
 
 
 def documented(model: type[Body]) -> dict[str, Any]:
-    """The body's schema for /docs. FastAPI does not read the body, so that its errors are not FastAPI's."""
+    """The body's schema for /docs. FastAPI does not parse the body, so its errors keep this server's form."""
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": {"application/json": schema}}}

@@ -1,6 +1,6 @@
 """Fields that more than one API takes, under the same names and with the same bounds.
 
-In: decoded JSON. Out: validated fields. Plain completions take `GenerationFields` and `ChoiceFields`,
+Takes decoded JSON. Returns validated fields. Plain completions take `GenerationFields` and `ChoiceFields`,
 Responses takes `GenerationFields` and `TurnFields`, and Chat Completions takes all three.
 """
 
@@ -24,11 +24,11 @@ Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
 Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 Budget = Annotated[Integer, Field(ge=0)]  # reasoning tokens
-Alternatives = Annotated[Integer, Field(ge=0, le=20)]  # that each log-probability comes with
+Alternatives = Annotated[Integer, Field(ge=0, le=20)]  # per log-probability
 
 
 class GenerationFields(Body):
-    """How to sample, how the engine treats the request among others, and how the answer is sent."""
+    """How to sample, how the engine schedules and caches the request, and how to send the answer."""
 
     model: str | None = None
     temperature: Temperature | None = None
@@ -51,7 +51,7 @@ class StreamOptions(Body):
 
 
 class ChoiceFields(Body):
-    """One prompt, several choices, each of which ends at a stop string."""
+    """Several choices for one prompt, each of which ends at a stop string."""
 
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[Integer, Field(ge=1)] | None = None
@@ -84,7 +84,7 @@ class Reasoning(Body):
 
 
 class TurnFields(Body):
-    """A turn of the model: its tools, its reasoning, and what the response keeps of the request."""
+    """A turn of the model: its tools, its reasoning, and the fields that the response keeps."""
 
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -99,8 +99,8 @@ class TurnFields(Body):
 
     @property
     def reasoning_budget(self) -> int | None:
-        wanted = self.reasoning.max_tokens if self.reasoning else None
-        return wanted if self.thinking_token_budget is None else self.thinking_token_budget
+        budget = self.reasoning.max_tokens if self.reasoning else None
+        return budget if self.thinking_token_budget is None else self.thinking_token_budget
 
     @property
     def debug(self) -> bool:
@@ -111,7 +111,7 @@ def check_stops(stops: tuple[str, ...]) -> None:
     if len(stops) > MAX_STOPS:
         raise InvalidRequest(f"`stop` may have {MAX_STOPS} strings at most.", param="stop")
     if "" in stops:
-        raise InvalidRequest("`stop` has an empty string, which would stop everywhere.", param="stop")
+        raise InvalidRequest("`stop` contains an empty string, which would stop immediately.", param="stop")
 
 
 def check_metadata(metadata: dict[str, Any] | None) -> None:

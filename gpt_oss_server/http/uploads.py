@@ -1,7 +1,7 @@
 """A file in a request: JSON with base64, or a form as browsers and the official SDK send it.
 
-In: a request and the bound of its body. Out: the file's name and bytes, or an error that says what is wrong.
-A form is cut at its boundary, which is enough for one file.
+Takes a request and the size limit of its body. Returns the file's name and bytes, or raises an error that
+names the fault. It splits a form at its boundary, which is enough for one file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
 def _from_json(body: bytes) -> tuple[str, bytes]:
     given = decode_json(body)
     if isinstance(given, dict) and given.get("file_id") is not None:
-        raise InvalidRequest(f"There is no files API here to take `file_id` from. {_HOW}", param="file_id")
+        raise InvalidRequest(f"`file_id` is not served, as there is no files API. {_HOW}", param="file_id")
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         raise InvalidRequest(f"`name` must be the file's name. {_HOW}", param="name")
     content = given.get("content_base64")
@@ -56,11 +56,11 @@ def _from_form(body: bytes, boundary: str) -> tuple[str, bytes]:
         fields = _disposition(head)
         if separator and fields.get("name") == "file" and fields.get("filename"):
             return fields["filename"], content
-    raise InvalidRequest(f"The form has no field `file` with a file in it. {_HOW}", param="file")
+    raise InvalidRequest(f"The form has no field `file` that contains a file. {_HOW}", param="file")
 
 
 def _disposition(head: bytes) -> dict[str, str]:
-    """The parameters of a part's content-disposition; the names of files are UTF-8, as browsers send them."""
+    """The parameters of a part's content-disposition. Browsers send file names in UTF-8."""
     for line in head.decode("utf-8", "replace").split("\r\n"):
         key, _, value = line.partition(":")
         if key.strip().lower() == "content-disposition":

@@ -1,6 +1,7 @@
 """Faults of a request's fields, as one sentence that names the field.
 
-In: what pydantic found, or an object of the body and its place in it. Out: the sentence and the parameter.
+Takes pydantic's findings, or an object of the body and its place in the body. Returns the sentence and the
+parameter.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from gpt_oss_server.errors import InvalidRequest
 
-_MOST_DIGITS = 18  # Python refuses to convert more than some thousands
+_MOST_DIGITS = 18  # Python refuses to convert several thousand
 _JSON_TYPES = {
     type(None): "null",
     bool: "a boolean",
@@ -59,10 +60,10 @@ def path(location: Sequence[int | str]) -> str:
 
 
 def sentence_for(error: ValidationError) -> tuple[str, str | None]:
-    """The first error as a sentence, and its parameter."""
+    """Returns the first finding as a sentence, and its parameter."""
     findings = error.errors(include_url=False)
     name = path(findings[0]["loc"])
-    # For a union of a value and a list, an error within the list means that the client sent a list.
+    # A field may take one value or a list of them. A finding within it means that the client sent a list.
     within = [f for f in findings if path(f["loc"]).startswith((f"{name}[", f"{name}."))]
     if name and within:
         findings, name = within, path(within[0]["loc"])
@@ -87,7 +88,7 @@ def _one(finding: ErrorDetails, name: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
-    """The text under `key` of the object at `where`; a 400 where it is missing or empty."""
+    """Returns the text under `key` of the object at `where`; raises a 400 if it is missing or empty."""
     text = value.get(key)
     if not isinstance(text, str) or not text:
         raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
@@ -95,5 +96,5 @@ def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` writes in digits, None for other text or more than `_MOST_DIGITS` digits."""
+    """The number that `text` spells in digits; None for any other text or too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None

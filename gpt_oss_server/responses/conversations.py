@@ -25,7 +25,7 @@ from gpt_oss_server.responses.past import (
     no_conversation,
     past_of_conversation,
 )
-from gpt_oss_server.serving.served import beside_others
+from gpt_oss_server.serving.served import in_thread_if_large
 from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
@@ -145,7 +145,7 @@ class Conversations:
         def render() -> Conversation:
             return self._rendered(items, past.recipients, past.approvals)
 
-        read = await beside_others(render, items)
+        read = await in_thread_if_large(render, items)
         if read.approved:
             waiting = read.approved[0].request_id
             raise InvalidRequest(

@@ -144,7 +144,7 @@ class Run:
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:
         """Count a client that disconnects; a background run continues without its client."""
-        return nullcontext() if self.request.background else self._served.counters.until_the_end()
+        return nullcontext() if self.request.background else self._served.counters.counting_cancellation()
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)

@@ -34,7 +34,7 @@ from gpt_oss_server.responses.request import (
 )
 from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.serving.served import Served, beside_others
+from gpt_oss_server.serving.served import Served, in_thread_if_large
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import EventLog
 from gpt_oss_server.tooling.requested import parse_tools
@@ -260,7 +260,7 @@ class ResponsesService:
                     request, past, tools, hosted, served, info or served.engine.info, compacts=compacts
                 )
 
-            prepared = await beside_others(render, request.input, request.instructions, request.tools)
+            prepared = await in_thread_if_large(render, request.input, request.instructions, request.tools)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared

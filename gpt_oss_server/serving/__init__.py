@@ -1,4 +1,4 @@
-"""What one server process shares between its APIs: the engine, the tools, the counters, the model list.
+"""The parts that the APIs of one server process share: engine, tools, counters, model list.
 
-An engine and settings come in; `Served`, which every API's service holds, goes out. It must not know any API.
+Takes an engine and settings. Returns `Served`, which every API's service holds. It must not know any API.
 """

@@ -1,7 +1,7 @@
-"""The answer of a run that makes chunks, as chat and plain completions do: a stream, or one JSON object.
+"""The answer of a run of chunks, as in chat and plain completions: a stream, or one JSON object.
 
-In: a run that is ready to start, and the HTTP request. Out: the HTTP response. It must not know what a chunk
-contains.
+Takes a run that is ready to start and the HTTP request. Returns the HTTP response. It must not know the
+content of a chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class ChunkRun(Protocol):
-    error: ApiError | None  # after the last chunk
+    error: ApiError | None  # set after the last chunk
 
     def chunks(self) -> AsyncGenerator[list[Event], None]: ...
 
@@ -37,7 +37,9 @@ async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: 
             end=lambda: _DONE if run.error is None else b"",
         )
     whole = await unless_gone(request.receive, run.wait())
-    return JSONResponse(whole) if whole is not None else Response(status_code=499)  # the client has gone
+    return (
+        JSONResponse(whole) if whole is not None else Response(status_code=499)
+    )  # the client has disconnected
 
 
 def encode_chunk(chunk: Event) -> bytes:

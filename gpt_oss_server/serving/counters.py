@@ -1,4 +1,4 @@
-"""Counts since the server started: how responses ended, and how often the model slipped."""
+"""Counts since the server started: how responses ended, and the model's departures from Harmony."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Outcome = Literal["completed", "incomplete", "failed"]
 
 
 def outcome(finish: Finish | None, error: ApiError | None) -> Outcome:
-    """How a response or a choice ended, by its engine's finish and by the error that ended it, if any."""
+    """The outcome of a response or a choice, from the engine's finish and the error that ended it, if any."""
     if error is not None:
         return "failed"
     return "incomplete" if finish is Finish.LENGTH else "completed"
@@ -24,18 +24,18 @@ class Counters:
     def __init__(self) -> None:
         self.responses: Counter[str] = Counter()  # by status
         self.slips: Counter[str] = Counter()  # by kind
-        self.cancelled = 0  # clients that left before the end
+        self.cancelled = 0  # by clients that disconnected before the end
 
     def count(self, status: str, slips: Iterable[str]) -> None:
         self.responses[status] += 1
         self.slips.update(slips)
 
     @contextmanager
-    def until_the_end(self) -> Iterator[None]:
-        """Count a client that leaves before the block has ended."""
+    def counting_cancellation(self) -> Iterator[None]:
+        """Count a client that disconnects before the block ends."""
         try:
             yield
-        except BaseException:  # the reader was closed or cancelled, or a defect broke it
+        except BaseException:  # closed, cancelled, or broken by a defect
             self.cancelled += 1
             raise
 

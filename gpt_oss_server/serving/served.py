@@ -1,7 +1,7 @@
-"""What all APIs share: the engine and its names, the settings, the tools, the store and the counters.
+"""The parts that all APIs share: the engine and its names, the settings, tools, store and counters.
 
-In: an engine and settings. Out: a `Served`, which each API's service and each run holds. It must not know
-any API.
+Takes an engine and settings. Returns a `Served`, which each API's service and each run holds. It must not
+know any API.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from inference.engine import Engine, InferenceError, Shared
 
 T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as JSON, so that many small items and tools count too: 10,000 of them take 3 to 6 ms
-# to render, be they one text, messages of one letter or declarations. More goes to a thread.
+# Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
+# 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
 LARGE_INPUT = 10_000
 _MOST_CHOICES = 128
-_LEAST_AT_ONCE = 32  # where --max-concurrent sets no limit
+_DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
 
-async def beside_others(work: Callable[[], T], *of: object) -> T:
-    """The result of `work` on these parts of a request; a large request does not delay the others."""
+async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
+    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
     return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
@@ -69,16 +69,16 @@ class Served:
         self.clock = clock
         self._tools = tools
         if self.settings.sealing_key_file is not None:
-            self.sealer  # noqa: B018 – a key file that cannot be used must fail at the start
+            self.sealer  # noqa: B018 – an unusable key file must fail at start-up
 
     @cached_property
     def sealer(self) -> Sealer:
-        """Seals what clients keep for this server; its key is read at first use."""
+        """Seals data that clients keep for this server. It reads its key at first use."""
         return server_sealer(self.settings.sealing_key_file)
 
     @property
     def model_names(self) -> list[str]:
-        """The names that are listed: the engine's own first, then the operator's."""
+        """The listed names: the engine's own first, then the operator's."""
         names = [self.engine.info.name, *self.settings.served_model_name]
         return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
 
@@ -91,9 +91,9 @@ class Served:
             )
 
     def check_room(self) -> None:
-        """Refuse a request before any work, where the engine would refuse it.
+        """Refuse a request before any work if the engine would refuse it.
 
-        Later the error could only come inside a stream that has begun.
+        Later, the error could only be sent inside a stream.
         """
         if isinstance(self.engine, Shared):
             try:
@@ -102,17 +102,17 @@ class Served:
                 raise from_inference(error) from error
 
     @property
-    def choices_at_once(self) -> int:
-        """How many choices of one request run at once, so that a thousand prompts leave room for others."""
-        room = (self.settings.max_concurrent or _LEAST_AT_ONCE) + self.settings.max_waiting
+    def parallel_choices(self) -> int:
+        """How many choices of one request run simultaneously, so that many prompts leave room for others."""
+        room = (self.settings.max_concurrent or _DEFAULT_CONCURRENT) + self.settings.max_waiting
         return min(_MOST_CHOICES, room)
 
     def engine_counters(self) -> dict[str, float]:
-        """The engine's measures, where it has any."""
+        """The engine's measures, if it has any."""
         return dict(self.engine.measures()) if isinstance(self.engine, Shared) else {}
 
     def date(self) -> str:
-        """Today, as Harmony's system message has it."""
+        """Today's date in the format of Harmony's system message."""
         return datetime.fromtimestamp(self.clock()).strftime("%Y-%m-%d")
 
     async def toolset(self) -> Toolset:
@@ -122,7 +122,7 @@ class Served:
     async def tools_for(
         self, tools: RequestTools, *, limit: int | None, conversation: str = ""
     ) -> AsyncGenerator[HostedTools, None]:
-        """The built-in tools of a request; closed if the request is refused after all."""
+        """The built-in tools of a request. If the block raises, they are closed."""
         hosted = await bind_tools(tools, self.toolset, self.ids)
         hosted.conversation, hosted.limit = conversation, limit
         try:
@@ -132,30 +132,30 @@ class Served:
             raise
 
     def tool_counters(self) -> dict[str, dict[str, float]]:
-        """Calls, failures, time-outs and seconds of each tool since the start."""
+        """Calls, failures, time-outs and seconds of each tool since the server started."""
         made = self._tools.made if self._tools is not None else None
         return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
 
     def make_ready(self) -> None:
-        """Start the work that the first request would otherwise wait for."""
+        """Start work for which the first request would otherwise wait."""
         if self.engine.info.enforces_grammar:
             make_ready(self.encoding)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
-        """How this engine binds a turn to the form that a request requires."""
+        """How this engine binds a turn to the form that the request requires."""
         enforces = by_grammar and self.engine.info.enforces_grammar
         if not wanted.binds and not enforces:
             return Binding()
         return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)
 
     async def stop(self) -> None:
-        """Close the tools and the engine; what still generates then ends by itself."""
+        """Close the tools and the engine; running generations then end by themselves."""
         if self._tools is not None:
             await self._tools.close()
         await self.engine.close()
 
     async def close(self) -> None:
-        """Close what runs need until they have ended. Only after `stop`."""
+        """Close the resources that runs need until they end. Call `stop` first."""
         if self._tools is not None:
             await self._tools.wait_closed()
         await self.stores.close()

@@ -1,17 +1,17 @@
 """The contract of a store of responses and conversations.
 
-In: finished responses and conversations, each turn with what it adds to its history. Out: the same by id, the
-history up to any of them, and each item by its own id, until they are deleted or the store's bounds evict
+Takes finished responses and conversations, each turn with its addition to the history. Returns them by id,
+the history up to any of them, and each item by its own id, until they are deleted or the store's bounds evict
 them. A new store passes `tests/contracts/store_contract.py`.
 
-**Chains.** A turn is stored as its own segments and the position of its parent, so that writing it costs as
-much as the turn is long, however long the history is. Turns with the same parent are branches and share all
-that comes before. A turn without a parent begins a chain: its segments stand for everything before it. That
-is the first turn, a turn that was compacted, and one that dropped the oldest turns to fit into the context.
+**Chains.** A turn is stored as its own segments and the position of its parent, so the cost of a write
+depends on the length of the turn, not of the history. Turns with the same parent are branches and share
+everything before them. A turn without a parent begins a chain, and its segments stand for everything before
+it: the first turn, a compacted turn, and a turn that dropped the oldest turns to fit into the context.
 
-**Deletion.** What a turn adds is counted by those that need it: its response or conversation, and each child.
-It goes with the last of them. A deleted response is gone at once, with its items; the children that it had
-continue as before, and no response's body outlives its deletion, as it would with a tombstone.
+**Deletion.** A turn's addition counts its holders: the turn's response or conversation, and each child. It is
+deleted with its last holder. A deleted response disappears immediately, with its items. Its children continue
+as before, and its body does not outlive its deletion, as it would with a tombstone.
 
 **Plain data.** All records hold only text, numbers, and dicts and lists of them, so that a database can store
 them as bytes.
@@ -30,14 +30,14 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A finished response, and what its turn adds to the history that it continues."""
+    """A finished response, and its turn's addition to the history that it continues."""
 
     response: dict[str, Any]
     input_items: tuple[Item, ...] = ()  # this request's own input, each with an id
     parent: Position | None = None  # None: `added` begins a chain
     added: Addition = field(default_factory=Addition)
     session: str = ""  # the key of the tools' sessions: the id of the chain's first response
-    results: Mapping[str, str] = field(default_factory=dict)  # item id → what the model read of that call
+    results: Mapping[str, str] = field(default_factory=dict)  # item id → the call's result for the model
 
     @property
     def id(self) -> str:
@@ -50,7 +50,7 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Items of a conversation that came together, and what they add to its history."""
+    """Items that were added to a conversation together, and their addition to its history."""
 
     items: tuple[Item, ...]
     added: Addition = field(default_factory=Addition)
@@ -72,10 +72,10 @@ class Append:
 
     conversation_id: str
     parts: tuple[Part, ...]
-    new_id: Callable[[Item], str]  # for an item whose id the conversation has already
+    new_id: Callable[[Item], str]  # for an item whose id is already taken
 
     def unique(self, taken: Callable[[str], bool]) -> Iterator[Part]:
-        """The parts with item ids that the conversation does not have yet, nor another of these items."""
+        """The parts, with new ids for items whose ids the conversation or an earlier item already has."""
         seen: set[str] = set()
         for part in self.parts:
             items: list[Item] = []
@@ -98,19 +98,19 @@ class Store(Protocol):
     async def get(self, response_id: str) -> StoredResponse | None: ...
 
     async def history(self, response_id: str) -> History | None:
-        """The history up to and including this response: the additions of its chain, read at once."""
+        """The history up to and including this response: the additions of its chain, in one read."""
         ...
 
     async def delete(self, response_id: str) -> bool:
-        """Returns whether there was something to delete."""
+        """Returns whether the response existed."""
         ...
 
     async def item(self, item_id: str) -> Item | None:
-        """An item of any stored response or conversation; of several with this id the newest."""
+        """An item of any stored response or conversation; if several have this id, the newest."""
         ...
 
     async def result(self, item_id: str) -> str | None:
-        """What the model read of a call that was made here, while its response is stored."""
+        """The result that the model read of a call made by this server, while its response is stored."""
         ...
 
     async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
@@ -128,22 +128,23 @@ class Store(Protocol):
         ...
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
-        """Appends the parts and returns their items with the ids they got; None: no such conversation.
+        """Appends the parts and returns their items with their final ids; None: no such conversation.
 
-        Appends to one conversation take effect one after the other, and each as a whole.
+        Appends to one conversation are atomic and take effect one after the other.
         """
         ...
 
     async def set_metadata(
         self, conversation_id: str, metadata: Mapping[str, Any]
     ) -> StoredConversation | None:
-        """The changed conversation; None: no such conversation."""
+        """Returns the changed conversation; None: no such conversation."""
         ...
 
     async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
-        """Replaces all parts, unless the conversation is gone or has another version by now.
+        """Replaces all parts, unless the conversation no longer exists or has another version.
 
-        This costs as much as the conversation is long. It serves the deletion of an item, which is rare.
+        The cost grows with the length of the conversation. Only the deletion of an item needs it, which is
+        rare.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""What one connection remembers: its responses with `store: false`, beside the store that keeps the others.
+"""The store of one connection: its responses with `store: false`, on top of the store for the others.
 
-In: responses of one WebSocket. Out: the same, by id: those that are not stored for as long as the connection
-lives and its bounds allow, the others as the store below has them, also those of other connections. A chain
-stays within one store: where a turn's parent is in the other one, the turn begins a chain.
+Takes responses of one WebSocket. Returns them by id: unstored ones for as long as the connection lives and
+its bounds allow; all others, also those of other connections, from the store below. A chain stays within one
+store: if a turn's parent is in the other store, the turn begins a chain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpt_oss_server.stores.memory import MemoryStore
 # A lane continues from its last response, and a new lane forks from a recent one.
 MAX_RESPONSES = 256
 MAX_BYTES = 64 * 2**20
-_OWN = "connection:"  # marks the positions in the connection's own store
+_OWN = "connection:"  # the prefix of positions in the connection's own store
 
 
 class ConnectionStore:
@@ -37,7 +37,7 @@ class ConnectionStore:
         if parent is not None and not parent_is_own:
             raise UnknownParent(parent)
         await self._own.put(replace(stored, parent=parent and parent.removeprefix(_OWN)))
-        if append is not None:  # conversations are never the connection's own
+        if append is not None:  # conversations are always in the store below
             try:
                 await self._below.append(append)
             except BaseException:
@@ -95,9 +95,9 @@ class ConnectionStore:
         return await self._below.delete_conversation(conversation_id)
 
     async def forget(self, response_id: str) -> None:
-        """The connection no longer remembers this response; a stored one stays stored."""
+        """Forgets a response of this connection. A stored response stays stored."""
         await self._own.delete(response_id)
 
     async def close(self) -> None:
-        """Ends what the connection remembers; the store below stays open."""
+        """Forgets all responses of the connection. The store below stays open."""
         await self._own.close()

@@ -1,9 +1,9 @@
-"""The contract of a store of event logs: what background runs send, kept so that it can be read again.
+"""The contract of a store of event logs: the events of background runs, which clients can read again.
 
-In: the events of runs as the bytes that are sent, numbered from 0 in each run, the end of each run, and marks
-that a run is to be cancelled. Out: the events to any number of readers at once, from any number on; a reader
-that has caught up continues live until the run ends. It must not know what the events say. A new store
-passes `tests/contracts/event_log_contract.py`.
+Takes the events of runs as encoded bytes, numbered from 0 in each run, the end of each run, and requests to
+cancel a run. Returns the events to any number of readers simultaneously, from any event on; a reader that has
+caught up continues live until the run ends. It must not know the content of the events. A new store passes
+`tests/contracts/event_log_contract.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from gpt_oss_server.errors import EventsForgotten
 
 
 class EventLog(Protocol):
-    """The events of one run, for a reader."""
+    """The events of one run, for readers."""
 
     def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
-        """The events after number `after`, in batches, until the run has ended.
+        """Yields the events after number `after`, in batches, until the run ends.
 
-        Raises `EventsForgotten` where the next event is no longer kept.
+        Raises `EventsForgotten` if the next event is no longer kept.
         """
         ...
 
@@ -35,23 +35,23 @@ class EventLogs(Protocol):
     async def begin(self, run_id: str) -> EventLog: ...
 
     async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
-        """Adds events, the first of which has the number `first`; returns whether the run is to be cancelled.
+        """Adds events, numbered from `first` on. Returns whether to cancel the run.
 
-        Events that the log has already are passed over, so that a writer that was interrupted repeats its
-        last call. Each call stores all of its events or none.
+        The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
+        stores all of its events or none.
         """
         ...
 
     async def end(self, run_id: str) -> None:
-        """No more events come: readers end after the last one."""
+        """Ends the log: readers end after its last event."""
         ...
 
     async def open(self, run_id: str) -> EventLog | None:
-        """The log of a run that is running, or has ended and is still kept."""
+        """The log of a run that is running, or that has ended and whose log is still kept."""
         ...
 
     async def request_cancel(self, run_id: str) -> None:
-        """Marks the run, so that its next `append` returns true, whichever process writes it."""
+        """Marks the run, so that its next `append` returns true, in any process."""
         ...
 
     async def delete(self, run_id: str) -> None:
@@ -62,9 +62,9 @@ class EventLogs(Protocol):
 
 
 def events_forgotten(first: int) -> EventsForgotten:
-    """The error for a reader that wants events before number `first`, the oldest that is kept."""
+    """The error for a reader of events before number `first`, the oldest that is kept."""
     return EventsForgotten(
-        f"The events up to number {first - 1} are no longer kept: there were too many. "
+        f"The events up to number {first - 1} are no longer kept, as the log grew too large. "
         "Retrieve the response without `stream` once it has ended.",
         param="starting_after",
     )

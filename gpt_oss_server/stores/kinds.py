@@ -1,7 +1,7 @@
-"""The kinds of stores, one row each, and the way from the `--store` setting to an open store.
+"""The kinds of stores, one row each; opens the store that the `--store` setting names.
 
-In: the settings. Out: where responses, conversations and the events of background runs are kept. To add a
-kind: a module that implements `Store` and `EventLogs`, a row here, and its name in the setting's row.
+Takes the settings. Returns the stores of responses, conversations and the events of background runs. A new
+kind needs a module that implements `Store` and `EventLogs`, a row here, and its name in the setting's row.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gpt_oss_server.stores.memory_events import MemoryEventLogs
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """All that one server keeps between requests."""
+    """All stores of one server."""
 
-    responses: Store  # and conversations
+    responses: Store  # also of conversations
     events: EventLogs  # of background runs
 
     async def close(self) -> None:
@@ -29,8 +29,8 @@ class Stores:
 
 
 def stores_of(settings: Settings, responses: Store | None = None) -> Stores:
-    """The stores that the settings name, or a store of the caller's with the event logs in memory."""
-    if responses is None:  # an empty store is false, as its length is 0
+    """The stores that the settings name, or the caller's own store with event logs in memory."""
+    if responses is None:  # compared with None, as an empty store is falsy
         return open_store(settings.store, settings)
     return Stores(responses, _event_logs_in_memory(settings))
 
@@ -45,7 +45,7 @@ def open_store(place: str, settings: Settings) -> Stores:
 
 def _in_memory(place: str, settings: Settings) -> Stores:
     if place != "memory":
-        raise SettingsError(f"store: memory has no place, so it cannot be {place!r}. Write memory alone.")
+        raise SettingsError(f"store must be memory without a place, not {place!r}.")
     responses = MemoryStore(
         max_responses=settings.store_max_responses,
         max_conversations=settings.store_max_conversations,
@@ -64,4 +64,4 @@ def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
 KINDS: dict[str, Callable[[str, Settings], Stores]] = {
     "memory": _in_memory,
 }
-"""How each kind is opened, by the part of the setting before the first colon."""
+"""The opener of each kind, by the part of the setting before the first colon."""

@@ -1,7 +1,7 @@
 """Responses and conversations in memory, bounded by count, bytes and age; the oldest go first.
 
-A conversation is as old as its last change. The bytes are an estimate of all that the store keeps alive: a
-deleted response's turn counts for as long as a child needs it.
+The age of a conversation counts from its last change. The bytes are an estimate of everything that the store
+keeps alive: the turn of a deleted response counts as long as a child needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpt_oss_server.stores.chain import History, Position, history_of
 from gpt_oss_server.stores.memory_chains import Chains, size_of_addition
 from gpt_oss_server.stores.memory_items import Items
 
-_BYTES_PER_ITEM = 200  # the entry by which it is found
+_BYTES_PER_ITEM = 200  # its entry in the index by id
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Conversation:
     record: StoredConversation
     size: int  # without its links
     expires: float
-    parts: list[tuple[Item, ...]] = field(default_factory=list)  # each has one link
+    parts: list[tuple[Item, ...]] = field(default_factory=list)  # one link each
     tip: Position | None = None  # the last part's link
     item_ids: set[str] = field(default_factory=set)
 
@@ -48,7 +48,7 @@ K = TypeVar("K", _Response, _Conversation)
 
 
 class _Shelf(Generic[K]):
-    """Things of one kind, the oldest first."""
+    """Entries of one kind, the oldest first."""
 
     def __init__(self, most: int) -> None:
         self.entries: OrderedDict[str, K] = OrderedDict()
@@ -89,8 +89,8 @@ class MemoryStore:
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         size = _size_of_response(stored)
-        parts = self._own_parts(append)
-        position = self._chains.add(stored.parent, stored.added)  # the last that may raise
+        parts = self._unique_parts(append)
+        position = self._chains.add(stored.parent, stored.added)  # the last step that can raise
         self._drop_response(stored.id)
         self._responses.entries[stored.id] = _Response(stored, position, size, self._expiry())
         self._bytes += size
@@ -152,7 +152,7 @@ class MemoryStore:
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         self._evict()
-        parts = self._own_parts(append)
+        parts = self._unique_parts(append)
         if parts is None:
             return None
         self._append(append.conversation_id, parts)
@@ -201,8 +201,8 @@ class MemoryStore:
         self._evict()
         return self._conversations.entries.get(conversation_id)
 
-    def _own_parts(self, append: Append | None) -> list[Part] | None:
-        """The parts with item ids of their own; None: there is no conversation that they belong to."""
+    def _unique_parts(self, append: Append | None) -> list[Part] | None:
+        """The parts with unique item ids; None: no such conversation."""
         kept = self._conversations.entries.get(append.conversation_id) if append else None
         return list(append.unique(kept.item_ids.__contains__)) if append and kept else None
 
@@ -214,7 +214,7 @@ class MemoryStore:
 
     def _extend(self, kept: _Conversation, part: Part) -> None:
         before, kept.tip = kept.tip, self._chains.add(kept.tip, part.added)
-        self._chains.release(before)  # the new link holds it
+        self._chains.release(before)  # the new link holds it now
         kept.parts.append(part.items)
         kept.item_ids.update(item["id"] for item in part.items)
         self._items.add(kept.record.id, part.items)
@@ -235,7 +235,7 @@ class MemoryStore:
         kept.expires = self._expiry()
         self._conversations.entries.move_to_end(kept.record.id)
 
-    # --- what goes ---------------------------------------------------------------------------------
+    # --- deletion and eviction ---------------------------------------------------------------------
 
     def _drop_response(self, response_id: str) -> bool:
         kept = self._responses.entries.pop(response_id, None)
@@ -280,7 +280,7 @@ class MemoryStore:
 
 
 def size_of(kept: StoredResponse | StoredConversation, parts: Sequence[Part] = ()) -> int:
-    """About how many bytes it keeps alive by itself, without its parent."""
+    """An estimate of the bytes that it keeps alive, without its parent."""
     if isinstance(kept, StoredResponse):
         return _size_of_response(kept) + size_of_addition(kept.added)
     sizes = (_size_of_items(part.items) + size_of_addition(part.added) for part in parts)

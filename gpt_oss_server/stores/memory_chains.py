@@ -1,7 +1,7 @@
-"""The chains of the memory store: links that are kept for as long as something needs them.
+"""The chains of the memory store, whose links live as long as something needs them.
 
-In: additions and their parents. Out: the additions of a chain, and how many bytes all links keep alive. A
-link's holders are counted: its owner (a response or a conversation) and its children.
+Takes additions and their parents. Returns the additions of a chain, and the number of bytes that all links
+keep alive. Each link counts its holders: its owner (a response or a conversation) and its children.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 
 _BYTES_PER_TOKEN = 40  # a tuple's slot and the int object it points to
-_BYTES_PER_SEGMENT = 200  # the segment, its tuple and the count of its holders
+_BYTES_PER_SEGMENT = 200  # the segment, its tuple and its entry in the table of holders
 _BYTES_PER_CALL = 200  # an entry of a dict with its texts
 
 
@@ -36,7 +36,7 @@ class Chains:
         self.bytes = 0
 
     def add(self, parent: Position | None, added: Addition) -> Position:
-        """A new link with one holder, its owner."""
+        """Adds a link with one holder, its owner."""
         if parent is not None:
             if parent not in self._links:
                 raise UnknownParent(parent)
@@ -47,7 +47,7 @@ class Chains:
         return position
 
     def release(self, position: Position | None) -> None:
-        """One holder less. A link without holders goes, and holds its parent no longer."""
+        """Removes one holder. A link without holders is deleted, and no longer holds its parent."""
         while position is not None:
             link = self._links[position]
             link.holders -= 1
@@ -69,7 +69,7 @@ class Chains:
 
 @dataclass(slots=True)
 class _Held:
-    """A segment that the store keeps alive; holding it keeps its `id()` its own."""
+    """A segment that the store keeps alive, which also keeps its `id()` unique."""
 
     segment: Segment
     size: int
@@ -77,13 +77,13 @@ class _Held:
 
 
 class _Segments:
-    """The segments of all links, each counted once: in memory, links that begin a chain may share them."""
+    """The segments of all links, each counted once: links that begin a chain may share segments."""
 
     def __init__(self) -> None:
         self._held: dict[int, _Held] = {}
 
     def hold(self, segments: Iterable[Segment]) -> int:
-        """How many bytes are kept alive that were not before."""
+        """Returns how many more bytes are kept alive."""
         added = 0
         for segment in segments:
             held = self._held.get(id(segment))
@@ -94,7 +94,7 @@ class _Segments:
         return added
 
     def release(self, segments: Iterable[Segment]) -> int:
-        """How many bytes are no longer kept alive."""
+        """Returns how many bytes are no longer kept alive."""
         freed = 0
         for segment in segments:
             held = self._held[id(segment)]
@@ -106,7 +106,7 @@ class _Segments:
 
 
 def size_of_addition(added: Addition) -> int:
-    """About how many bytes it keeps alive when nothing else shares its segments."""
+    """An estimate of the bytes that it keeps alive if nothing else shares its segments."""
     segments = {id(segment): segment for segment in added.segments}
     return _size_without_segments(added) + sum(map(_size_of_segment, segments.values()))
 

@@ -1,7 +1,7 @@
 """Event logs in memory, bounded in bytes and in age.
 
-The logs of ended runs go first, the oldest first; then the largest log of all forgets its beginning. A reader
-that has a log open keeps it, also when the store has let it go.
+The logs of ended runs are dropped first, beginning with the oldest; then the largest log forgets its
+beginning. A reader keeps a log that it has open, even after the store has dropped it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import AsyncGenerator, Sequence
 
 from gpt_oss_server.stores.events import EventLog, events_forgotten
 
-_PER_EVENT = 60  # bytes that Python takes for an event beside its own
+_PER_EVENT = 60  # bytes of Python's overhead
 
 
 class _Log:
     def __init__(self) -> None:
         self._events: list[bytes] = []
-        self._first = 0  # the number of the oldest event that is still here
+        self._first = 0  # the number of the oldest event that is kept
         self._ended = False
         self._news = asyncio.Event()
-        self.cancelled = False  # or rather: is to be
+        self.cancelled = False  # somebody requested to cancel the run
         self.bytes = 0
 
     def append(self, first: int, events: Sequence[bytes]) -> None:
         known = self._first + len(self._events) - first
         if known < 0:
-            raise ValueError(f"Event {first} comes too early: {-known} are missing before it.")
+            raise ValueError(f"Event {first} is too early: {-known} events before it are missing.")
         new = events[known:]
         self._events += new
         self.bytes += _size(new)
@@ -39,7 +39,6 @@ class _Log:
         self._wake()
 
     def forget_half(self) -> None:
-        """The older half of the events goes."""
         half = (len(self._events) + 1) // 2
         self.bytes -= _size(self._events[:half])
         del self._events[:half]
@@ -66,7 +65,7 @@ class _Log:
             raise events_forgotten(self._first)
 
     def _wake(self) -> None:
-        self._news.set()  # those that wait now; later readers wait for the next event
+        self._news.set()  # wakes the waiting readers; later ones wait for the next event
         self._news = asyncio.Event()
 
 
@@ -75,7 +74,9 @@ class MemoryEventLogs:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._running: dict[str, _Log] = {}
-        self._ended: OrderedDict[str, tuple[float, _Log]] = OrderedDict()  # when it did; oldest first
+        self._ended: OrderedDict[str, tuple[float, _Log]] = (
+            OrderedDict()
+        )  # with the time of its end; oldest first
         self.bytes = 0  # of all logs
 
     async def begin(self, run_id: str) -> EventLog:

@@ -1,7 +1,7 @@
 """The items of the memory store by their ids.
 
-In: items, each with the id of the response or conversation that has it. Out: of several items with one id the
-newest, for as long as its owner is stored.
+Takes items, each with the id of its owner, a response or conversation. Returns an item as long as its owner
+is stored; if several items share an id, the newest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpt_oss_server.stores.base import Item
 class _Found:
     owner: str
     item: Item
-    result: str | None  # what the model read of it, where it is a call that was made here
+    result: str | None  # that the model read, if the item is a call made by this server
 
 
 class Items:
@@ -31,7 +31,7 @@ class Items:
                 self._found.setdefault(item_id, []).append(found)
 
     def remove(self, owner: str, items: Iterable[Item]) -> None:
-        """All items of this owner that have the ids of these."""
+        """Removes this owner's items that have the ids of `items`."""
         for item_id in {item["id"] for item in items if isinstance(item.get("id"), str)}:
             left = [found for found in self._found.get(item_id, ()) if found.owner != owner]
             if left:

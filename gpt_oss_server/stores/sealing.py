@@ -1,10 +1,10 @@
-"""Texts that clients keep for the server and cannot read: sealed with a key of the server.
+"""Sealed texts: clients keep them for the server and cannot read them.
 
-In: bytes and their purpose. Out: an opaque text in base64, and from it the same bytes again; None for a text
-that was changed, or was sealed by another key or for another purpose. It must not know what it seals.
+Takes bytes and their purpose. Returns an opaque text in base64, and the same bytes from that text; None for a
+text that was changed, or sealed with another key or for another purpose. It must not know what it seals.
 
-Each text has an AES-256-GCM key of its own, derived from the server's key and 16 random bytes that travel
-with the text, so that no nonce is used twice, however many texts there are.
+Each text has its own AES-256-GCM key, derived from the server's key and 16 random bytes that travel with the
+text, so that no nonce is used twice, whatever the number of texts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _VERSION = b"\x01"
 _SALT = 16
-_NONCE = bytes(12)  # the key is used once
-_LEAST = 32  # bytes of a key file; a generated one has twice as many, in hexadecimal
+_NONCE = bytes(12)  # constant, as each key is used once
+_LEAST = 32  # bytes of a key file; a generated file has twice as many, in hexadecimal
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Sealer:
         return base64.urlsafe_b64encode(_VERSION + salt + sealed).decode()
 
     def open(self, purpose: str, sealed: str) -> bytes | None:
-        """The sealed bytes; None where this key did not seal the text for this purpose, or it was changed."""
+        """The sealed bytes; None if the text was changed, or has another key or purpose."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -60,13 +60,13 @@ class Sealer:
             return None
 
     def _cipher(self, purpose: str, salt: bytes) -> AESGCM:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # takes 40 ms: not before it is needed
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # takes 40 ms, so only when needed
 
         return AESGCM(hmac.digest(self._key, salt + purpose.encode(), "sha256"))
 
 
 def server_sealer(key_file: str | None) -> Sealer:
-    """A sealer with the key in `key_file`, or else in the user's state folder; a missing file is created.
+    """A sealer with the key in `key_file`, else in the user's state folder. It creates a missing file.
 
     A `key_file` that cannot be used is an error. Without a usable state folder, the key lasts as long as the
     server runs.
@@ -75,17 +75,17 @@ def server_sealer(key_file: str | None) -> Sealer:
         return Sealer(_read_or_make(_named(key_file)))
     try:
         return Sealer(_read_or_make(state_folder() / "sealing.key"))
-    except (OSError, SettingsError, RuntimeError) as error:  # the last: there is no home folder
+    except (OSError, SettingsError, RuntimeError) as error:  # RuntimeError: no home folder
         _log.warning(
-            "The key for sealed items cannot be kept (%s), so they can be read until this server ends. "
-            "--sealing-key-file names a place for it.",
+            "The key for sealed items cannot be saved (%s), so items stay readable until this server ends. "
+            "Use --sealing-key-file to choose a place for the key.",
             error,
         )
         return Sealer(secrets.token_bytes(_LEAST))
 
 
 def _named(key_file: str) -> Path:
-    """A shell replaces `~` in `--sealing-key-file ~/key`, and neither in `=~/key` nor in a variable."""
+    """Expands `~`: a shell does it in `--sealing-key-file ~/key`, but not in `=~/key` or in a variable."""
     try:
         return path_of(key_file, "file")
     except ModelNotFound as error:
@@ -105,13 +105,14 @@ def _read_or_make(path: Path) -> bytes:
         content = path.read_bytes()
     if len(content.strip()) < _LEAST:
         raise SettingsError(
-            f"The key file {path} must hold at least {_LEAST} characters; `openssl rand -hex 32` makes such."
+            f"The key file {path} must hold at least {_LEAST} characters. Generate one with "
+            "`openssl rand -hex 32`."
         )
     return content.strip()
 
 
 def _make(path: Path) -> None:
-    """Creates the file whole or not at all: servers that start at once all use the first one's key."""
+    """Creates the file atomically, so that servers that start simultaneously all use the first one's key."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
     try:

@@ -1,6 +1,6 @@
 """One turn of the model, the same for every API.
 
-A plan (engine, sampling, built-in tools, binding) and a transcript that begins with the prompt come in.
-Batches of turn events go out, and the transcript has the turn. It must not know how an API names or shows any
+Takes a plan (engine, sampling, built-in tools, binding) and a transcript that begins with the prompt. Returns
+batches of turn events and records the turn in the transcript. It must not know how an API names or shows any
 of these.
 """

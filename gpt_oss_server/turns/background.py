@@ -1,7 +1,7 @@
-"""Runs that outlive their connection: each is driven to its end, its events logged, and stopped by id.
+"""Runs that outlive their connection: drives each run to its end, logs its events, and stops it by id.
 
-In: runs, as batches of events numbered from 0 on. Out: the same events in the log of the run, from where any
-number of readers get them. It must not know what the events say, how logs are kept, nor HTTP.
+Takes runs, as batches of events numbered from 0. Writes the same events to the run's log, which any number of
+clients can read. It must not know what the events contain, how logs are stored, nor HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpt_oss_server.errors import EngineUnavailable
 from gpt_oss_server.stores.events import EventLog, EventLogs
 
 Event = dict[str, Any]
-_TO_END = 5.0  # seconds that runs have to end by themselves once the engine is closed
+_END_SECONDS = 5.0  # that runs have to end by themselves once the engine is closed
 _log = logging.getLogger(__name__)
 
 
@@ -28,13 +28,13 @@ class Running(Protocol):
 
     @property
     def ending(self) -> bool:
-        """Whether its last event is being made, or has been."""
+        """Whether its last event is being built, or has been."""
         ...
 
     def events(self) -> AsyncGenerator[list[Event], None]: ...
 
     async def stopped(self) -> list[Event]:
-        """After `events` was cancelled: the events that end it."""
+        """Returns the events that end the run after `events` was cancelled."""
         ...
 
 
@@ -55,18 +55,18 @@ class BackgroundRun(Generic[R]):
         self._logs = logs
         self._encode = encode
         self._ended = ended
-        self._logged = 0  # events that the log has
-        self._pending: list[bytes] = []  # those that it may not have yet
+        self._logged = 0  # how many events are in the log
+        self._pending: list[bytes] = []  # events that may not be in the log yet
         self._begun = asyncio.Event()
         self._stops = False
         self._task = asyncio.create_task(self._drive())
 
     async def stop(self) -> None:
-        """Returns when the run has ended; a run that is ending anyway ends its own way."""
-        await self._begun.wait()  # a task that is cancelled before it begins would not end its log
+        """Returns when the run has ended. A run that is already ending is not cancelled."""
+        await self._begun.wait()  # a task that is cancelled before it starts would not end its log
         if not self.run.ending and not self._stops:
             self._stops = True
-            self._task.cancel()  # once: a second time would cut short what a tool does to stop
+            self._task.cancel()  # once: a second cancellation would interrupt a tool's clean-up
         await asyncio.wait({self._task})
 
     async def wait(self, seconds: float) -> None:
@@ -79,7 +79,7 @@ class BackgroundRun(Generic[R]):
                 await self._record(await self.run.stopped())
         except asyncio.CancelledError:
             await self._record(await self.run.stopped())
-        except Exception:  # a defect: nobody awaits the task, and readers must not wait for ever
+        except Exception:  # a defect: nothing awaits the task, and readers must not wait for ever
             _log.exception("The background run %s broke.", self.run.id)
         finally:
             try:
@@ -88,7 +88,7 @@ class BackgroundRun(Generic[R]):
                 self._ended(self)
 
     async def _cancelled_elsewhere(self) -> bool:
-        """Records the events until the run has ended, or another process has asked to cancel it."""
+        """Records the events until the run ends. Returns true if another process requested to cancel it."""
         async with aclosing(self.run.events()) as events:
             async for batch in events:
                 if await self._record(batch) and not self.run.ending and not self._stops:
@@ -97,7 +97,7 @@ class BackgroundRun(Generic[R]):
         return False
 
     async def _record(self, events: list[Event]) -> bool:
-        """Returns whether the run is to be cancelled. What a cancelled call leaves, the next one records."""
+        """Returns whether to cancel the run. If this call is cancelled, the next one records its events."""
         self._pending += [self._encode(event) for event in events]
         cancelled = await self._logs.append(self.run.id, self._logged, self._pending)
         self._logged += len(self._pending)
@@ -106,7 +106,7 @@ class BackgroundRun(Generic[R]):
 
 
 class BackgroundRuns(Generic[R]):
-    """The runs of this process, by id, and the logs of all."""
+    """The runs of this process by id, and the logs of all runs."""
 
     def __init__(self, encode: Callable[[Event], bytes], logs: EventLogs, *, max_running: int) -> None:
         self.logs = logs
@@ -119,7 +119,7 @@ class BackgroundRuns(Generic[R]):
         running = len(self._running) + self._starting
         if running >= self._max_running:
             raise EngineUnavailable(
-                f"{running} background responses run or wait already. Try again later, or start "
+                f"{running} background responses are already running or waiting. Try again later, or start "
                 "the server with a larger --background-max-runs."
             )
 
@@ -138,7 +138,7 @@ class BackgroundRuns(Generic[R]):
         return None if found is None else found.run
 
     async def stop(self, run_id: str) -> None:
-        """A run of this process has ended when this returns; that of another process is marked."""
+        """Waits for a run of this process to end; marks a run of another process as cancelled."""
         found = self._running.get(run_id)
         if found is not None:
             await found.stop()
@@ -146,11 +146,11 @@ class BackgroundRuns(Generic[R]):
             await self.logs.request_cancel(run_id)
 
     async def close(self) -> None:
-        """The engine is closed, so the runs end by themselves; those that do not are stopped."""
+        """Waits for the runs to end, as they do once the engine is closed, and stops those that do not."""
         running = list(self._running.values())
-        await asyncio.gather(*(found.wait(_TO_END) for found in running))  # together: they may be many
+        await asyncio.gather(*(found.wait(_END_SECONDS) for found in running))  # together: they may be many
         await asyncio.gather(*(found.stop() for found in running))
 
     def _end(self, ended: BackgroundRun[R]) -> None:
-        """Only the log is kept: the run itself holds prompts and more."""
+        """Drops the run, which holds prompts and more; its log stays."""
         del self._running[ended.run.id]

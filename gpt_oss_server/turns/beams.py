@@ -1,7 +1,7 @@
-"""A request for a beam search: what it needs from the engine, and which fields exclude it.
+"""Beam search: what it needs from the engine, and which request fields exclude it.
 
-In: a request of any API that has the field. Out: a `BeamSearch`, None where the request has none, or a 400
-that names the field.
+Takes a request of any API that has the field. Returns a `BeamSearch`, or None if the request does not enable
+it. Raises a 400 that names the field.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEFAULT_LENGTH_PENALTY = 1.0
 _WITHOUT_EFFECT = ("logit_bias", "presence_penalty", "frequency_penalty")
 
 
-class AsksForBeams(Protocol):
+class BeamFields(Protocol):
     @property
     def use_beam_search(self) -> bool | None: ...
     @property
@@ -27,34 +27,34 @@ class AsksForBeams(Protocol):
     def best_of(self) -> int | None: ...
 
 
-def check_best_of(request: AsksForBeams) -> None:
+def check_best_of(request: BeamFields) -> None:
     if request.best_of not in (None, request.n or 1) and not request.use_beam_search:
         raise UnsupportedField(
-            "`best_of` is served where it equals `n`, or with use_beam_search as the number of beams.",
+            "`best_of` must equal `n`, or be the number of beams with use_beam_search.",
             param="best_of",
         )
 
 
-def beam_search(request: AsksForBeams, engine: Engine) -> BeamSearch | None:
+def beam_search(request: BeamFields, engine: Engine) -> BeamSearch | None:
     if not request.use_beam_search:
         return None
     if not engine.info.scores_prompts:
         raise UnsupportedField(
             f"`use_beam_search` is not served by the model {engine.info.name!r}, which has no scores to "
-            "search by. Leave it out; use n to sample several answers.",
+            "search by. Leave it out, or use n to sample several answers.",
             param="use_beam_search",
         )
     for name in _WITHOUT_EFFECT:
         if getattr(request, name, None):
             raise UnsupportedField(
-                f"`{name}` has no say in a beam search, which goes by the model's own scores. Leave one out.",
+                f"`{name}` has no effect in a beam search, which uses the model's own scores. Leave one out.",
                 param=name,
             )
     least = request.n or 1
     width = request.best_of or least
     if not least <= width <= MOST_BEAMS:
         raise InvalidRequest(
-            f"`use_beam_search` goes with {least} to {MOST_BEAMS} beams (`best_of`, else `n`), not {width}.",
+            f"`use_beam_search` takes {least} to {MOST_BEAMS} beams (`best_of`, else `n`), not {width}.",
             param="best_of" if request.best_of else "n",
         )
     penalty = request.length_penalty

@@ -1,7 +1,7 @@
-"""The tokens after a call, where the generation continues: they begin another passage, or they do not.
+"""The tokens after a call, where the generation continues: whether they begin another passage.
 
-In: the tokens after `<|call|>`, one at a time. Out: whether they are `<|start|>assistant`, or can no longer
-become it. Anything else that the model writes there (a tool's result, as it imagines it) belongs to no
+Takes the tokens after `<|call|>`, one at a time. Reports whether they are `<|start|>assistant`, or can no
+longer become it. Anything else that the model writes there (a tool's result that it imagines) belongs to no
 message.
 """
 
@@ -13,24 +13,24 @@ _ROLE = b"assistant"
 
 
 class Between:
-    """`led_on` once the tokens are `<|start|>assistant`, however it is split; else `led_elsewhere`."""
+    """`begins_passage` once the tokens are `<|start|>assistant`, however split; else `cannot_begin`."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
         self._started = False
         self._role = b""
-        self.led_elsewhere = False
+        self.cannot_begin = False
 
     @property
-    def led_on(self) -> bool:
+    def begins_passage(self) -> bool:
         return self._role == _ROLE
 
     def take(self, token: int) -> None:
         if not self._started:
             self._started = token == START
-            self.led_elsewhere = not self._started
+            self.cannot_begin = not self._started
         elif 0 <= token < FIRST_SPECIAL:
             self._role += self._encoding.ordinary_bytes(token)
-            self.led_elsewhere = not _ROLE.startswith(self._role)
+            self.cannot_begin = not _ROLE.startswith(self._role)
         else:
-            self.led_elsewhere = True
+            self.cannot_begin = True

@@ -1,4 +1,4 @@
-"""Debug metadata of a turn for the client, and its slips and texts for the log."""
+"""A turn's debug metadata for the client, and its slips and texts for the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The events of a turn: what an API's stream is made from.
+"""The events of a turn, from which each API builds its stream.
 
-The decoder's events, except slips, and four more: scores of tokens, the start and end of a built-in tool's
-run, and the end of the turn.
+They are the decoder's events, except slips, and four more: the score of a token, the start and end of a
+built-in tool's run, and the end of the turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tools.tool import ToolOutput
 
 @dataclass(frozen=True, slots=True)
 class TokenScored:
-    """A token of the open message's text was sampled, and how likely it was; its text comes after this.
+    """The score of a sampled token of the open message's text. The token's text follows this event.
 
     Only where the sampling requests log-probabilities.
     """
@@ -25,7 +25,7 @@ class TokenScored:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call to a built-in tool is complete, and the tool runs now."""
+    """A call to a built-in tool is complete, and the tool is starting."""
 
     header: Header
     arguments: str

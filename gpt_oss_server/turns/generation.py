@@ -1,14 +1,16 @@
 """One generation: the engine samples until the model stops, and the tokens become turn events.
 
-In: the plan of the turn, and the transcript that the model continues. Out: batches of turn events, usually
-one per step of the engine. A batch that ends with `ToolStarted` is a call to a built-in tool: the reader runs
-the tool, then reads on. The generation runs no tool itself. Closing the iterator stops the engine.
+Takes the plan of the turn and the transcript that the model continues. Returns batches of turn events,
+usually one per step of the engine. A batch that ends with `ToolStarted` is a call to a built-in tool: the
+caller runs the tool, then continues to read. The generation itself runs no tool. Closing the iterator stops
+the engine.
 
 A generation is one passage, or several where calls are parallel: then `<|call|>` does not stop the engine,
-and `<|start|>assistant` after it begins the next passage. Anything else there is the model imagining the
-tool's result, and ends the generation.
+and `<|start|>assistant` after it begins the next passage. Anything else after a call is a tool result that
+the model imagines, and ends the generation.
 
-Where the reasoning exceeds its budget, the engine is stopped, and asked again with the reasoning closed.
+If the reasoning exceeds its budget, the generation stops the engine, closes the reasoning, and starts the
+engine again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from inference.engine import Finish, Sampling, Step
 
 
 class Generation:
-    """Iterate once over `events()`; `finish` is then how the model stopped."""
+    """Iterate over `events()` once; afterwards `finish` tells how the model stopped."""
 
     def __init__(
         self,
@@ -39,17 +41,17 @@ class Generation:
         after_call: bool = False,
     ) -> None:
         self.finish = Finish.STOP
-        self.calls_client = False  # it has a call to a tool of the client, among parallel ones
+        self.calls_client = False  # one of its parallel calls goes to a tool of the client
         self._plan = plan
         self._transcript = transcript
         self._budget = budget
-        self._after_call = after_call  # the turn has made a call already
+        self._after_call = after_call  # the turn already contains a call
         self._passage = Passage(plan, transcript, budget)
         self._between: Between | None = None  # after a passage, until the next one begins
-        self._is_cut = False  # no further token of the engine belongs to this generation
+        self._is_cut = False  # the engine's further tokens do not belong to this generation
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
-        """Begin with tokens that the request gives, and return their events."""
+        """Begin with tokens from the request, and return their events."""
         return self._passage.prefill(tokens)
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
@@ -86,7 +88,7 @@ class Generation:
             yield events
 
     def close(self) -> list[TurnEvent]:
-        """The events that are still held, after a failure or an early end."""
+        """Return the events that are still held back, after a failure or an early end."""
         return self._passage.close()
 
     def has_room(self) -> bool:
@@ -107,18 +109,18 @@ class Generation:
     def _read_between(self, between: Between, token: int) -> None:
         self._transcript.pass_over(token)
         between.take(token)
-        self._is_cut = between.led_elsewhere
-        if between.led_on:
+        self._is_cut = between.cannot_begin
+        if between.begins_passage:
             self._passage = Passage(self._plan, self._transcript, self._budget)
             self._between = None
 
     def _end_passage(self) -> Iterator[list[TurnEvent]]:
-        """The rest of the passage, and the start of the built-in tool that it called, if it called one."""
+        """Yield the rest of the passage, and the start of the built-in tool that it called, if any."""
         if events := self._passage.close(stopped=self.finish is Finish.STOP):
-            yield events  # before the passage becomes segments: a reader may need its tokens
+            yield events  # before the passage becomes segments: the caller may need its tokens
         self.calls_client |= self._passage.calls_client
         last = self._transcript.end_generation(self._plan.renderer)
-        # A call that a limit has cut off is not complete.
+        # A call that a limit cut off is incomplete.
         if last is not None and self.finish is not Finish.LENGTH and self._plan.runs(last.header):
             yield [ToolStarted(last.header, last.text)]
 
@@ -129,7 +131,7 @@ class Generation:
         return self._passage.end_reasoning(self._budget, room)
 
     def _sampling(self, prompt: int) -> Sampling:
-        """The plan's sampling, within the limit that earlier generations of the turn have left."""
+        """The plan's sampling, limited to the tokens that the turn's earlier generations have left."""
         plan, sampled = self._plan, self._transcript.sampled
         sampling = plan.sampling
         if plan.parallel:

@@ -1,7 +1,7 @@
 """Log-probabilities as clients read them: the token's text, its bytes, the likeliest alternatives.
 
-In: an engine's `TokenLogprob`. Out: an entry in the form that every API has, and the entries that belong to
-the text shown so far: text can be held back, and text that is never shown has no entry.
+Takes an engine's `TokenLogprob`. Returns an entry in the form that every API uses, and the entries that
+belong to the text shown so far: text can be held back, and text that is never shown has no entry.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Speller:
             return f"token_id:{token}"
         return self._encoding.token_bytes([token]).decode("utf-8", "replace")
 
-    def told_apart(self, token: int) -> str:
-        """Like `spelt`, but parts of characters appear as their bytes, as OpenAI does where no bytes follow.
+    def spelt_distinctly(self, token: int) -> str:
+        """Like `spelt`, but spells parts of characters as bytes, as OpenAI does in forms without `bytes`.
 
-        Otherwise they would all be U+FFFD, and a token could not be found among its alternatives.
+        Otherwise they would all be U+FFFD, and nobody could find a token among its alternatives.
         """
         raw = self._encoding.token_bytes([token])
         if self._as_ids or _is_text(raw):
@@ -53,17 +53,17 @@ def _is_text(raw: bytes) -> bool:
 
 
 class Scores:
-    """The scores of one text: `feed` with each token before its text, `due` with what is shown of it."""
+    """The scores of one text: `feed` takes each token before its text, `due` the length that is shown."""
 
     def __init__(self, speller: Speller) -> None:
         self._speller = speller
-        self._waiting: deque[tuple[int, TokenLogprob]] = deque()  # (where its text begins, score)
+        self._waiting: deque[tuple[int, TokenLogprob]] = deque()  # (start of its text, score)
 
     def feed(self, scored: TokenLogprob, place: int) -> None:
         self._waiting.append((place, scored))
 
     def due(self, shown: int) -> list[dict[str, Any]]:
-        """The entries of the tokens whose text has begun to be shown, each entry once."""
+        """Return the entries of tokens whose text is at least partly shown, each entry once."""
         entries = []
         while self._waiting and self._waiting[0][0] < shown:
             entries.append(self._speller.entry(self._waiting.popleft()[1]))

@@ -1,4 +1,4 @@
-"""Several streams as one, in the order in which their items come: for choices that run together."""
+"""Merges the streams of choices that run concurrently, in the order in which their items arrive."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ class _Ended:
     error: Exception | None
 
 
-def merged(sources: Sequence[AsyncGenerator[T, None]], at_once: int | None = None) -> AsyncGenerator[T, None]:
-    """All items of all sources. The first failure ends all sources and is raised; closing closes all.
+def merged(sources: Sequence[AsyncGenerator[T, None]], limit: int | None = None) -> AsyncGenerator[T, None]:
+    """All items of all sources. The first failure ends all sources and is raised; closing closes them all.
 
-    `at_once`: how many sources run at the same time; the others begin as these end.
+    At most `limit` sources run at the same time. The others start as these end.
     """
-    return sources[0] if len(sources) == 1 else _merged(sources, at_once)
+    return sources[0] if len(sources) == 1 else _merged(sources, limit)
 
 
-async def _merged(sources: Sequence[AsyncGenerator[T, None]], at_once: int | None) -> AsyncGenerator[T, None]:
-    queue: asyncio.Queue[T | _Ended] = asyncio.Queue(
-        maxsize=len(sources)
-    )  # no source runs ahead of the reader
-    gate = asyncio.Semaphore(at_once or len(sources))
+async def _merged(sources: Sequence[AsyncGenerator[T, None]], limit: int | None) -> AsyncGenerator[T, None]:
+    # Bounded, so that no source runs ahead of the reader.
+    queue: asyncio.Queue[T | _Ended] = asyncio.Queue(maxsize=len(sources))
+    gate = asyncio.Semaphore(limit or len(sources))
     tasks = [asyncio.create_task(_drain(source, queue, gate)) for source in sources]
     try:
         running = len(tasks)
@@ -54,6 +53,6 @@ async def _drain(
         async with gate, aclosing(source):
             async for item in source:
                 await queue.put(item)
-    except Exception as raised:  # raised by the reader
+    except Exception as raised:  # `_merged` raises it
         error = raised
     await queue.put(_Ended(error))

@@ -1,7 +1,7 @@
 """One passage: messages up to a call or the end of the generation, decoded from the engine's steps.
 
-In: steps, and the place in a step to read from. Out: turn events, and how far the step was read. The passage
-records messages, tokens and slips in the transcript. It asks no engine for tokens and runs no tool.
+Takes a step and the position to read from. Returns turn events and the position up to which it read. The
+passage records messages, tokens and slips in the transcript. It calls no engine and runs no tool.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from inference.engine import Step
 
 class Passage:
     def __init__(self, plan: TurnPlan, transcript: Transcript, budget: ReasoningBudget | None) -> None:
-        self.has_call = False  # to a built-in tool; what the model wrote after it does not count
-        self.calls_client = False  # it has a call to a tool of the client, among parallel ones
+        self.has_call = False  # to a built-in tool; tokens after it do not count
+        self.calls_client = False  # one of its parallel calls goes to a tool of the client
         self.is_over_budget = False  # the reasoning must end here
         self.is_complete = False  # it ended with a call, and another passage may follow
         self._plan = plan
@@ -38,12 +38,12 @@ class Passage:
         self._last = CALL if plan.parallel else None  # the token that ends the passage
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
-        """Begin with tokens that the request gives, and return their events."""
+        """Begin with tokens from the request, and return their events."""
         self._transcript.prefill(tokens)
         return self._decode(tokens)
 
     def read(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
-        """The events of the step's tokens from `at` on, and the place up to which the passage has read."""
+        """Return the events of the step's tokens from `at` on, and the position of the first unread token."""
         if step.logprobs is not None:
             return self._read_scored(step, at)
         tokens, feed, budget, last = step.tokens[at:], self._decoder.feed, self._budget, self._last
@@ -65,7 +65,7 @@ class Passage:
         return events, at + taken
 
     def _read_scored(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
-        """Like `read`, with a score for each token of a text; apart, to keep `read` fast."""
+        """Like `read`, with a score for each token of a text; separate, to keep `read` fast."""
         assert step.logprobs is not None
         tokens, budget, last = step.tokens[at:], self._budget, self._last
         events: list[TurnEvent] = []
@@ -88,7 +88,7 @@ class Passage:
         return events, at + taken
 
     def end_reasoning(self, budget: ReasoningBudget, room: int | None) -> list[TurnEvent]:
-        """End the reasoning with tokens in the model's place, at most `room` of them."""
+        """End the reasoning on the model's behalf, with at most `room` tokens."""
         self.is_over_budget = False
         tokens = budget.closing()[:room]
         events = self._decode(tokens)
@@ -96,9 +96,9 @@ class Passage:
         return events
 
     def close(self, *, stopped: bool = False) -> list[TurnEvent]:
-        """The events that the decoder still holds; also after a failure, so that no text is lost.
+        """Return the events that the decoder still holds, also after a failure, so that no text is lost.
 
-        A header that is cut short is a slip only where the model `stopped` by itself.
+        A truncated header is a slip only if the model `stopped` by itself.
         """
         events: list[TurnEvent] = []
         if not self.has_call:

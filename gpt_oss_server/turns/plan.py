@@ -1,4 +1,4 @@
-"""The plan of a turn: everything that is decided before its first token."""
+"""The plan of a turn: all decisions made before its first token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TurnPlan:
     sampling: Sampling
     recipients: Recipients = field(default_factory=Recipients)
     tools: TurnTools | None = None
-    # Calls that the user has approved, as (recipient, arguments): the turn begins with them.
+    # Calls that the user approved, as (recipient, arguments). The turn begins with them.
     approved: tuple[tuple[str, str], ...] = ()
     binding: Binding = field(default_factory=Binding)
     reasoning_budget: int | None = None  # in tokens; None: no limit

@@ -1,7 +1,7 @@
-"""How likely the model finds the prompt itself: requested from the engine once, in vLLM's shape for clients.
+"""The log-probabilities of the prompt's own tokens: requested from the engine once, in vLLM's JSON.
 
-In: an engine that scores prompts, and how many alternatives to return. Out: an engine to use in its place,
-which keeps the scores of the prompt, and their JSON. It must not know any API.
+Takes an engine that scores prompts and the number of alternatives. Returns an engine to use in its place,
+which keeps the scores of the prompt and returns them as JSON. It must not know any API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from inference.engine import Engine, EngineInfo, Sampling, Step, TokenLogprob
 
 
 class ScoredPrompt:
-    """An `Engine` whose first generation has its prompt scored."""
+    """An `Engine` that requests the scores of the prompt with its first generation."""
 
     def __init__(self, engine: Engine, top: int) -> None:
         self._engine = engine
@@ -40,7 +40,7 @@ class ScoredPrompt:
                 yield step
 
     async def close(self) -> None:
-        """The engine behind it is closed by its owner."""
+        """Does nothing: the owner of the wrapped engine closes it."""
 
     def as_json(self, speller: Speller, top: int) -> list[dict[str, Any] | None]:
         return [None if scored is None else _entry(scored, speller, top) for scored in self.scores]
@@ -49,18 +49,17 @@ class ScoredPrompt:
 def scored_prompt(engine: Engine, top: int, param: str) -> ScoredPrompt:
     if not engine.info.scores_prompts:
         raise UnsupportedField(
-            f"`{param}` asks how likely the prompt is, which the model {engine.info.name!r} does not tell. "
-            "Leave it out.",
+            f"`{param}` requires scores, which the model {engine.info.name!r} does not have. Leave it out.",
             param=param,
         )
     return ScoredPrompt(engine, top)
 
 
 def _entry(scored: TokenLogprob, speller: Speller, top: int) -> dict[str, Any]:
-    """By token id: the likeliest, and the prompt's own token wherever it ranks."""
-    told = {token: (logprob, rank) for rank, (token, logprob) in enumerate(scored.top, 1)}
-    _, rank = told.get(scored.token, (0.0, None))
-    shown = dict(list(told.items())[:top])
+    """By token id: the likeliest tokens, and the prompt's own token at any rank."""
+    ranked = {token: (logprob, rank) for rank, (token, logprob) in enumerate(scored.top, 1)}
+    _, rank = ranked.get(scored.token, (0.0, None))
+    shown = dict(list(ranked.items())[:top])
     shown[scored.token] = (scored.logprob, rank)  # type: ignore[assignment]
     return {
         str(token): {"logprob": max(logprob, LEAST), "rank": rank, "decoded_token": speller.spelt(token)}

@@ -1,7 +1,7 @@
-"""The effort, the prompt within the context, and the sampling of a request, the same for every API.
+"""A request's reasoning effort, its prompt within the context, and its sampling, the same for every API.
 
-In: values of a request, the engine's facts and the settings. Out: a prompt and a `Sampling`, or an error
-before anything is generated. It must not know any API.
+Takes values of a request, the engine's properties and the settings. Returns a prompt and a `Sampling`, or
+raises an error before the engine generates anything. It must not know any API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _VERBOSITY = {
     "high": "Make the final answer thorough and detailed.",
 }
 
-_Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the history that is left
-_TREATMENT = ("cache_salt", "priority")  # of a request among others; no answer depends on them
-_ANSWER_SHARE = 8  # of the context is kept for an answer of no given length
-_SHORTER = 8  # tokens that a text may lose as more is written after it; a few, where line breaks merge
+_Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
+_ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
+_ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
+_SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
 
 
 def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
-    """`budget` is the request's own; without one the effort's and the operator's apply."""
+    """`budget` is the request's own. Without one, the smaller of the effort's and the operator's applies."""
     thinking = _EFFORTS[effort]
     if budget is not None:
         return replace(thinking, budget=budget)
@@ -60,18 +60,18 @@ def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking
 
 
 def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
-    """Harmony has no verbosity, so words in the instructions request it."""
+    """Adds the verbosity to the instructions, as Harmony has no field for it."""
     parts = [instructions, _VERBOSITY.get(verbosity or "")]
     return "\n\n".join(part for part in parts if part) or None
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What prompts of a request begin with: the system message, and what the developer message declares."""
+    """The beginning of a request's prompts: the system message and the content of the developer message."""
 
     renderer: Renderer
     system: Segment
-    instructions: str | None  # of the request; the history may lead with more
+    instructions: str | None  # of the request; the history may begin with more
     tools: Sequence[FunctionTool]
     namespaces: Sequence[ToolNamespace]
     response_formats: Sequence[ResponseFormat] = ()
@@ -102,15 +102,14 @@ def fitted_prompt(
     all_reasoning: bool = False,
     param: str,
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The prompt's ids, and the part of the history that is in them.
+    """Return the prompt's ids, and the part of the history that they contain.
 
-    `whole` is the prompt of the whole history, where the caller has it already.
+    `whole` is the prompt of the whole history, if the caller has it already.
 
-    Where `truncates`, the oldest turns go until there is room for an answer (and at most `most` tokens): for
-    one of `answer` tokens, or an eighth of the context, as far as the newest turn leaves it. The reasoning of
-    earlier turns is in it only with `all_reasoning`.
+    If `truncates`, the oldest turns are dropped until the prompt has at most `most` tokens and leaves room
+    for an answer: `answer` tokens, or an eighth of the context, as far as the newest turn allows. The prompt
+    contains the reasoning of earlier turns only with `all_reasoning`.
     """
-
     room = context - 1 if most is None else min(context - 1, most)
     prompt = head.prompt(history, all_reasoning=all_reasoning) if whole is None else whole
     left = context - min(answer or context // _ANSWER_SHARE, context // 2)
@@ -128,10 +127,10 @@ def _newest_turns(
     opened: Callable[[Sequence[Segment]], _Opened],
     all_reasoning: bool,
 ) -> tuple[Segment, ...]:
-    """As many of the newest turns as fit, one at least. Instructions stay, those of dropped turns too.
+    """As many of the newest turns as fit, at least one. Instructions of dropped turns stay.
 
-    Lengths are summed up, not prompts made: there may be thousands of turns. The head changes only when the
-    turn that is dropped brings an instruction, and hardly ever gets shorter (`_SHORTER` allows for it).
+    This sums up lengths and renders no prompts, as there may be thousands of turns. The head changes only
+    when a dropped turn contains instructions, and hardly ever gets shorter (`_SHORTER` allows for it).
     """
     starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
     developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
@@ -154,7 +153,7 @@ def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
 
 
 def _lengths_from(history: Sequence[Segment], all_reasoning: bool) -> list[int]:
-    """By place: how many tokens the model is shown of the history from there on."""
+    """By position: how many tokens of the history from there on the prompt contains."""
     shown = are_kept(history, all_reasoning=all_reasoning)
     lengths = [len(segment.tokens) * is_shown for segment, is_shown in zip(history, shown, strict=True)]
     return list(accumulate(reversed(lengths)))[::-1]
@@ -167,18 +166,18 @@ def _length(segments: Sequence[Segment]) -> int:
 def _too_long(prompt: int, context: int, most: int | None) -> str:
     if prompt >= context or most is None:
         return str(ContextOverflow(prompt, context))
-    return f"The newest turn alone makes a prompt of {prompt} tokens, and at most {most} were asked for."
+    return f"The newest turn alone makes a prompt of {prompt} tokens, and the request allows at most {most}."
 
 
-class Wishes(Protocol):
-    """A request of any API, for its fields that are named as those of `Sampling`."""
+class SamplingRequest(Protocol):
+    """A request of any API. Its sampling fields have the names of the fields of `Sampling`."""
 
     @property
     def logit_bias(self) -> dict[str, float] | None: ...
 
 
 def sampling_of(
-    wishes: Wishes,
+    request: SamplingRequest,
     info: EngineInfo,
     settings: Settings,
     *,
@@ -186,17 +185,17 @@ def sampling_of(
     limit: int | None,
     logprobs: int | None = None,
 ) -> Sampling:
-    """How to sample after a prompt of `prompt` tokens, at most `limit` tokens where the request has one."""
-    asked = {name: getattr(wishes, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    if given.get("top_k") == -1:  # all of them, which goes with every engine
+    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any."""
+    values = {name: getattr(request, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if given.get("top_k") == -1:  # all tokens, which every engine supports
         del given["top_k"]
-    if wishes.logit_bias:
-        given["logit_bias"] = _logit_bias(wishes.logit_bias, info.vocab_size)
+    if request.logit_bias:
+        given["logit_bias"] = _logit_bias(request.logit_bias, info.vocab_size)
     if logprobs is not None:
         given["logprobs"] = logprobs
     _check_honoured(given, info)
-    given |= {name: value for name in _TREATMENT if (value := getattr(wishes, name, None)) is not None}
+    given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
@@ -218,7 +217,7 @@ def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]
         token = whole_number(key)
         if token is None or token >= vocab_size:
             raise InvalidRequest(
-                f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r:.60} is none.",
+                f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r:.60} is no such id.",
                 param="logit_bias",
             )
         bias[token] = value

@@ -1,8 +1,8 @@
-"""How much a turn may reason, in tokens: where its reasoning must end, and the tokens that end it.
+"""The budget of a turn's reasoning in tokens: where the reasoning must end, and the tokens that end it.
 
-In: each sampled token, and the decoder that has read it. Out: whether the reasoning must end now, and the
-tokens that then end it in the model's place. It knows no engine: the generation stops the engine there, and
-asks it again after these tokens.
+Takes each sampled token and the decoder that has read it. Returns whether the reasoning must end now, and the
+tokens that end it on the model's behalf. It must not know the engine: the generation stops the engine and
+starts it again after these tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_CLOSINGS = 2  # between two calls
 
 
 class ReasoningBudget:
-    """The budget of one turn. Headers and ends of reasoning cost nothing, nor do messages to others."""
+    """The budget of one turn. Headers and ends of reasoning are free, and so is all that is not reasoning."""
 
     def __init__(self, tokens: int, encoding: Encoding, cue: Sequence[int]) -> None:
         self._left = tokens
@@ -29,7 +29,7 @@ class ReasoningBudget:
         return self._left <= 0
 
     def closes(self, token: int, decoder: Decoder) -> bool:
-        """Whether the reasoning must end after this token. A split character is completed first."""
+        """Whether the reasoning must end after this token. It never ends within a character."""
         if not decoder.in_reasoning or self._times_closed == _MOST_CLOSINGS:
             return False
         if token < FIRST_SPECIAL:
@@ -37,14 +37,14 @@ class ReasoningBudget:
         return self._left <= 0 and not decoder.in_character
 
     def begin_again(self) -> None:
-        """A tool has returned a result, so the model may reason again."""
+        """Allow the model to reason again, as a tool has returned a result."""
         self._times_closed = 0
 
     def closing(self) -> tuple[int, ...]:
-        """The tokens that end the reasoning and begin another message.
+        """Return the tokens that end the reasoning and begin another message.
 
-        A model without a grammar may reason again; the second time, the message is an answer. Reasoning after
-        that is not ended, or the turn might never end.
+        A model without a grammar may reason again. The second time, the new message is an answer. The budget
+        does not end further reasoning, or the turn might never end.
         """
         self._times_closed += 1
         return self._next if self._times_closed == 1 else (*self._next, *self._answer)

@@ -1,8 +1,8 @@
-"""Stop strings, found in a text that comes in pieces cut anywhere.
+"""Finds stop strings in a text that arrives in arbitrary pieces.
 
-In: pieces of text. Out: the text that can be shown now. Text is held back only while its end can still
-become a stop string; once one is found, nothing after it is shown, and the stop string itself only where the
-request wants it.
+Takes pieces of text. Returns the text that can be shown now. It holds text back only while the end can still
+become a stop string. After a stop string it shows nothing, and the stop string itself only if the request
+includes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class StopFilter:
-    """Feed it every piece until `found` is set, then or at the end `close`."""
+    """`feed` every piece until `found` is set or the text ends, then `close`."""
 
     def __init__(self, stops: Sequence[str], *, shows_stop: bool = False) -> None:
         self.found: str | None = None
@@ -27,7 +27,7 @@ class StopFilter:
         held = self._held + text
         places = [(place, stop) for stop in self._stops if (place := held.find(stop)) >= 0]
         if places:
-            # The one that was complete first; of those, the one that began first.
+            # The stop string that was complete first; if several were, the one that began first.
             place, self.found = min(places, key=lambda found: (found[0] + len(found[1]), found[0]))
             self._held = ""
             return held[: place + len(self.found)] if self._shows_stop else held[:place]
@@ -36,7 +36,7 @@ class StopFilter:
         return held[: len(held) - kept]
 
     def close(self) -> str:
-        """The text that was held back: no stop string came of it."""
+        """Return the text that is still held back, as it did not become a stop string."""
         held, self._held = self._held, ""
         return held
 

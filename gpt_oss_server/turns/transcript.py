@@ -1,8 +1,8 @@
 """The record of one turn: append-only tokens, and the messages found in them.
 
-In: the prompt, then the tokens of each generation and the results of tools between generations. Out: the
+Takes the prompt, then the tokens of each generation and the results of tools between generations. Returns the
 prompt of the next generation, counts for usage, text for debugging, and the turn's segments for the
-conversation's history. It knows neither items nor HTTP.
+conversation's history. It must not know items or HTTP.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gpt_oss_server.harmony.render import Renderer
 @dataclass(slots=True)
 class Transcript:
     prompt: Sequence[int]  # ends with the cue, <|start|>assistant
-    tokens: list[int] = field(default_factory=list)  # all that follow it: sampled, and results of tools
-    segments: list[Segment] = field(default_factory=list)  # the same as whole messages
+    tokens: list[int] = field(default_factory=list)  # after the prompt: sampled, or results of tools
+    segments: list[Segment] = field(default_factory=list)  # the same tokens as whole messages
     slips: list[Slip] = field(default_factory=list)
     sampled: int = 0  # stop tokens included
-    reasoning_tokens: int = 0  # of reasoning messages, their headers and ends included
+    reasoning_tokens: int = 0  # headers and ends of the messages included
     given: int = 0  # results of tools: input, not output
     cached_tokens: int = 0
-    prefilled: int = 0  # given as the beginning of the answer: input as well
+    prefilled: int = 0  # the given beginning of the answer: input, not output
     messages: list[MessageFinished] = field(default_factory=list)
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
-    _ended: int = 0  # how many messages earlier generations made
+    _ended: int = 0  # how many messages belong to earlier generations
 
     def prefill(self, tokens: Sequence[int]) -> None:
-        """Begin the answer with tokens that are not sampled. Only before anything else."""
+        """Begin the answer with tokens that are not sampled. Call this before any other method."""
         self._generation += tokens
         self.tokens += tokens
         self.prefilled = len(tokens)
@@ -53,29 +53,29 @@ class Transcript:
         return segment
 
     def end_generation(self, renderer: Renderer) -> MessageFinished | None:
-        """Turn the generation's messages into segments, and return the last message, if there is one."""
+        """Turn the generation's messages into segments, and return the last message, if any."""
         messages = self.messages[self._ended :]
         self.segments += renderer.from_completion(self._generation, messages)
         self._generation, self._ended = [], len(self.messages)
         return messages[-1] if messages else None
 
     def pass_over(self, token: int) -> None:
-        """Record a token that was sampled between passages: it belongs to no message."""
+        """Record a token that was sampled between passages and belongs to no message."""
         self.tokens.append(token)
         self.sampled += 1
 
-    def give(self, answers: Sequence[Segment], cue: Sequence[int]) -> None:
-        """Append the results of tools, and the cue where the model continues after them."""
-        if not answers:
+    def give(self, results: Sequence[Segment], cue: Sequence[int]) -> None:
+        """Append the results of tools, and the cue if the model continues after them."""
+        if not results:
             return
-        self.segments += answers
-        given = [token for answer in answers for token in answer.tokens] + list(cue)
+        self.segments += results
+        given = [token for result in results for token in result.tokens] + list(cue)
         self.tokens += given
         self.given += len(given)
 
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
-        """The prompt of the next generation: all ids so far. Segments begin with the cue themselves."""
+        """The prompt of the next generation: all ids so far. Segments include their cue."""
         if not self.segments:
             return [*self.prompt, *self._generation]
-        said = [token for segment in self.segments for token in segment.tokens]
-        return [*self.prompt[: len(self.prompt) - len(cue)], *said, *cue, *self._generation]
+        past = [token for segment in self.segments for token in segment.tokens]
+        return [*self.prompt[: len(self.prompt) - len(cue)], *past, *cue, *self._generation]

@@ -1,11 +1,11 @@
 """One turn of the model: generations, and the built-in tools that run between them.
 
-In: a plan and a transcript. Out: batches of turn events, usually one per step of the engine, and at the end
-one `TurnFinished`. This is the only place where tools run in the middle of a turn; every API reads the same
-events. The turn knows nothing of items, ids or HTTP. Closing the iterator stops the engine and the tool.
+Takes a plan and a transcript. Returns batches of turn events, usually one per step of the engine, and one
+`TurnFinished` at the end. This is the only place where tools run during a turn; every API reads the same
+events. It must not know items, ids or HTTP. Closing the iterator stops the engine and the tool.
 
-Tools run one after the other. Where a generation makes several calls, the engine samples on meanwhile, and
-the next generation follows all results.
+Tools run one after the other. If a generation makes several calls, the engine continues to sample meanwhile,
+and the next generation follows all results.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tools.tool import ToolOutput
 
 
 class Turn:
-    """Iterate once over `events()`. After a failure, `close` returns the events that are still held."""
+    """Iterate over `events()` once. After a failure, `close` returns the events that are still held back."""
 
     def __init__(self, plan: TurnPlan, transcript: Transcript) -> None:
         self.transcript = transcript
-        self.has_begun = False  # an approved call may have been made
+        self.has_begun = False  # an approved call may have run
         self._plan = plan
         self._results: list[Segment] = []  # of the tools that ran in this generation
         self._budget: ReasoningBudget | None = None
@@ -41,7 +41,7 @@ class Turn:
         self._generation = self._new_generation(after_call=bool(plan.approved))
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
-        """Begin the turn with tokens that the request gives, and return their events."""
+        """Begin the turn with tokens from the request, and return their events."""
         return self._generation.prefill(tokens)
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
@@ -63,7 +63,7 @@ class Turn:
                 return
 
     async def read_prompt(self) -> AsyncGenerator[list[TurnEvent], None]:
-        """Generate nothing: the engine reads the prompt, so that a turn with the same beginning is faster."""
+        """Let the engine read the prompt and generate nothing: turns with the same beginning are faster."""
         reading = replace(self._plan.sampling, max_tokens=0, grammar=None)
         async with aclosing(self._plan.engine.generate(self.transcript.prompt, reading)) as steps:
             async for step in steps:
@@ -71,7 +71,7 @@ class Turn:
         yield [TurnFinished(Finish.STOP)]
 
     async def check_form(self) -> None:
-        """Raise `InvalidOutput` where the finished turn has not the form that the request requires.
+        """Raise `InvalidOutput` if the finished turn lacks the form that the request requires.
 
         Only for engines that cannot enforce a form.
         """
@@ -80,22 +80,22 @@ class Turn:
             return
         messages = [(message.header, message.text) for message in self.transcript.messages]
         called = bool(self._plan.approved)
-        problem = await asyncio.to_thread(check.problem, messages, called)  # slow where the answer is large
+        problem = await asyncio.to_thread(check.problem, messages, called)  # slow if the answer is large
         if problem is not None:
             raise InvalidOutput(problem)
 
     def close(self) -> list[TurnEvent]:
-        """The events that are still held, after a failure or an early end; no open item loses its text."""
+        """Return the events that are still held back after a failure or an early end: no text is lost."""
         return self._generation.close()
 
     def end(self) -> None:
-        """Turn what a failure has left open into history: messages, and the results of their calls."""
+        """Add the messages that a failure left open, and the results of their calls, to the history."""
         self.transcript.end_generation(self._plan.renderer)
-        self.transcript.segments += self._results  # no input yet: the model has not read them
+        self.transcript.segments += self._results  # not counted as input: the model has not read them
         self._results = []
 
     def _next(self) -> Finish | None:
-        """Begin the next generation where the model must read results; otherwise, how the turn finished."""
+        """Begin the next generation if the model must read results; otherwise, return the turn's finish."""
         finish, calls_client = self._generation.finish, self._generation.calls_client
         if not self._results:
             return finish

@@ -1,7 +1,7 @@
-"""What every engine must do, whatever it is: subclass, give `engine`, and inherit the tests.
+"""The contract of every engine: a subclass provides `engine` and inherits the tests.
 
-The engine that a subclass gives must be able to sample at least 40 tokens for the prompt `PROMPT`, the same
-ones every time at temperature 0 and whatever else is generated beside it.
+At temperature 0, the engine must sample at least 40 tokens after the prompt `PROMPT`, and always the same
+tokens, whatever else it generates concurrently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def generated(
 
 
 async def becomes_idle(engine: Engine) -> None:
-    """Every slot is free within a moment (a token's time)."""
+    """Waits for every slot to become free, which takes about one token's time."""
     for _ in range(200):
         if engine.active == 0:  # type: ignore[attr-defined]
             return
@@ -50,12 +50,12 @@ class EngineContract:
     def engine(self) -> Engine | AsyncIterator[Engine]:
         raise NotImplementedError
 
-    async def test_the_last_step_and_only_that_says_why_it_ended(self, engine: Engine) -> None:
+    async def test_only_the_last_step_has_the_finish(self, engine: Engine) -> None:
         found = await generated(engine)
         assert found.finish is Finish.LENGTH
         assert all(step.finish is None for step in found.steps[:-1])
 
-    async def test_no_step_but_the_last_is_empty(self, engine: Engine) -> None:
+    async def test_only_the_last_step_may_be_empty(self, engine: Engine) -> None:
         found = await generated(engine)
         assert all(step.tokens for step in found.steps[:-1])
 
@@ -71,7 +71,7 @@ class EngineContract:
         assert (found.tokens, found.finish) == ((), Finish.LENGTH)
 
     @pytest.mark.parametrize("at", [0, 1, 15, 16, 38])
-    async def test_a_stop_token_ends_it_and_is_part_of_it(self, engine: Engine, at: int) -> None:
+    async def test_a_stop_token_ends_the_generation_and_is_part_of_it(self, engine: Engine, at: int) -> None:
         whole = (await generated(engine)).tokens
         stop = whole[at]
         found = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({stop})))
@@ -88,7 +88,7 @@ class EngineContract:
     async def test_the_same_prompt_gives_the_same_tokens(self, engine: Engine) -> None:
         assert (await generated(engine)).tokens == (await generated(engine)).tokens
 
-    async def test_a_prompt_without_room_for_a_token_is_refused_before_anything(self, engine: Engine) -> None:
+    async def test_a_prompt_without_room_for_a_token_is_refused_before_any_step(self, engine: Engine) -> None:
         length = engine.info.context_length
         stream = engine.generate([1] * length, GREEDY)
         with pytest.raises(ContextOverflow) as caught:
@@ -102,7 +102,7 @@ class EngineContract:
         found = await generated(engine, replace(GREEDY, max_tokens=None), prompt)
         assert (len(found.tokens), found.finish) == (3, Finish.LENGTH)
 
-    async def test_generations_beside_each_other_do_not_mix(self, engine: Engine) -> None:
+    async def test_concurrent_generations_do_not_mix(self, engine: Engine) -> None:
         alone = (await generated(engine)).tokens
         together = await asyncio.gather(*(generated(engine) for _ in range(5)))
         assert [found.tokens for found in together] == [alone] * 5
@@ -129,7 +129,7 @@ class EngineContract:
         await stream.aclose()
         await becomes_idle(engine)
 
-    async def test_the_loop_runs_on_while_it_generates(self, engine: Engine) -> None:
+    async def test_the_event_loop_keeps_running_during_generation(self, engine: Engine) -> None:
         ticks = 0
 
         async def tick() -> None:
@@ -143,9 +143,9 @@ class EngineContract:
         ticking.cancel()
         assert ticks > 0
 
-    async def test_logprobs_come_one_for_each_token_where_asked_for(self, engine: Engine) -> None:
+    async def test_each_token_has_a_logprob_if_requested(self, engine: Engine) -> None:
         if "logprobs" not in engine.info.honours:
-            pytest.skip("this engine says that it has no logprobs")
+            pytest.skip("this engine has no logprobs")
         found = await generated(engine, replace(GREEDY, logprobs=1))
         for step in found.steps:
             assert step.logprobs is not None
@@ -154,36 +154,32 @@ class EngineContract:
         silent = await generated(engine)
         assert all(step.logprobs is None for step in silent.steps)
 
-    async def test_a_prompt_is_scored_where_asked_for_also_when_it_was_seen_before(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_prompt_is_scored_if_requested_even_if_it_is_cached(self, engine: Engine) -> None:
         if not engine.info.scores_prompts:
-            pytest.skip("this engine says that it scores no prompts")
+            pytest.skip("this engine does not score prompts")
         prompt = [11 + number % 7 for number in range(70)]
         await generated(engine, prompt=prompt)
         for _ in range(2):
             first, *others = (await generated(engine, replace(GREEDY, prompt_logprobs=2), prompt)).steps
             assert first.prompt_logprobs is not None
-            assert first.prompt_logprobs[0] is None, "nothing comes before the first token"
+            assert first.prompt_logprobs[0] is None, "the first token has no score"
             scored = [entry for entry in first.prompt_logprobs[1:] if entry is not None]
             assert [entry.token for entry in scored] == prompt[1:]
             assert all(len(entry.top) == 2 and entry.logprob <= entry.top[0][1] for entry in scored)
             assert all(step.prompt_logprobs is None for step in others)
 
-    async def test_a_prompt_s_scores_are_those_its_tokens_have_when_they_are_sampled(
-        self, engine: Engine
-    ) -> None:
+    async def test_prompt_scores_equal_the_scores_of_sampled_tokens(self, engine: Engine) -> None:
         if not engine.info.scores_prompts:
-            pytest.skip("this engine says that it scores no prompts")
+            pytest.skip("this engine does not score prompts")
         sampled = await generated(engine, replace(GREEDY, logprobs=1))
         scores = [entry.logprob for step in sampled.steps for entry in step.logprobs or ()]
         whole = [*PROMPT, *sampled.tokens]
         again = await generated(engine, replace(GREEDY, prompt_logprobs=0, max_tokens=1), whole)
         assert again.steps[0].prompt_logprobs is not None
-        told = [entry.logprob for entry in again.steps[0].prompt_logprobs[len(PROMPT) :] if entry]
-        assert told == pytest.approx(scores, abs=1e-4)
+        of_prompt = [entry.logprob for entry in again.steps[0].prompt_logprobs[len(PROMPT) :] if entry]
+        assert of_prompt == pytest.approx(scores, abs=1e-4)
 
-    async def test_a_closed_engine_says_so(self, engine: Engine) -> None:
+    async def test_a_closed_engine_raises(self, engine: Engine) -> None:
         stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
         await anext(stream)
         await engine.close()

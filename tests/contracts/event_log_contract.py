@@ -1,4 +1,4 @@
-"""What every store of event logs does. A store's test module subclasses this and makes the logs."""
+"""The contract of every store of event logs. A store's test module subclasses this and creates the logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpt_oss_server.stores.events import EventLog, EventLogs
 
 
 def events(start: int, end: int) -> list[bytes]:
-    # JSON of any text, with what databases stumble over.
+    # JSON of any text, with characters that databases mishandle.
     return [f'data: {{"n": {number}, "text": "ü \\u0000 \x00"}}\n\n'.encode() for number in range(start, end)]
 
 
@@ -41,7 +41,7 @@ class EventLogContract:
             assert await read(log, after) == events(after + 1, 7)
         await logs.close()
 
-    async def test_there_is_no_log_of_an_unknown_run_and_one_of_a_run_that_has_said_nothing(self) -> None:
+    async def test_an_unknown_run_has_no_log_and_a_run_without_events_has_an_empty_one(self) -> None:
         logs = await self.make()
         assert await logs.open("run") is None
         await logs.begin("run")
@@ -50,7 +50,7 @@ class EventLogContract:
         await logs.close()
 
     @pytest.mark.parametrize("seed", range(20))
-    async def test_readers_beside_the_writer_get_every_event_once_and_in_order(self, seed: int) -> None:
+    async def test_concurrent_readers_get_every_event_once_and_in_order(self, seed: int) -> None:
         rng = random.Random(seed)
         logs = await self.make()
         log = await logs.begin("run")
@@ -68,7 +68,7 @@ class EventLogContract:
         assert got == [events(0, total), events(0, total), events(total // 2 + 1, total), []]
         await logs.close()
 
-    async def test_events_that_are_appended_again_are_passed_over(self) -> None:
+    async def test_events_that_are_appended_again_are_skipped(self) -> None:
         logs = await self.make()
         await logs.begin("run")
         await logs.append("run", 0, events(0, 3))
@@ -87,7 +87,7 @@ class EventLogContract:
         assert await read(await opened(logs, "run")) == []
         await logs.close()
 
-    async def test_a_run_that_is_to_be_cancelled_is_marked(self) -> None:
+    async def test_append_returns_whether_to_cancel_the_run(self) -> None:
         logs = await self.make()
         for run_id in ("run", "other"):
             await logs.begin(run_id)
@@ -101,7 +101,7 @@ class EventLogContract:
             assert await read(await opened(logs, run_id)) == events(0, 2)
         await logs.close()
 
-    async def test_a_log_that_was_deleted_is_gone_and_others_are_not(self) -> None:
+    async def test_deleting_a_log_keeps_the_others(self) -> None:
         logs = await self.make()
         for run_id in ("run", "other"):
             await logs.begin(run_id)

@@ -1,4 +1,4 @@
-"""What every store of responses does. A store's test module subclasses this and makes the store."""
+"""The contract of every store of responses. A store's test module subclasses this and creates the store."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class StoreContract:
         raise NotImplementedError
 
     async def make_small(self, most: int) -> Store:
-        """A store that keeps so many responses and so many conversations."""
+        """A store that keeps at most `most` responses and `most` conversations."""
         raise NotImplementedError
 
-    async def test_what_was_put_comes_back_whole(self) -> None:
+    async def test_get_returns_the_whole_record(self) -> None:
         store = await self.make()
         await store.put(stored("resp_1"))
         assert await store.get("resp_1") == stored("resp_1")
         await store.close()
 
-    async def test_an_unknown_id_is_none_and_nothing_to_delete(self) -> None:
+    async def test_an_unknown_id_returns_none_and_cannot_be_deleted(self) -> None:
         store = await self.make()
         assert await store.get("resp_1") is None
         assert await store.history("resp_1") is None
         assert await store.delete("resp_1") is False
         await store.close()
 
-    async def test_what_was_deleted_is_gone_and_the_rest_is_not(self) -> None:
+    async def test_deleting_a_response_keeps_the_others(self) -> None:
         store = await self.make()
         await store.put(stored("resp_1"))
         await store.put(stored("resp_2"))
@@ -54,7 +54,7 @@ class StoreContract:
         assert await store.get("resp_2") is not None
         await store.close()
 
-    async def test_the_same_id_again_replaces(self) -> None:
+    async def test_putting_an_existing_id_replaces_the_response(self) -> None:
         store = await self.make()
         await store.put(stored("resp_1", text="old"))
         await store.put(stored("resp_1", text="new"))
@@ -79,7 +79,7 @@ class StoreContract:
         assert await store.result("msg_2") is None
         await store.close()
 
-    async def test_of_items_with_the_same_id_the_newest_is_found_while_it_is_there(self) -> None:
+    async def test_the_newest_stored_item_with_an_id_is_found(self) -> None:
         store = await self.make()
         for number in range(3):
             await store.put(StoredResponse({"id": f"resp_{number}", "output": [item("msg", str(number))]}))
@@ -94,7 +94,7 @@ class StoreContract:
 
     # --- chains ------------------------------------------------------------------------------------
 
-    async def test_a_history_is_that_of_the_whole_chain_in_order(self) -> None:
+    async def test_a_history_contains_the_whole_chain_in_order(self) -> None:
         store = await self.make()
         parent = None
         for name in ("a", "b", "c"):
@@ -104,7 +104,7 @@ class StoreContract:
         assert await texts(store, "c") == ["a", "b", "c"]
         history = await store.history("c")
         assert history is not None
-        # Also in this order: results are matched to calls by it.
+        # The order matters: it matches results to calls.
         assert list(history.recipients.items()) == [(f"call_{n}", f"functions.{n}") for n in "abc"]
         assert history.session == "session"
         await store.close()
@@ -125,7 +125,7 @@ class StoreContract:
         assert waiting["b"].approvals["mcpr_2"] == call
         await store.close()
 
-    async def test_branches_share_what_comes_before_them(self) -> None:
+    async def test_branches_share_their_past(self) -> None:
         store = await self.make()
         await store.put(turn("a", None))
         parent = await position(store, "a")
@@ -139,7 +139,7 @@ class StoreContract:
         assert await texts(store, "d") == ["a", "b", "d"]
         await store.close()
 
-    async def test_a_turn_without_a_parent_stands_for_all_before_it(self) -> None:
+    async def test_a_turn_without_a_parent_stands_for_everything_before_it(self) -> None:
         store = await self.make()
         await store.put(turn("a", None))
         await store.put(turn("b", None, segments=[segment("summary"), segment("answer")]))
@@ -163,7 +163,7 @@ class StoreContract:
         assert await texts(store, "e") == ["a", "b", "c", "d", "e"]
         await store.close()
 
-    async def test_a_parent_that_is_gone_is_refused_and_nothing_is_stored(self) -> None:
+    async def test_a_deleted_parent_is_refused_and_nothing_is_stored(self) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"))
         await store.put(turn("a", None))
@@ -175,7 +175,7 @@ class StoreContract:
         assert await ids(store, "conv_1") == []
         await store.close()
 
-    async def test_a_response_that_is_replaced_keeps_its_children_as_they_were(self) -> None:
+    async def test_replacing_a_response_does_not_change_its_children(self) -> None:
         store = await self.make()
         await store.put(turn("a", None))
         await store.put(turn("b", await position(store, "a")))
@@ -186,7 +186,7 @@ class StoreContract:
 
     # --- conversations -----------------------------------------------------------------------------
 
-    async def test_a_conversation_comes_back_whole_until_it_is_deleted(self) -> None:
+    async def test_a_conversation_is_kept_whole_until_it_is_deleted(self) -> None:
         store = await self.make()
         parts = (part("msg_1"), part("msg_2", "msg_3"))
         await store.put_conversation(conversation("conv_1"), parts)
@@ -208,7 +208,7 @@ class StoreContract:
         assert await store.item("msg_2") is None
         await store.close()
 
-    async def test_its_metadata_change_and_the_rest_does_not(self) -> None:
+    async def test_setting_metadata_changes_nothing_else(self) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         changed = await store.set_metadata("conv_1", {"topic": "other"})
@@ -219,7 +219,7 @@ class StoreContract:
         assert await store.set_metadata("conv_2", {}) is None
         await store.close()
 
-    async def test_parts_are_appended_with_item_ids_of_their_own(self) -> None:
+    async def test_parts_are_appended_with_unique_item_ids(self) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         twice = append("conv_1", part("msg_2", "msg_1"), part("msg_2"))
@@ -246,7 +246,7 @@ class StoreContract:
         assert await store.get_conversation("conv_1") is None
         await store.close()
 
-    async def test_appends_beside_each_other_all_take_effect_each_as_a_whole(self) -> None:
+    async def test_concurrent_appends_are_atomic_and_all_take_effect(self) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"), [part("first")])
         history = await store.conversation_history("conv_1")
@@ -263,7 +263,7 @@ class StoreContract:
         assert await texts(store, "resp_7") == ["first", "resp_7"]
         await store.close()
 
-    async def test_its_parts_are_rewritten_unless_it_has_changed_meanwhile(self) -> None:
+    async def test_rewriting_a_conversation_fails_if_it_has_changed(self) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"), [part("msg_1"), part("msg_2")])
         history = await store.conversation_history("conv_1")
@@ -274,7 +274,11 @@ class StoreContract:
         assert await store.rewrite_conversation("conv_1", found.version, [part("msg_2")]) is True
         assert await ids(store, "conv_1") == ["msg_2"]
         assert await store.item("msg_1") is None
-        assert await texts(store, "a") == ["msg_1", "msg_2", "a"]  # as it was when the response was made
+        assert await texts(store, "a") == [
+            "msg_1",
+            "msg_2",
+            "a",
+        ]  # the conversation at the time of the response
         assert await store.rewrite_conversation("conv_1", found.version, []) is False
         assert await store.rewrite_conversation("conv_2", 0, []) is False
         for change in (
@@ -305,7 +309,7 @@ class StoreContract:
 
     # --- eviction ----------------------------------------------------------------------------------
 
-    async def test_the_oldest_responses_go_and_their_children_continue(self) -> None:
+    async def test_the_oldest_responses_are_evicted_and_their_children_continue(self) -> None:
         store = await self.make_small(2)
         positions: list[Position | None] = [None]
         for name in ("a", "b", "c", "d"):
@@ -314,11 +318,11 @@ class StoreContract:
         assert [await store.get(name) is not None for name in "abcd"] == [False, False, True, True]
         assert await store.history("a") is None
         assert await texts(store, "d") == ["a", "b", "c", "d"]
-        await store.put(turn("branch", positions[1]))  # its parent's turn is kept for the others
+        await store.put(turn("branch", positions[1]))  # its parent's turn is kept for other children
         assert await texts(store, "branch") == ["a", "branch"]
         await store.close()
 
-    async def test_a_parent_that_is_evicted_meanwhile_is_refused(self) -> None:
+    async def test_an_evicted_parent_is_refused(self) -> None:
         store = await self.make_small(1)
         await store.put(turn("a", None))
         parent = await position(store, "a")
@@ -328,7 +332,7 @@ class StoreContract:
         assert await texts(store, "b") == ["b"]
         await store.close()
 
-    async def test_the_conversation_whose_last_change_is_oldest_goes(self) -> None:
+    async def test_the_least_recently_changed_conversation_is_evicted(self) -> None:
         store = await self.make_small(2)
         for name in ("conv_1", "conv_2"):
             await store.put_conversation(conversation(name), [part(f"msg_{name}")])
@@ -343,10 +347,10 @@ class StoreContract:
         assert await texts(store, "a") == ["msg_conv_2", "a"]
         await store.close()
 
-    # --- what a turn costs -------------------------------------------------------------------------
+    # --- the cost of a turn ------------------------------------------------------------------------
 
     @pytest.mark.parametrize("of", ["responses", "a conversation"])
-    async def test_a_turn_costs_what_it_adds_however_long_the_history_is(self, of: str) -> None:
+    async def test_the_cost_of_a_turn_does_not_grow_with_its_history(self, of: str) -> None:
         store = await self.make()
         await store.put_conversation(conversation("conv_1"))
         costs: list[int] = []

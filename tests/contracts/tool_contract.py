@@ -1,7 +1,7 @@
-"""What every tool does. A tool's test module subclasses this and makes the tool.
+"""The contract of every tool. A tool's test module subclasses this and creates the tool.
 
-Whatever the model writes, a session answers; whatever happens, closing ends it. Settings that a tool needs
-for a call that takes long are `slow_call`; a tool that has none is excused from being cancelled.
+A session answers any call that the model writes, and closing always ends it. `slow_call` returns a call that
+takes long; the test of cancellation skips a tool that has none.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class ToolContract:
         raise NotImplementedError
 
     def slow_call(self) -> ToolCall | None:
-        """A call that takes at least ten seconds if nobody stops it."""
+        """A call that takes at least ten seconds unless it is cancelled."""
         return None
 
     async def functions(self, tool: Tool) -> list[str]:
         return [function.name for function in tool.declaration.functions] or [""]
 
-    async def test_the_declaration_can_be_a_recipient_and_json(self) -> None:
+    async def test_the_declaration_has_valid_recipients_and_json(self) -> None:
         tool = await self.make()
         declaration = tool.declaration
         assert declaration.namespace
@@ -70,7 +70,7 @@ class ToolContract:
         await tool.close()
 
     @pytest.mark.parametrize("number", range(len(ODD_ARGUMENTS)))
-    async def test_no_arguments_make_it_raise(self, number: int) -> None:
+    async def test_odd_arguments_never_raise(self, number: int) -> None:
         tool = await self.make()
         session = tool.open()
         try:
@@ -81,7 +81,7 @@ class ToolContract:
             await session.close()
             await tool.close()
 
-    async def test_a_function_that_it_does_not_have_is_a_failed_output(self) -> None:
+    async def test_an_unknown_function_is_a_failed_output(self) -> None:
         tool = await self.make()
         session = tool.open()
         for function in ("no_such_function", "a.b", "", " ", "🧠", "x" * 10_000):
@@ -93,7 +93,7 @@ class ToolContract:
         await session.close()
         await tool.close()
 
-    async def test_cancelling_a_call_stops_it_and_the_session_goes_on(self) -> None:
+    async def test_cancelling_a_call_stops_it_and_the_session_continues(self) -> None:
         call = self.slow_call()
         if call is None:
             pytest.skip("no call of this tool takes long")
@@ -111,7 +111,7 @@ class ToolContract:
         await session.close()
         await tool.close()
 
-    async def test_closing_twice_is_closing_once(self) -> None:
+    async def test_closing_twice_is_harmless(self) -> None:
         tool = await self.make()
         session = tool.open()
         await session.run(ToolCall((await self.functions(tool))[0], "{}"))

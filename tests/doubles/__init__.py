@@ -1,1 +1,1 @@
-"""What tests share: engines, servers, clients and tools that behave as a test decides, and helpers."""
+"""Helpers of tests: engines, servers, clients and tools whose behaviour the test decides."""

@@ -1,4 +1,4 @@
-"""Run the command as a user does: in a process of its own."""
+"""Runs the command as a user does: in its own process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(
 
 
 def script(folder: Path, *turns: str | dict[str, Any], tokens_per_second: float = 0) -> str:
-    """The model name of a script with these turns."""
+    """Writes a script with these turns and returns its model name."""
     path = folder / "script.json"
     path.write_text(json.dumps({"turns": turns, "loop": True, "tokens_per_second": tokens_per_second}))
     return f"scripted:{path}"

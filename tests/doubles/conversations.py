@@ -1,4 +1,4 @@
-"""Random completions: legal ones as the model writes them, and mutations of them as it never should."""
+"""Random completions: legal ones, and mutations that a model should never write."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def legal_completion(rng: random.Random) -> str:
         channel = rng.choice(("analysis", "analysis", "commentary"))
         messages.append(f"<|channel|>{channel}<|message|>{rng.choice(_TEXTS)}<|end|>")
     if rng.random() < 0.4:
-        # Not str.format: the templates hold the braces of JSON.
+        # Not str.format, as the templates contain JSON's braces.
         messages.append(rng.choice(_CALLS).replace("{}", rng.choice(_ARGUMENTS)))
     else:
         constrain = rng.choice(("", "", " <|constrain|>json"))
@@ -44,7 +44,7 @@ def legal_completion(rng: random.Random) -> str:
 
 
 def mutated(tokens: list[int], rng: random.Random) -> list[int]:
-    """Tokens dropped, doubled, swapped, cut, and strangers put between them."""
+    """Drops, doubles and swaps tokens, and inserts foreign ones."""
     tokens = list(tokens)
     for _ in range(rng.randrange(1, 6)):
         at = rng.randrange(len(tokens)) if tokens else 0

@@ -1,6 +1,6 @@
-"""What is true of every stream of Responses events, whatever the model said: checked event by event.
+"""Checks the invariants of a stream of Responses events, one event after the other.
 
-Used by the property tests, by the end-to-end tests and by hand on a recorded stream.
+The property tests and the end-to-end tests use it; it also works on a recorded stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEXT_EVENTS = {
     "response.code_interpreter_call_code": "code",
     "response.mcp_call_arguments": "arguments",
 }
-# Items without content parts, and the key that holds the text which was streamed; None: nothing is streamed.
+# Items without content parts, with the key of their streamed text; None: nothing is streamed.
 _CALLS = {
     "function_call": "arguments",
     "custom_tool_call": "input",
@@ -38,13 +38,13 @@ _CALLS = {
     "web_search_call": None,
     "compaction": None,
 }
-_OF_CLIENTS = ("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call")
-_OF_CLIENTS += ("tool_search_call",)
+_CLIENT_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call")
+_CLIENT_CALLS += ("tool_search_call",)
 _sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
 class StreamLint:
-    """Feed it every event, then `close`; an AssertionError names what is wrong."""
+    """`feed` it every event, then `close` it. An AssertionError names the fault."""
 
     def __init__(self, *, sdk_types: bool = True) -> None:
         self.sdk_types = sdk_types  # also check each event against the official SDK's types; slower
@@ -53,7 +53,7 @@ class StreamLint:
         self.done: dict[int, Event] = {}
         self.deltas: dict[int, list[str]] = {}
         self.text_done: dict[int, str] = {}
-        self.logprobs: dict[int, list[Any]] = {}  # told with the deltas
+        self.logprobs: dict[int, list[Any]] = {}  # sent with the deltas
         self.commands: dict[int, list[str]] = {}  # of shells
         self.open_parts: set[int] = set()
         self.summaries: dict[int, SummaryLint] = {}
@@ -63,7 +63,7 @@ class StreamLint:
         assert self.ended is None, f"{event['type']} after the terminal event"
         assert event["sequence_number"] == len(self.events), "sequence numbers are dense from 0"
         if self.sdk_types:
-            _sdk_event.validate_python(_as_the_sdk_knows_it(event))
+            _sdk_event.validate_python(_for_the_sdk(event))
             check_event(event)
         kind = event["type"]
         if not self.events:
@@ -81,26 +81,26 @@ class StreamLint:
     def close(self) -> Event:
         assert self.ended is not None, "no terminal event"
         output = self.ended["output"]
-        whole = output[:-1] if self._is_cut_off(output) else output
+        whole = output[:-1] if self._is_truncated(output) else output
         assert whole == [self.done[i] for i in range(len(self.done))], "final output = done items"
         assert sorted(self.done) == list(range(len(whole)))
         assert sorted(self.items) == list(range(len(output)))
         ids = [item["id"] for item in output]
         assert len(set(ids)) == len(ids), "item ids are unique"
-        Response.model_validate(_as_the_sdk_knows_it(self.ended))
+        Response.model_validate(_for_the_sdk(self.ended))
         return self.ended
 
-    def _is_cut_off(self, output: list[Event]) -> bool:
-        """Whether it ends with a call of the client's that was cut off: told as done it would be made."""
+    def _is_truncated(self, output: list[Event]) -> bool:
+        """Whether a truncated client call ends the output; it is never done, or a client would run it."""
         if not output or len(output) - 1 in self.done:
             return False
         last, added = output[-1], self.items[len(output) - 1]
         assert self.ended is not None
         assert self.ended["status"] != "completed"
-        assert last["type"] in _OF_CLIENTS
+        assert last["type"] in _CLIENT_CALLS
         assert last["status"] in ("incomplete", "in_progress")
         assert (last["id"], last["type"], last["call_id"]) == (added["id"], added["type"], added["call_id"])
-        assert len(output) - 1 not in self.text_done, "what was cut off is not done"
+        assert len(output) - 1 not in self.text_done, "a truncated item is not done"
         key = _CALLS[last["type"]]
         assert key is None or last[key] == "".join(self.deltas[len(output) - 1])
         return True
@@ -120,7 +120,7 @@ class StreamLint:
             queued = response["background"] and "response.in_progress" not in (*before, event["type"])
             assert response["status"] == ("queued" if queued else "in_progress")
             assert ("response.queued" in before) == response["background"] or queued
-            # Once the output has begun, it is a sign of life.
+            # Once the output has begun, the event also serves as a keep-alive.
             assert response["output"] == [self.done[at] for at in range(len(self.done))]
 
     def _added(self, event: Event) -> None:
@@ -139,12 +139,12 @@ class StreamLint:
         else:
             key = _CALLS[item["type"]]
             assert key is None or item[key] == ""
-            if "call_id" in item and not _is_search_of_ours(item):
+            if "call_id" in item and not _is_server_search(item):
                 assert item["call_id"]
             if item["type"] in ("function_call", "custom_tool_call"):
                 assert item["name"]
                 assert not item["name"].startswith("functions."), "a recipient is no name"
-            self.open_parts.add(index)  # text flows without a content part
+            self.open_parts.add(index)  # text is streamed without a content part
         self.items[index] = item
         self.deltas[index] = []
 
@@ -171,7 +171,7 @@ class StreamLint:
             self._command(event, ending)
             return
         if stem.removeprefix("response.") in _CALLS:
-            return  # the steps of a call that runs here
+            return  # the steps of a call that runs on the server
         if ending == "delta":
             assert event["delta"], "an empty delta"
             self.logprobs.setdefault(index, []).extend(event.get("logprobs", ()))
@@ -182,11 +182,11 @@ class StreamLint:
             assert index not in self.text_done, "the text is done once"
             text = event[_TEXT_EVENTS[stem]]
             assert "".join(self.deltas[index]) == text, "the sum of the deltas is the done text"
-            assert event.get("logprobs", []) == self.logprobs.get(index, []), "no score is told late or twice"
+            assert event.get("logprobs", []) == self.logprobs.get(index, []), "a score came late or twice"
             self.text_done[index] = text
 
     def _command(self, event: Event, ending: str) -> None:
-        """The commands of a shell, one after the other, each the sum of its deltas."""
+        """A shell's commands follow one another, and each is the sum of its deltas."""
         commands = self.commands.setdefault(event["output_index"], [])
         if ending == "added":
             assert event["command_index"] == len(commands)
@@ -210,11 +210,11 @@ class StreamLint:
         for key in ("name", "namespace", "call_id"):
             assert item.get(key) == added.get(key), f"the {key} changed within its item"
         if item["type"] == "shell_call":
-            assert item["action"]["commands"] == self.commands.get(index, []), "told as they were streamed"
-        if item["type"] != "apply_patch_call":  # which has no other status for what is not whole
+            assert item["action"]["commands"] == self.commands.get(index, []), "the streamed commands"
+        if item["type"] != "apply_patch_call":  # which has no other status for a truncated call
             assert item.get("status") != "in_progress"
         absent = {key for key, value in item.items() if value is None} - {"outputs"}
-        assert absent <= ({"call_id"} if _is_search_of_ours(item) else set()), "absent where due, never null"
+        assert absent <= ({"call_id"} if _is_server_search(item) else set()), "absent where due, never null"
         self.done[index] = item
 
     @staticmethod
@@ -225,22 +225,22 @@ class StreamLint:
         return "".join(part["text"] for part in item["content"])
 
 
-def _is_search_of_ours(item: Event) -> bool:
-    """The API says null for its call_id: there is nothing for the client to answer."""
+def _is_server_search(item: Event) -> bool:
+    """Its call_id is null in the API, as the client has nothing to answer."""
     return item["type"] in ("tool_search_call", "tool_search_output") and item["execution"] == "server"
 
 
-def _as_the_sdk_knows_it(told: Event) -> Event:
-    """Its types list the codes of errors, and ours is not among them."""
-    if "response" in told:
-        return {**told, "response": _as_the_sdk_knows_it(told["response"])}
-    if (told.get("error") or {}).get("code") != "invalid_output":
-        return told
-    return {**told, "error": {**told["error"], "code": "server_error"}}
+def _for_the_sdk(value: Event) -> Event:
+    """Replaces an error code that the SDK's types do not list."""
+    if "response" in value:
+        return {**value, "response": _for_the_sdk(value["response"])}
+    if (value.get("error") or {}).get("code") != "invalid_output":
+        return value
+    return {**value, "error": {**value["error"], "code": "server_error"}}
 
 
 class SummaryLint:
-    """The summary of one item of reasoning: parts one after the other, each as long as its deltas."""
+    """The summary of one reasoning item: parts that follow one another, each the sum of its deltas."""
 
     def __init__(self) -> None:
         self.parts: list[Event] = []
@@ -274,7 +274,7 @@ class SummaryLint:
 
 
 def check_stream(events: list[Event]) -> Event:
-    """The final response of a stream in which everything is as it must be."""
+    """Checks a whole stream and returns its final response."""
     lint = StreamLint()
     for event in events:
         lint.feed(event)

@@ -1,6 +1,7 @@
-"""The public reference server, fetched from the package index once and run with a replaying model.
+"""The public reference server, downloaded from the package index once, with a model that replays tokens.
 
-Its metadata demands Python 3.12, which the server itself does not need; nothing of it is kept in the tree.
+Its metadata requires Python 3.12, which the server itself does not need. The repository contains no part of
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpt-os
 
 
 def fetch_peer() -> Path:
-    """The folder with its package. Raises CalledProcessError where the index is out of reach."""
+    """The folder with its package. Raises CalledProcessError if the index cannot be reached."""
     folder = CACHE / PEER.replace("==", "-")
     if not (folder / "gpt_oss").is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ def fetch_peer() -> Path:
 
 @contextmanager
 def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[tuple[str, int]]:
-    """Its host and port while it runs."""
+    """Runs the server and yields its host and port."""
     tokens = scratch / "completion.json"
     tokens.write_text(json.dumps(list(completion)))
     port = _free_port()
@@ -55,7 +56,7 @@ def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iter
             _await_port(port, process, scratch / "peer.log")
             yield "127.0.0.1", port
         finally:
-            process.kill()  # it has nothing to put in order
+            process.kill()  # it needs no clean-up
             process.wait()
 
 

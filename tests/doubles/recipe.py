@@ -1,4 +1,4 @@
-"""A conversation and shapes that several tests of the recipe train on."""
+"""A conversation and a shape that several tests of the recipe train on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Launch the public reference server (`gpt-oss` on PyPI) with a model that replays given tokens.
+"""Launches the public reference server (`gpt-oss` on PyPI) with a model that replays given tokens.
 
-In: its folder, a port, and a JSON file of token ids. Modules that it imports for its tools and does not use
-here are stood in for; the server itself runs as published, on the same uvicorn options as ours.
+Takes its folder, a port, and a JSON file of token ids. Stand-ins replace modules that it imports for its
+tools but does not use here. The server itself runs as published, with the same uvicorn options as
+gpt-oss-server.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ UNUSED += ("tiktoken", "requests")
 
 
 class StandIn(ModuleType):
-    """A module in which every name is an object that takes any call and any attribute."""
+    """A module in which every name is an object that accepts any call and has any attribute."""
 
     __path__: ClassVar[list[str]] = []
 
@@ -43,7 +44,7 @@ class StandIn(ModuleType):
 
 class Anything:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # As a decorator it leaves what it decorates as it is.
+        # As a decorator, return the decorated object unchanged.
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
 
     def __getattr__(self, name: str) -> Any:
@@ -54,7 +55,7 @@ class Anything:
 
 
 class Finder:
-    """Finds the unused modules, and what is inside them, where they are not installed."""
+    """Finds the unused modules and their submodules if they are not installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name.partition(".")[0] in UNUSED:
@@ -65,11 +66,11 @@ class Finder:
         return StandIn(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing in it."""
+        """Does nothing, as a stand-in has no code."""
 
 
 def replaying(completion: list[int]) -> Any:
-    """Every prompt of the benchmark is the same, so the number of tokens tells the position."""
+    """A function that infers its position from the number of tokens, as all prompts are the same."""
     prompt_length: list[int] = []
 
     def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: bool = False) -> int:

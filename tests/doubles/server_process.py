@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on a free port: for tests that go through HTTP."""
+"""A real server in its own process, on a free port, for tests over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_SECONDS = 90  # generous: the machine may be busy, and a first use may unp
 
 @dataclass(frozen=True)
 class Served:
-    """A running server. `url` has no path; `api` is what a client calls its base URL."""
+    """A running server. `url` has no path; `api` is a client's base URL."""
 
     url: str
     process: subprocess.Popen[str]
@@ -31,7 +31,7 @@ class Served:
 
 @contextmanager
 def serving(*flags: str, env: dict[str, str] | None = None, command: Sequence[str] = ()) -> Iterator[Served]:
-    """`gpt-oss-server serve` with these flags; it is stopped with SIGINT, and killed if it does not go."""
+    """`gpt-oss-server serve` with these flags. SIGINT stops it; if that fails, it is killed."""
     command = command or (sys.executable, "-m", "gpt_oss_server")
     process = subprocess.Popen(
         [*command, "serve", "--port", "0", *flags],
@@ -62,7 +62,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def _await_greeting(process: subprocess.Popen[str]) -> Served:
-    """Reads on a thread, which goes on reading: a full pipe would stop the server."""
+    """Reads on a thread that never stops reading, as a full pipe would block the server."""
     lines: Queue[str | None] = Queue()
 
     def read() -> None:
@@ -75,14 +75,14 @@ def _await_greeting(process: subprocess.Popen[str]) -> Served:
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
-    said = ""
+    output = ""
     while True:
         try:
             line = lines.get(timeout=START_SECONDS)
         except Empty:
-            raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{said}") from None
+            raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{output}") from None
         if line is None:
-            raise AssertionError(f"The server ended with code {process.wait()}:\n{said}")
-        said += line
-        if "Ctrl-C" in line and (found := re.search(r"API +(http://\S+)/v1", said)):
-            return Served(found[1], process, said)
+            raise AssertionError(f"The server ended with code {process.wait()}:\n{output}")
+        output += line
+        if "Ctrl-C" in line and (found := re.search(r"API +(http://\S+)/v1", output)):
+            return Served(found[1], process, output)

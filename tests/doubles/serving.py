@@ -32,7 +32,7 @@ def scripted(*turns: object, **options: object) -> ScriptedEngine:
 def serving(
     engine: Any, settings: Settings | None = None, *, wrap: Callable[[Any], Any] = lambda app: app
 ) -> Iterator[str]:
-    """Yields the base URL, e.g. http://127.0.0.1:41234/v1; `wrap` puts something around the application."""
+    """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application."""
     app = wrap(create_app(engine, settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
@@ -59,21 +59,21 @@ def serving(
 async def leave_in_the_middle(
     url: str, body: dict[str, Any], engine: ScriptedEngine, generations: int = 1
 ) -> None:
-    """Asks, and closes the connection once so many generations run; returns when none does any more."""
+    """Sends a request, disconnects once `generations` are running, and waits until none is."""
 
     async def active() -> int:
         return engine.active
 
     async with httpx.AsyncClient(timeout=None) as client:
-        asking = asyncio.create_task(client.post(url, json=body))
+        request = asyncio.create_task(client.post(url, json=body))
         await until_found(active, lambda count: count == generations)
-        asking.cancel()
-        await asyncio.wait({asking})
+        request.cancel()
+        await asyncio.wait({request})
     await until_found(active, lambda count: count == 0)
 
 
 async def cancelled_at(base: str) -> int:
-    """How many answers the server counts as cancelled."""
+    """The number of answers that the server counts as cancelled."""
     async with httpx.AsyncClient() as client:
         health = (await client.get(f"{base.removesuffix('/v1')}/health")).json()
     count: int = health["counters"]["cancelled"]

@@ -1,6 +1,6 @@
-"""Whole streams, compared with what was once read and found right.
+"""Whole streams, compared with snapshots that a person has reviewed.
 
-A snapshot that is missing is written and fails; look at it, then run again.
+A missing snapshot is written, and the test fails: review the file, then run the test again.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ def compare(path: Path, events: list[dict[str, Any]]) -> None:
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         path.write_text(lines, encoding="utf-8")
-        pytest.fail(f"{path.name} was written: read it")
+        pytest.fail(f"{path.name} was written: review it")
     assert lines == path.read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ def turn(
     approvals: dict[str, tuple[str, str]] | None = None,
     answered: tuple[str, ...] = (),
 ) -> StoredResponse:
-    """A response whose turn adds one segment that is named after it, or these."""
+    """A response whose turn adds these segments, by default one with the response's id as its text."""
     added = Addition(tuple(segments) or (segment(response_id),), recipients or {}, approvals or {}, answered)
     response = {"id": response_id, "output": [], "store": True}
     return StoredResponse(response, parent=parent, added=added, session="session")
@@ -77,7 +77,7 @@ async def ids(store: Store, conversation_id: str) -> list[str]:
 
 
 class Visited(tuple[int, ...]):
-    """Tokens that count how often a store looks at them."""
+    """Tokens that count how often a store reads them."""
 
     visits = 0
 

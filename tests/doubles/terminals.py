@@ -1,4 +1,4 @@
-"""The chat command in a pseudo-terminal: keys in, what is shown out."""
+"""The chat command in a pseudo-terminal. Takes keys and returns the text on the screen."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ def done(kind: str, **fields: object) -> dict[str, object]:
 
 @contextmanager
 def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The chat on a terminal of its own, whose other end is ours."""
-    ours, theirs = pty.openpty()
+    """Runs the chat in a pseudo-terminal and yields the other end with the process."""
+    controller, terminal_end = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "chat", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal_end,
+        stdout=terminal_end,
+        stderr=terminal_end,
         start_new_session=True,
         preexec_fn=_take_terminal,
         env={**os.environ, "TERM": "xterm"},
     )
-    os.close(theirs)
+    os.close(terminal_end)
     try:
-        yield ours, process
+        yield controller, process
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller)
 
 
 def _take_terminal() -> None:
-    """Makes the terminal the controlling one, so that Ctrl-C there is a signal, and has it heeded.
+    """Makes this the controlling terminal, so that Ctrl-C becomes a signal, and enables the signal.
 
-    What a shell starts in the background ignores it, and so does all that starts from there.
+    A process that a shell starts in the background ignores SIGINT, and so do its children.
     """
     import fcntl
     import signal
@@ -63,23 +63,23 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def await_text(ours: int, pattern: str, seconds: float = 60) -> str:
+def await_text(controller: int, pattern: str, seconds: float = 60) -> str:
     seen, end = "", time.monotonic() + seconds
     while not re.search(pattern, seen):
-        ready, _, _ = select.select([ours], [], [], max(0, end - time.monotonic()))
+        ready, _, _ = select.select([controller], [], [], max(0, end - time.monotonic()))
         assert ready, f"no {pattern!r} in {seen!r}"
         try:
-            seen += os.read(ours, 4096).decode(errors="replace")
+            seen += os.read(controller, 4096).decode(errors="replace")
         except OSError:  # the other end is closed
             raise AssertionError(f"the chat ended without {pattern!r}: {seen!r}") from None
     return seen
 
 
-def press_until_heeded(ours: int, key: bytes, pattern: str) -> None:
-    """A Ctrl-C that comes just before readline begins to wait is heeded with the next key only."""
+def press_until_heeded(controller: int, key: bytes, pattern: str) -> None:
+    """Presses the key repeatedly: readline handles a Ctrl-C just before its wait only with the next key."""
     seen, end = "", time.monotonic() + 60
     while not re.search(pattern, seen):
         assert time.monotonic() < end, seen
-        os.write(ours, key)
-        while select.select([ours], [], [], 1)[0]:
-            seen += os.read(ours, 4096).decode(errors="replace")
+        os.write(controller, key)
+        while select.select([controller], [], [], 1)[0]:
+            seen += os.read(controller, 4096).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""An engine that says one text in each generation, and scores what it says: for tests of whole turns."""
+"""An engine that samples one text per generation, with scores, for tests of whole turns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from inference.engine import EngineInfo, Finish, Sampling, Step, TokenLogprob
 
 
 def score_of(token: int, top: int) -> TokenLogprob:
-    """Each token has a score of its own, so that no two can be taken for each other."""
+    """A score that is unique to the token, so that tests can tell tokens apart."""
     others = tuple((token + at, -(token + at) / 1e5) for at in range(top))
     return TokenLogprob(token, -token / 1e5, others)
 
 
 class TurnsEngine:
-    """The last text again and again; each within the limit that it is given. Its cache knows every prompt."""
+    """Samples the texts in order and repeats the last one, within the limit. Every prompt is cached."""
 
     def __init__(self, encoding: Encoding, *texts: str, per_step: int = 1, context: int = 8_192) -> None:
         self.info = EngineInfo(name="turns", context_length=context)

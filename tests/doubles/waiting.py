@@ -1,4 +1,4 @@
-"""Waiting for what happens beside a test, with an end to the patience."""
+"""Waits for events outside the test's own task, with a time limit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-_PATIENCE = 20.0
+_SECONDS = 20.0
 
 
 async def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _SECONDS
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0)
 
 
 async def until_found(look: Callable[[], Awaitable[T]], fits: Callable[[T], object]) -> T:
-    """What `look` gives, once it is as it must be."""
-    deadline = time.monotonic() + _PATIENCE
+    """Calls `look` until its result `fits`, and returns that result."""
+    deadline = time.monotonic() + _SECONDS
     while not fits(found := await look()):
         assert time.monotonic() < deadline, f"it did not happen: {found!r:.500}"
         await asyncio.sleep(0.001)

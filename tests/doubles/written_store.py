@@ -1,4 +1,4 @@
-"""A store that keeps nothing but what JSON can hold: each record is written and read before it is stored."""
+"""A store that converts each record to JSON and back before it stores it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpt_oss_server.stores.memory import MemoryStore
 
 
 def written(record: Any) -> Any:
-    """What is left of a record's fields once they were JSON."""
+    """The fields of a record after a round trip through JSON."""
     return json.loads(json.dumps(asdict(record), allow_nan=False))
 
 

@@ -94,7 +94,7 @@ def test_a_full_server_is_a_503_before_a_stream_starts(url: str) -> None:
             assert int(caught.value.headers["retry-after"]) >= 1
             error = json.load(caught.value)["error"]
             assert error["code"] == "server_is_overloaded"
-            assert "already wait" in error["message"]
+            assert "are already waiting" in error["message"]
             caught.value.close()
     finally:
         for stream in streams:

@@ -1,4 +1,4 @@
-"""The published schemas can tell right from wrong, and answers that are no streams fit them too."""
+"""The published schemas reject wrong events, and accept the answers that are not streams."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ DELTA: dict[str, Any] = {
 }
 
 
-def test_a_good_event_is_good() -> None:
+def test_a_correct_event_is_accepted() -> None:
     check_event(DELTA)
 
 
 @pytest.mark.parametrize(
     "change", [{"delta": None}, {"sequence_number": "4"}, {"type": "response.output_text.made"}]
 )
-def test_a_wrong_event_is_told(change: dict[str, Any]) -> None:
+def test_a_wrong_event_is_rejected(change: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match="published"):
         check_event({**DELTA, **change})
 
 
-def test_answers_that_are_no_streams_fit() -> None:
+def test_answers_that_are_not_streams_are_accepted() -> None:
     chat = {"messages": [{"role": "user", "content": "Hi"}], "logprobs": True, "top_logprobs": 1}
     with serving(scripted(HELLO)) as url, httpx.Client(base_url=url, timeout=60) as client:
         response = client.post("/responses", json={"input": "Hi"}).json()

@@ -1,4 +1,4 @@
-"""What the counters count: how responses ended, and clients that left."""
+"""Counters: how responses ended, and how many clients disconnected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference.engine import Finish
 
 
 async def numbers(counters: Counters) -> AsyncGenerator[int, None]:
-    with counters.until_the_end():
+    with counters.counting_cancellation():
         for number in range(3):
             yield number
 
@@ -25,7 +25,7 @@ async def test_a_reader_that_reads_to_the_end_is_not_counted() -> None:
     assert counters.cancelled == 0
 
 
-async def test_a_reader_that_leaves_is_counted_once() -> None:
+async def test_a_reader_that_stops_early_is_counted_once() -> None:
     counters = Counters()
     async with aclosing(numbers(counters)) as read:
         await anext(read)
@@ -36,7 +36,7 @@ async def test_a_cancelled_task_is_counted_once() -> None:
     counters = Counters()
 
     async def wait() -> None:
-        with counters.until_the_end():
+        with counters.counting_cancellation():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())
@@ -55,7 +55,7 @@ async def test_a_cancelled_task_is_counted_once() -> None:
         (Finish.LENGTH, GenerationFailed("broke"), "failed"),
     ],
 )
-def test_an_error_decides_before_the_engine_s_finish(
+def test_an_error_takes_precedence_over_the_engine_s_finish(
     finish: Finish | None, error: ApiError | None, ended: str
 ) -> None:
     assert outcome(finish, error) == ended

@@ -1,4 +1,4 @@
-"""The `--store` setting names a kind of store that exists; another is refused with a sentence."""
+"""The `--store` setting names an existing kind of store; any other name is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
         open_store(place, Settings())
 
 
-def test_a_variable_and_a_flag_are_refused_by_their_names() -> None:
+def test_the_error_names_the_variable_or_the_flag() -> None:
     with pytest.raises(SettingsError, match=r"GPT_OSS_SERVER_STORE must be memory, not 'redis'"):
         read_settings({}, {"GPT_OSS_SERVER_STORE": "redis"})
     with pytest.raises(SettingsError, match=r"--store must be memory, not 'redis'"):
@@ -35,10 +35,10 @@ def test_a_variable_and_a_flag_are_refused_by_their_names() -> None:
 
 
 def test_memory_has_no_place() -> None:
-    with pytest.raises(SettingsError, match="memory alone"):
+    with pytest.raises(SettingsError, match="memory without a place"):
         create_app(scripted("Hi"), Settings(store="memory:/tmp"))
 
 
-def test_the_setting_knows_every_kind() -> None:
+def test_the_setting_accepts_every_kind() -> None:
     [option] = [option for option in OPTIONS if option.name == "store"]
     assert all(option.kind.holds(kind) for kind in KINDS)

@@ -1,4 +1,4 @@
-"""The event logs in memory keep their contract; tests/turns/test_background_runs.py has their bounds."""
+"""The event logs in memory keep their contract; tests/turns/test_background_runs.py tests their bounds."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ class TestConnectionStore(StoreContract):
         return ConnectionStore(MemoryStore(max_responses=most, max_conversations=most))
 
 
-async def test_the_oldest_go_when_there_are_too_many() -> None:
+async def test_the_oldest_are_evicted_when_there_are_too_many() -> None:
     store = MemoryStore(max_responses=2)
     for number in range(4):
         await store.put(stored(f"resp_{number}"))
     assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
 
 
-async def test_the_oldest_go_when_they_take_too_many_bytes() -> None:
+async def test_the_oldest_are_evicted_when_they_take_too_many_bytes() -> None:
     each = size_of(stored("resp_0", tokens=1_000))
     store = MemoryStore(max_bytes=3 * each)
     for number in range(9):
@@ -53,7 +53,7 @@ async def test_the_oldest_go_when_they_take_too_many_bytes() -> None:
     assert store.bytes <= 3 * each
 
 
-async def test_they_go_when_they_are_too_old() -> None:
+async def test_old_responses_are_evicted() -> None:
     now = 0.0
     store = MemoryStore(max_age=10, clock=lambda: now)
     await store.put(stored("resp_1"))
@@ -64,7 +64,7 @@ async def test_they_go_when_they_are_too_old() -> None:
     assert store.bytes == 0
 
 
-async def test_bytes_are_given_back() -> None:
+async def test_deleting_frees_all_bytes() -> None:
     store = MemoryStore()
     for _ in range(3):
         await store.put(stored("resp_1", tokens=50))
@@ -73,7 +73,7 @@ async def test_bytes_are_given_back() -> None:
 
 
 def continued(parent: Position | None, response_id: str, *, tokens: int = 3) -> StoredResponse:
-    """A response whose history is the parent's and its own segment."""
+    """A response whose history is its parent's plus its own segment."""
     return replace(stored(response_id, tokens=tokens), parent=parent)
 
 
@@ -86,7 +86,7 @@ async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
     assert store.bytes - alone < alone / 100
 
 
-async def test_a_deleted_parent_counts_for_as_long_as_a_child_keeps_its_history() -> None:
+async def test_a_deleted_parent_counts_as_long_as_a_child_keeps_its_history() -> None:
     store = MemoryStore()
     parent = stored("resp_1", tokens=10_000)
     await store.put(parent)
@@ -130,7 +130,7 @@ async def test_evicted_parents_leave_no_history_uncounted() -> None:
     assert store.bytes == 0
 
 
-async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_given_back() -> None:
+async def test_a_segment_that_occurs_twice_in_a_history_is_counted_once_and_freed() -> None:
     store = MemoryStore()
     single = stored("resp_1", tokens=1_000)
     double = replace(single, added=replace(single.added, segments=single.added.segments * 2))
@@ -140,7 +140,7 @@ async def test_a_segment_that_stands_twice_in_a_history_is_counted_once_and_give
     assert store.bytes == 0
 
 
-async def test_the_oldest_conversations_go_when_there_are_too_many() -> None:
+async def test_the_oldest_conversations_are_evicted_when_there_are_too_many() -> None:
     store = MemoryStore(max_conversations=2)
     for number in range(3):
         await store.put_conversation(conversation(f"conv_{number}"), [part(f"msg_{number}")])
@@ -150,7 +150,7 @@ async def test_the_oldest_conversations_go_when_there_are_too_many() -> None:
     assert await store.item("msg_0") is None
 
 
-async def test_a_conversation_is_as_old_as_its_last_change() -> None:
+async def test_the_age_of_a_conversation_counts_from_its_last_change() -> None:
     now = 0.0
     store = MemoryStore(max_age=10, clock=lambda: now)
     for number in range(2):
@@ -165,7 +165,7 @@ async def test_a_conversation_is_as_old_as_its_last_change() -> None:
     assert (len(store), store.bytes) == (0, 0)
 
 
-async def test_of_responses_and_conversations_the_oldest_go_first_when_they_take_too_many_bytes() -> None:
+async def test_responses_and_conversations_share_the_bound_and_the_oldest_are_evicted_first() -> None:
     now = 0.0
     of_conversation = size_of(conversation("conv_0"), [part("msg_0", tokens=1_000)])
     both = of_conversation + size_of(stored("resp_0", tokens=1_000))
@@ -181,7 +181,7 @@ async def test_of_responses_and_conversations_the_oldest_go_first_when_they_take
     assert kept == [False, False, True, True]
 
 
-async def test_a_conversation_that_grows_is_counted_as_large_as_it_is() -> None:
+async def test_the_size_of_a_growing_conversation_is_counted() -> None:
     store = MemoryStore()
     await store.put_conversation(conversation("conv_1"))
     for number in range(50):
@@ -207,7 +207,7 @@ async def test_a_turn_in_both_a_response_and_a_conversation_is_counted_once() ->
     assert store.bytes == 0
 
 
-async def test_a_long_chain_is_given_back_at_once() -> None:
+async def test_a_long_chain_is_freed_without_recursion() -> None:
     store = MemoryStore(max_responses=1)
     parent = None
     for number in range(3_000):
@@ -218,7 +218,7 @@ async def test_a_long_chain_is_given_back_at_once() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_a_connection_s_chain_begins_anew_where_the_other_store_has_the_parent(first: bool) -> None:
+async def test_a_connection_s_store_refuses_a_parent_from_the_other_store(first: bool) -> None:
     below = MemoryStore()
     store = ConnectionStore(below)
     parent = stored("resp_1")
@@ -240,7 +240,7 @@ async def test_a_connection_s_chain_begins_anew_where_the_other_store_has_the_pa
     await store.close()
 
 
-async def test_a_response_of_a_connection_is_not_kept_where_its_conversation_cannot_grow() -> None:
+async def test_a_connection_drops_a_response_whose_conversation_cannot_grow() -> None:
     class Full(MemoryStore):
         async def append(self, append: Append) -> tuple[Item, ...] | None:
             raise OSError("the disk is full")
@@ -252,7 +252,7 @@ async def test_a_response_of_a_connection_is_not_kept_where_its_conversation_can
     await store.close()
 
 
-def test_a_store_that_is_given_is_used_although_it_is_empty() -> None:
+def test_a_given_store_is_used_although_it_is_empty() -> None:
     store = MemoryStore(max_responses=1)
     app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
     assert app.state.service.served.store is store

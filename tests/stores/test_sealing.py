@@ -1,4 +1,4 @@
-"""What is sealed comes back whole, to its server and for its purpose; else not at all."""
+"""Only the server that sealed a text can open it, and only for the same purpose."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ CONTENT = "Grüße, 東京 🧠".encode()
 
 
 @given(st.binary(max_size=300), st.text(max_size=20))
-def test_what_was_sealed_comes_back(content: bytes, purpose: str) -> None:
+def test_opening_returns_the_sealed_bytes(content: bytes, purpose: str) -> None:
     purpose = purpose.encode("utf-8", "replace").decode()
     sealed = SEALER.seal(purpose, content)
     assert SEALER.open(purpose, sealed) == content
     assert sealed.isascii()
 
 
-def test_it_cannot_be_read_and_is_another_text_each_time() -> None:
+def test_a_sealed_text_is_unreadable_and_differs_each_time() -> None:
     sealed = SEALER.seal("reasoning", CONTENT)
     assert CONTENT not in base64.urlsafe_b64decode(sealed)
     assert sealed != SEALER.seal("reasoning", CONTENT)
 
 
-def test_a_text_changed_in_any_byte_is_not_ours() -> None:
+def test_a_text_with_any_changed_byte_does_not_open() -> None:
     whole = base64.urlsafe_b64decode(SEALER.seal("reasoning", CONTENT))
     for at in range(len(whole)):
         changed = bytes((*whole[:at], whole[at] ^ 1, *whole[at + 1 :]))
@@ -43,37 +43,39 @@ def test_a_text_changed_in_any_byte_is_not_ours() -> None:
         assert SEALER.open("reasoning", cut) is None
 
 
-def test_another_purpose_and_another_server_cannot_open_it() -> None:
+def test_another_purpose_or_server_cannot_open_it() -> None:
     sealed = SEALER.seal("reasoning", CONTENT)
     assert SEALER.open("compaction", sealed) is None
     assert Sealer(b"another server's secret").open("reasoning", sealed) is None
 
 
 @given(st.text(max_size=200))
-def test_no_text_of_a_stranger_is_ours_or_raises(text: str) -> None:
+def test_foreign_texts_neither_open_nor_raise(text: str) -> None:
     assert SEALER.open("reasoning", text) is None
 
 
 @pytest.mark.parametrize("text", ["", "gAAAAABo", "AQ==", "A", "é", "\ud800", "AQ" * 5000, "AQID\n"])
-def test_odd_texts_are_not_ours(text: str) -> None:
+def test_odd_texts_do_not_open(text: str) -> None:
     assert SEALER.open("reasoning", text) is None
 
 
-def test_servers_with_one_key_file_read_each_other(tmp_path: Path) -> None:
+def test_servers_with_the_same_key_file_open_each_other_s_texts(tmp_path: Path) -> None:
     file = str(tmp_path / "new" / "key")
     sealed = server_sealer(file).seal("reasoning", CONTENT)
     assert server_sealer(file).open("reasoning", sealed) == CONTENT
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
 
 
-def test_without_a_key_file_the_state_folder_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_file_the_state_folder_holds_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     sealed = server_sealer(None).seal("reasoning", CONTENT)
     assert [path.name for path in (tmp_path / "gpt-oss-server").iterdir()] == ["sealing.key"]
     assert server_sealer(None).open("reasoning", sealed) == CONTENT
 
 
-def test_servers_that_start_at_once_agree_on_a_key(tmp_path: Path) -> None:
+def test_servers_that_start_simultaneously_agree_on_a_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         sealers = list(pool.map(server_sealer, [str(tmp_path / "key")] * 16))
     assert all(s.open("x", sealers[0].seal("x", CONTENT)) == CONTENT for s in sealers)
@@ -87,14 +89,14 @@ def test_a_short_key_file_is_refused_with_a_sentence(tmp_path: Path) -> None:
         server_sealer(str(file))
 
 
-def test_a_named_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_named_file_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         server_sealer(str(tmp_path / "file" / "key"))
 
 
 @pytest.mark.parametrize("home", [True, False], ids=["no folder", "no home"])
-def test_without_a_place_for_it_the_key_lasts_as_long_as_the_server(
+def test_without_a_state_folder_the_key_lasts_as_long_as_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, home: bool
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""Records are plain data, and a turn stores what it adds, however long its history is."""
+"""Records are plain data, and a turn stores only its addition, however long its history is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestWrittenStore(StoreContract):
 
 
 class Replies:
-    """An engine that gives its replies in order, and remembers its prompts."""
+    """An engine that returns its replies in order and records its prompts."""
 
     def __init__(self, encoding: Encoding, *replies: str) -> None:
         self._replies = [encoding.encode_special(reply) for reply in replies]
@@ -52,7 +52,7 @@ class Replies:
         pass
 
 
-async def asked(service: ResponsesService, **body: Any) -> dict[str, Any]:
+async def completed(service: ResponsesService, **body: Any) -> dict[str, Any]:
     response = await (await service.start({"input": "Hi", **body})).wait()
     assert response["status"] == "completed"
     return response
@@ -71,7 +71,7 @@ async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: boo
     ]
     json_answer = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}
     for body in ({}, {"text": json_answer, "metadata": {"a": "b"}}, {"reasoning": {"effort": "low"}}):
-        response = await asked(service, input=given, tools=[TOOL], **body, **past)
+        response = await completed(service, input=given, tools=[TOOL], **body, **past)
         assert (await service.retrieve(response["id"])).response == response
         if not in_conversation:
             past["previous_response_id"] = response["id"]
@@ -83,9 +83,7 @@ async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: boo
 
 
 @pytest.mark.parametrize("in_conversation", [True, False])
-async def test_a_chain_that_was_written_gives_the_prompts_of_one_that_was_not(
-    encoding: Encoding, in_conversation: bool
-) -> None:
+async def test_a_serialized_chain_yields_the_same_prompts(encoding: Encoding, in_conversation: bool) -> None:
     kept = await prompts_with(MemoryStore(), encoding, in_conversation=in_conversation)
     written = await prompts_with(WrittenStore(), encoding, in_conversation=in_conversation)
     assert written == kept
@@ -93,7 +91,7 @@ async def test_a_chain_that_was_written_gives_the_prompts_of_one_that_was_not(
 
 
 class Counting(MemoryStore):
-    """Counts the segments that each response is stored with, and in its conversation."""
+    """Counts the segments that each `put` stores with the response and in its conversation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +111,7 @@ async def test_a_late_turn_stores_as_many_segments_as_an_early_one(encoding: Enc
     made = await service.conversations.create({})
     past = None if by == "previous_response_id" else made["id"]
     for _ in range(60):
-        response = await asked(service, **{by: past})
+        response = await completed(service, **{by: past})
         past = response["id"] if by == "previous_response_id" else past
     assert store.counts == [(2, 2 if by == "conversation" else 0)] * 60
     history = await store.history(response["id"])
@@ -127,25 +125,25 @@ async def test_a_turn_whose_parent_is_deleted_meanwhile_is_stored_with_its_whole
 ) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL))
     service = responses_service(engine, Settings(), encoding=encoding)
-    first = await asked(service, input="one")
+    first = await completed(service, input="one")
     second = await service.start({"input": "two", "previous_response_id": first["id"]})
     await service.delete(first["id"])
     await second.wait()
-    await asked(service, input="three", previous_response_id=second.id)
+    await completed(service, input="three", previous_response_id=second.id)
     prompt = encoding.decode(engine.prompts[-1])
     assert [text in prompt for text in ("one", "two", "three")] == [True] * 3
     assert prompt.count("Fine.") == 2
     await service.close()
 
 
-async def test_turns_that_do_not_fit_into_the_context_are_not_in_the_chain_any_more(
+async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(
     encoding: Encoding,
 ) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL), context_length=600)
     service = responses_service(engine, Settings(), encoding=encoding)
     response: dict[str, Any] = {"id": None}
     for number in range(6):
-        response = await asked(
+        response = await completed(
             service,
             input=f"turn {number}: " + "word " * 100,
             previous_response_id=response["id"],

@@ -1,4 +1,4 @@
-"""Any reader of a run's log gets every event once and in order, wherever it begins; and logs are bounded."""
+"""Every reader of a run's log gets each event once and in order, from any event on; logs are bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.doubles.waiting import until
 
 
 class CountingRun:
-    """Tells `events` numbered events, in batches of random sizes, with a breath in between."""
+    """Yields `events` numbered events in batches of random sizes, with random pauses."""
 
     def __init__(self, run_id: str, events: int, *, seed: int = 0, text: str = "") -> None:
         self.id = run_id
@@ -72,7 +72,7 @@ async def read(log: EventLog, after: int = -1) -> list[bytes]:
 
 
 async def read_some(log: EventLog, after: int, count: int) -> list[bytes]:
-    """What a connection that breaks has got, at least `count` events if there are so many."""
+    """The events of a connection that breaks after at least `count` events, if there are that many."""
     got: list[bytes] = []
     stream = log.read(after)
     async for batch in stream:
@@ -106,7 +106,7 @@ async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> 
         assert await read(log, after) == expected(after + 1, total)
 
 
-async def test_a_run_goes_on_without_any_reader() -> None:
+async def test_a_run_continues_without_readers() -> None:
     background = runs()
     log = await background.start(run := CountingRun("run", 50))
     assert background.running("run") is run
@@ -132,7 +132,7 @@ async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks:
     await background.stop("run")
 
 
-async def test_a_run_that_is_ending_ends_its_own_way() -> None:
+async def test_a_run_that_is_already_ending_is_not_cancelled() -> None:
     background = runs()
     log = await background.start(run := CountingRun("run", 3))
     await until(lambda: run.ending)
@@ -151,7 +151,7 @@ async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) 
     assert "a defect" in caplog.text
 
 
-async def test_there_are_only_so_many_at_once() -> None:
+async def test_the_number_of_simultaneous_runs_is_limited() -> None:
     background = runs(max_running=2)
     for name in "ab":
         await background.start(CountingRun(name, 1_000_000))
@@ -162,7 +162,7 @@ async def test_there_are_only_so_many_at_once() -> None:
     await background.stop("b")
 
 
-async def test_logs_of_ended_runs_go_first_and_oldest_first() -> None:
+async def test_logs_of_ended_runs_are_evicted_first_beginning_with_the_oldest() -> None:
     background = runs(max_bytes=50_000)
     for number in range(10):
         await read(await background.start(CountingRun(str(number), 10, text="x" * 1_000)))
@@ -172,7 +172,7 @@ async def test_logs_of_ended_runs_go_first_and_oldest_first() -> None:
     assert len(kept) == 4
 
 
-async def test_a_log_that_is_too_large_by_itself_forgets_its_beginning_and_says_so() -> None:
+async def test_a_log_that_exceeds_the_bound_alone_forgets_its_beginning_and_raises() -> None:
     background = runs(max_bytes=20_000)
     log = await background.start(CountingRun("run", 100, text="x" * 1_000))
     await until(lambda: background.running("run") is None)
@@ -184,14 +184,14 @@ async def test_a_log_that_is_too_large_by_itself_forgets_its_beginning_and_says_
     assert await read(log, 95) == expected(96, 100, "x" * 1_000)
 
 
-async def test_logs_go_when_they_are_too_old() -> None:
+async def test_old_logs_are_evicted() -> None:
     background = runs(max_age=0.0)
     await read(await background.start(CountingRun("run", 3)))
     assert await background.logs.open("run") is None
     assert bytes_of(background) == 0
 
 
-async def test_closing_ends_all_of_them() -> None:
+async def test_closing_ends_all_runs() -> None:
     background = runs()
     logs = [await background.start(CountingRun(str(number), 5)) for number in range(3)]
     await background.close()
@@ -201,35 +201,35 @@ async def test_closing_ends_all_of_them() -> None:
 
 
 class Slow(CountingRun):
-    """Its work takes a while to stop, as that of a tool may; how often it was asked to is counted."""
+    """A run that takes a while to stop, like a tool, and counts its cancellations."""
 
-    asked = 0
+    cancellations = 0
 
     async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
         yield [self._next()]
         try:
             await asyncio.sleep(3_600)
         except asyncio.CancelledError:
-            self.asked += 1
+            self.cancellations += 1
             try:
                 await asyncio.sleep(0.05)
             except asyncio.CancelledError:
-                self.asked += 1
+                self.cancellations += 1
             raise
 
 
-async def test_a_run_that_is_stopped_twice_is_left_the_time_to_stop() -> None:
+async def test_a_run_that_is_stopped_twice_is_cancelled_once() -> None:
     background = runs()
     await background.start(run := Slow("run", 1))
     stopping = [asyncio.create_task(background.stop("run"))]
     await asyncio.sleep(0.01)
     stopping.append(asyncio.create_task(background.stop("run")))
     await asyncio.gather(*stopping)
-    assert run.asked == 1
+    assert run.cancellations == 1
     assert background.running("run") is None
 
 
-async def test_closing_waits_for_all_of_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_waits_for_all_runs_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[float] = []
 
     async def wait(self: Any, seconds: float) -> None:
@@ -245,7 +245,7 @@ async def test_closing_waits_for_all_of_them_at_once(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("after_ticks", range(12))
-async def test_a_run_whose_cancellation_another_process_requests_stops_at_its_next_events(
+async def test_a_cancellation_by_another_process_stops_the_run_at_its_next_events(
     after_ticks: int,
 ) -> None:
     background = runs()
@@ -261,7 +261,7 @@ async def test_a_run_whose_cancellation_another_process_requests_stops_at_its_ne
     await until(lambda: background.running("run") is None)
 
 
-async def test_the_mark_of_a_run_elsewhere_is_left_in_its_log() -> None:
+async def test_stopping_a_run_of_another_process_marks_its_log() -> None:
     background = runs()
     await background.logs.begin("elsewhere")
     await background.stop("elsewhere")
@@ -269,9 +269,9 @@ async def test_the_mark_of_a_run_elsewhere_is_left_in_its_log() -> None:
 
 
 @pytest.mark.parametrize("after_ticks", range(1, 40))
-async def test_a_run_that_is_stopped_while_its_events_are_written_loses_none(after_ticks: int) -> None:
+async def test_a_run_that_is_stopped_during_a_write_loses_no_events(after_ticks: int) -> None:
     class Slowly(MemoryEventLogs):
-        """As a database: a call that is cancelled may have been done or not."""
+        """Like a database: a cancelled call may or may not have taken effect."""
 
         async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
             await asyncio.sleep(0)

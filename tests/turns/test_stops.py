@@ -1,4 +1,4 @@
-"""Stop strings: found wherever the text is cut, and never shown in part."""
+"""Stop strings: found wherever the text is split, and never shown in part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def shown(filter: StopFilter, pieces: list[str]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_cut_is_the_same_however_the_text_comes(seed: int) -> None:
+def test_the_text_ends_at_the_same_place_however_it_is_split(seed: int) -> None:
     rng = random.Random(seed)
     text = "".join(rng.choice("ab") for _ in range(40))
     stops = [
@@ -25,11 +25,11 @@ def test_the_cut_is_the_same_however_the_text_comes(seed: int) -> None:
     expected = text[: min(ends)[1]] if ends else text
     cuts = sorted(rng.sample(range(41), rng.randrange(10)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, 40], strict=True)]
-    for way in (pieces, list(text)):
-        assert shown(StopFilter(stops), way) == expected
+    for split in (pieces, list(text)):
+        assert shown(StopFilter(stops), split) == expected
 
 
-def test_only_what_can_become_a_stop_string_is_held_back() -> None:
+def test_only_a_possible_beginning_of_a_stop_string_is_held_back() -> None:
     filter = StopFilter(["\n\n###"])
     assert [filter.feed(piece) for piece in ("One", "\n", "two\n\n#", "x")] == ["One", "", "\ntwo", "\n\n#x"]
 
@@ -54,7 +54,7 @@ async def test_the_stop_string_can_be_shown() -> None:
     assert said(completion)["content"] == "one two th"
 
 
-async def test_reasoning_and_arguments_may_hold_the_stop_string() -> None:
+async def test_a_stop_string_in_the_reasoning_does_not_stop() -> None:
     thinks = "<|channel|>analysis<|message|>one two<|end|><|start|>assistant"
     completion = await completion_of(
         replaying(thinks + "<|channel|>final<|message|>four<|return|>"), stop="two"
@@ -64,7 +64,7 @@ async def test_reasoning_and_arguments_may_hold_the_stop_string() -> None:
     assert "stop_reason" not in completion["choices"][0]
 
 
-async def test_what_was_held_back_is_shown_when_the_text_ends() -> None:
+async def test_held_text_is_shown_when_the_text_ends() -> None:
     completion = await completion_of(
         replaying("<|channel|>final<|message|>The end.<|return|>"), stop=["end. But"]
     )

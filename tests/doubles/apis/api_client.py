@@ -1,4 +1,4 @@
-"""A client of an app in this process, and the parts of the app that tests look into."""
+"""A client of an app in this process, and the parts of the app that tests inspect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Api:
         return dict(answer.json())
 
     async def refused(self, path: str, *, method: str = "POST", **body: Any) -> dict[str, Any]:
-        """The error's body, with its status."""
+        """The body of the error, with its status."""
         answer = await self.client.request(method, path, json=body if method == "POST" else None)
         assert answer.status_code >= 400, answer.text
         return {**answer.json()["error"], "status": answer.status_code}

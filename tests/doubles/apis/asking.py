@@ -21,7 +21,7 @@ def call(recipient: str, body: str, *, kind: str = " <|constrain|>json", channel
 
 
 class Asking:
-    """A service; `events` are those of the last request."""
+    """A service that keeps the `events` of its last request."""
 
     def __init__(self, *turns: str, engine: Engine | None = None, **options: Any) -> None:
         self.service = responses_service(
@@ -39,7 +39,7 @@ class Asking:
 
     @property
     def items_events(self) -> list[dict[str, Any]]:
-        """The events, with no more of the response than its status and output."""
+        """The events, with each response reduced to its status and output."""
         shown = ("status", "output")
         return [
             {**event, "response": {key: event["response"][key] for key in shown}}

@@ -1,4 +1,4 @@
-"""Chat requests in-process, with predictable ids and clock, and what is true of every stream of chunks."""
+"""Chat requests in-process, with predictable ids and clock, and the invariants of every stream of chunks."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ async def completion_of(engine: Engine, settings: Settings | None = None, **body
 
 
 def check_chunks(chunks: list[Chunk], *, sdk_types: bool = True) -> dict[str, Any]:
-    """The completion of a stream in which everything is as it must be."""
+    """Checks a whole stream and returns its completion."""
     folded, ended, begun = Folded(), set[int](), set[int]()
     head = {key: chunks[0][key] for key in ("id", "object", "created", "model")}
     assert head["object"] == "chat.completion.chunk"
     for chunk in chunks:
-        assert {key: chunk[key] for key in head} == head, "every chunk says whose it is"
+        assert {key: chunk[key] for key in head} == head, "every chunk has the same head"
         if sdk_types:
             ChatCompletionChunk.model_validate(chunk)
         for choice in chunk["choices"]:
             index, delta = choice["index"], choice["delta"]
-            assert index not in ended, "nothing comes after the finish reason"
+            assert index not in ended, "nothing follows the finish reason"
             assert (index in begun) == ("role" not in delta), "the role comes first, and once"
             begun.add(index)
             if choice["finish_reason"] is not None:

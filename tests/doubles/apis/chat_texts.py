@@ -1,4 +1,4 @@
-"""What the model generates in the tests of chat, and a tool that it calls."""
+"""Texts that the model generates in the tests of chat."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ CALL = "<|channel|>analysis to=python code<|message|>2+2<|call|>"
 
 
 class Browser:
-    """A browser that has found one page, whatever was asked."""
+    """A browser that finds the same page for every query."""
 
     def __init__(self, title: str = "Cats") -> None:
         self.title = title

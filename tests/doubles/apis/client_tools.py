@@ -1,4 +1,4 @@
-"""Tools of every kind that a client runs, and the calls that the model makes of them."""
+"""Client tools of every kind, and the model's calls to them."""
 
 from __future__ import annotations
 

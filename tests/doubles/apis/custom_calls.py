@@ -1,4 +1,4 @@
-"""A call of a custom tool, as the model generates it."""
+"""A custom tool with a grammar, in the form of the Chat API."""
 
 from __future__ import annotations
 

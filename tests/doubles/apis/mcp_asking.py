@@ -1,4 +1,4 @@
-"""Requests with MCP servers, asked of a service whose model says what a test has it say."""
+"""Requests with MCP servers to a service whose model follows a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def call(name: str, **arguments: Any) -> str:
 
 
 class Asking:
-    """A service with scripted turns; `events` and `response` are those of the last request."""
+    """A service with scripted turns that keeps the `events` of its last request."""
 
     def __init__(self, encoding: Encoding, *turns: str, **settings: Any) -> None:
         given = Settings(python="off", browser="off", **settings)

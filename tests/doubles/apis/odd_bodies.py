@@ -1,4 +1,4 @@
-"""Bodies with odd values in any place, and what an answer to them must be."""
+"""Bodies with odd values at any place, and the check of their answers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def with_odd(body: Any, place: tuple[Any, ...], odd: Any) -> Any:
     return copy
 
 
-async def answer_or_sentence(asked: Awaitable[Any]) -> ApiError | None:
-    """None where there was an answer; a defect is raised."""
+async def answer_or_sentence(request: Awaitable[Any]) -> ApiError | None:
+    """Returns the error, or None for an answer; a defect raises."""
     try:
-        answer = await asked
+        answer = await request
     except ApiError as error:
         return error
     return None if answer else ApiError("an empty answer")

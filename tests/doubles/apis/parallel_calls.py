@@ -1,4 +1,4 @@
-"""Two calls of one tool, as the model generates them."""
+"""Two calls to one tool, as the model generates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that a search finds, and the calls that find them."""
+"""Tools with deferred loading, the call that finds them, and a call to one of them."""
 
 from __future__ import annotations
 

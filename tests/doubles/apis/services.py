@@ -1,4 +1,4 @@
-"""The services of the APIs, each on an engine and settings of its own."""
+"""Services of the Responses API, each with its own engine and settings."""
 
 from __future__ import annotations
 

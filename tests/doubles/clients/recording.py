@@ -1,7 +1,7 @@
-"""A server that remembers what its clients sent and what they were sent: for tests of real clients.
+"""A server that records its clients' requests and its answers, for tests of real clients.
 
-In: an engine. Out: a running server, and every exchange with it: method, path, body, status and, of
-streams, the events. `check` holds all of them against what is true of every stream.
+Takes an engine. Returns a running server and every exchange with it: method, path, body, status and the
+events of streams. `check` applies the invariants of streams to all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Exchange:
     sent: bytes = b""
     status: int = 0
     got: bytes = b""
-    ended: bool = False  # the answer was sent to its end
+    ended: bool = False  # the answer was sent completely
 
     @property
     def body(self) -> Any:
@@ -53,7 +53,7 @@ class Exchange:
 
 @dataclass
 class Recorder:
-    """An application around the application."""
+    """An application that wraps the server's application."""
 
     app: ASGIApp
     exchanges: list[Exchange] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Recorder:
         ]
 
     def check(self) -> None:
-        """Every answer was a good one, and every stream that was sent to its end is as it must be."""
+        """Checks that every answer succeeded, and that every completely sent stream is correct."""
         for exchange in self.exchanges:
             assert exchange.status in (200, 426), (exchange.path, exchange.status, exchange.got[:500])
             if exchange.is_stream and exchange.ended:
@@ -103,7 +103,7 @@ def check_answer(exchange: Exchange) -> None:
     else:
         assert exchange.got.endswith(b"data: [DONE]\n\n")
         assert {event["object"] for event in exchange.events} == {"chat.completion.chunk"}
-    assert b"<|" not in exchange.got, "markup of Harmony's in what a client reads"
+    assert b"<|" not in exchange.got, "Harmony markup in an answer"
 
 
 @contextmanager

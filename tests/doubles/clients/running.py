@@ -1,7 +1,7 @@
-"""Runs real clients, where they are installed: `make clients` installs them to .venv/clients.
+"""Runs real clients; `make clients` installs them to .venv/clients.
 
-In: a client's script or command. Out: what it printed. Clients that are not installed are skipped with a
-reason; they see neither this repository's packages nor the user's own configuration.
+Takes a client's script or command. Returns its output. Tests of missing clients are skipped with a reason.
+Clients see neither this repository's packages nor the user's own configuration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def command(name: str) -> str:
 def run(
     arguments: Sequence[str], folder: Path, *, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A client, run to its end in a folder that is its home too."""
+    """Runs a client to its end, in a folder that is also its home."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         arguments,
@@ -61,7 +61,7 @@ def run(
 
 
 def run_script(name: str, folder: Path, url: str) -> Any:
-    """What a script of `scripts/` told as JSON in its last line."""
+    """Runs a script of `scripts/` and returns the JSON of its last line of output."""
     (folder / name).write_text((SCRIPTS / name).read_text(encoding="utf-8"), encoding="utf-8")
     done = run([*_interpreter(name, folder), str(folder / name)], folder, env={"BASE_URL": url})
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

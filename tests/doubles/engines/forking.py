@@ -1,4 +1,4 @@
-"""An engine that would give one of several answers, each with a known probability: for tests of scores."""
+"""An engine that knows several answers with their probabilities, for tests of scores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from inference.engine import EngineInfo, Finish, Sampling, Step, TokenLogprob
 
 UNLIKELY = -30.0
-_FILLERS = range(1_000, 1_100)  # what is likelier than nothing, so that there are always alternatives
+_FILLERS = range(1_000, 1_100)  # unlikely tokens, so that there are always alternatives
 
 
 class ForkingEngine:
-    """`answers`: text → probability. The prompt that it is first given is what they answer."""
+    """`answers` maps each text to its probability. They follow the first prompt that it receives."""
 
     def __init__(self, answers: Mapping[tuple[int, ...], float]) -> None:
         self.info = EngineInfo(name="forking", context_length=10_000, scores_prompts=True)
@@ -21,11 +21,11 @@ class ForkingEngine:
         self.samplings: list[Sampling] = []
         self._answers = dict(answers)
 
-    def _scores(self, said: Sequence[int]) -> list[tuple[int, float]]:
+    def _scores(self, sampled: Sequence[int]) -> list[tuple[int, float]]:
         weights: dict[int, float] = {}
         for answer, probability in self._answers.items():
-            if answer[: len(said)] == tuple(said) and len(answer) > len(said):
-                token = answer[len(said)]
+            if answer[: len(sampled)] == tuple(sampled) and len(answer) > len(sampled):
+                token = answer[len(sampled)]
                 weights[token] = weights.get(token, 0.0) + probability
         total = sum(weights.values()) or 1.0
         likely = [(token, math.log(weight / total)) for token, weight in weights.items()]
@@ -35,14 +35,14 @@ class ForkingEngine:
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         self.prompt = self.prompt or list(tokens)
         self.samplings.append(sampling)
-        said = list(tokens[len(self.prompt) :])
+        sampled = list(tokens[len(self.prompt) :])
         of_prompt = self._of_prompt(tokens, sampling.prompt_logprobs)
         limit = sampling.max_tokens or 1_000
         for made in range(1, limit + 1):
             await asyncio.sleep(0)
-            scores = self._scores(said)
+            scores = self._scores(sampled)
             token, logprob = scores[0]
-            said.append(token)
+            sampled.append(token)
             finish = Finish.STOP if token in sampling.stop_token_ids else None
             finish = finish or (Finish.LENGTH if made == limit else None)
             wanted = sampling.logprobs
@@ -53,7 +53,7 @@ class ForkingEngine:
 
     @staticmethod
     def _of_prompt(prompt: Sequence[int], top: int | None) -> tuple[TokenLogprob | None, ...] | None:
-        """The token at place i has -i, and the next id is always a little likelier."""
+        """The token at position i has the score -i, and the next id is slightly likelier."""
         if top is None:
             return None
         scored = [

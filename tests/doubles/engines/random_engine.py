@@ -1,4 +1,4 @@
-"""An engine that samples at random from what its grammar allows."""
+"""An engine that samples random tokens within its grammar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.doubles.harmony.sampling import RandomModel, closing_tokens
 
 
 class RandomEngine:
-    """Samples at random from what the grammar allows, as fast as masks can be made."""
+    """Samples random tokens that the grammar allows, as fast as it computes masks."""
 
     def __init__(self, encoding: Encoding, seed: int = 1, likely: Sequence[int] = ()) -> None:
         self.info = EngineInfo(name="random", context_length=8_192, enforces_grammar=True)
@@ -19,8 +19,8 @@ class RandomEngine:
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         assert sampling.grammar is not None
         assert sampling.max_tokens is not None
-        said, stopped = self._model.answer(sampling.grammar, sampling.max_tokens, sampling.stop_token_ids)
-        yield Step(tuple(said), Finish.STOP if stopped else Finish.LENGTH)
+        sampled, stopped = self._model.answer(sampling.grammar, sampling.max_tokens, sampling.stop_token_ids)
+        yield Step(tuple(sampled), Finish.STOP if stopped else Finish.LENGTH)
 
     async def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""An engine that replays given token ids: for tests that must decide every token, and every failure."""
+"""An engine that replays given token ids, for tests that decide every token and every failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step
 
 
 class ReplayEngine:
-    """Replays `tokens` for every generation, `per_step` at a time; may break after `fails_after` tokens."""
+    """Replays `tokens` in every generation, `per_step` at a time; can fail after `fails_after` tokens."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An engine with a distribution that can be computed by hand: the next token depends on the last two."""
+"""An engine with a known distribution, in which the next token depends on the last two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inference.engine import EngineInfo, Finish, Sampling, Step, TokenLogprob
 
 
 class TableEngine:
-    """Token `i` of `words` ids; greedy, whatever the sampling says, or by `Sampling.seed`."""
+    """Samples from the ids in `words`, always greedily, whatever the sampling parameters."""
 
     def __init__(
         self, words: Sequence[int], seed: int, *, context: int = 1000, sharpness: float = 2.0
@@ -24,7 +24,7 @@ class TableEngine:
         self._sharpness = sharpness
 
     def scores(self, before: Sequence[int]) -> list[tuple[int, float]]:
-        """All next tokens with their log-probabilities, the likeliest first."""
+        """All possible next tokens with their log-probabilities, the likeliest first."""
         rng = random.Random(f"{self._seed} {tuple(before[-2:])}")
         logits = [rng.gauss(0, self._sharpness) for _ in self.words]
         total = math.log(sum(math.exp(logit) for logit in logits))

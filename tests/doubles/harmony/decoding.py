@@ -1,4 +1,4 @@
-"""Running the decoder in tests, and what must hold of whatever it tells."""
+"""Runs the decoder in tests, and checks the invariants of its events."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def check_invariants(encoding: Encoding, tokens: Sequence[int], events: Sequence
 
 
 def check_order_and_sums(events: Sequence[HarmonyEvent]) -> None:
-    """Messages begin and end one after the other; what they say at the end is the sum of what they said."""
-    open_header, said = None, ""
+    """Messages follow one another, and the text of each is the sum of its deltas."""
+    open_header, streamed = None, ""
     for event in events:
         match event:
             case MessageStarted(header):
                 assert open_header is None
-                open_header, said = header, ""
+                open_header, streamed = header, ""
                 assert header.channel in ("analysis", "commentary", "final")
             case TextDelta(text):
                 assert open_header is not None
                 assert text
-                said += text
+                streamed += text
             case MessageFinished():
                 assert event.header == open_header
-                assert event.text == said
+                assert event.text == streamed
                 open_header = None
             case Slip(_, detail):
                 assert detail
@@ -83,7 +83,7 @@ def check_spans(tokens: Sequence[int], messages: Sequence[MessageFinished]) -> N
 
 
 def check_nothing_is_lost(encoding: Encoding, tokens: Sequence[int], events: Sequence[HarmonyEvent]) -> None:
-    """Text after <|message|> is in its message exactly; words elsewhere are in a text, a header or a slip."""
+    """Text after <|message|> is in its message exactly; other words are in a text, a header or a slip."""
     messages = messages_of(events)
     details = " ".join(slip.detail for slip in slips_of(events))
     places = [(message.start, message.own_end or 0, message.end, message) for message in messages]
@@ -104,7 +104,7 @@ def check_words(encoding: Encoding, tokens: Sequence[int], text: str, known: str
         rest = run.strip()
         while rest and rest not in text:
             word = rest.split()[0]
-            while word and word not in known:  # a header's word may be glued to the text behind it
+            while word and word not in known:  # a header's word may be glued to the text after it
                 word = word[:-1]
             assert word, f"lost: {rest!r} of {run!r}"
             rest = rest[len(word) :].lstrip()

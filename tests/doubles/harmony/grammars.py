@@ -1,4 +1,4 @@
-"""Turns that the grammar must pass, and a way to run it over them."""
+"""Turns that the grammar must accept, and a function that runs it over a text."""
 
 from __future__ import annotations
 

@@ -15,6 +15,6 @@ def body(encoding: Encoding, tokens: list[int]) -> str:
 
 
 def judge(schema: Schema) -> Any:
-    """An implementation that is not ours."""
+    """An independent implementation."""
     cls = jsonschema.Draft202012Validator
     return cls(schema, format_checker=cls.FORMAT_CHECKER)

@@ -1,7 +1,7 @@
-"""A model that knows nothing: it samples from what a grammar allows, with some tokens made likely.
+"""A model that samples random tokens within a grammar, with some tokens made likely.
 
-What random weights at temperature 1 do, without the weights: every allowed token has the weight 1, and the
-tokens that close a body a share of the whole, so that bodies end.
+It acts like random weights at temperature 1, without the weights: every allowed token has the weight 1,
+except for the tokens that close a body, which have a share of the whole, so that bodies end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def allowed(mask: bytes) -> NDArray[np.bool_]:
 
 @cache
 def closing_tokens(encoding: Encoding) -> tuple[int, ...]:
-    """Ends of messages, and what closes a text, an object or a list in JSON."""
+    """The ends of messages, and the tokens that close a text, an object or a list in JSON."""
     return (END, RETURN, CALL, *(token for text in ('"', "}", "]") for token in encoding.encode(text)))
 
 
@@ -45,7 +45,7 @@ class RandomModel:
         stops: Collection[int] = STOPS,
         begun: Sequence[int] = (),
     ) -> tuple[list[int], bool]:
-        """What it says, after what is `begun`, and whether it stopped by itself."""
+        """Continues the tokens in `begun`. Returns all tokens, and whether it stopped by itself."""
         state, tokens = grammar.start(), list(begun)
         for token in begun:
             state.accept(token)

@@ -8,7 +8,7 @@ Schema = dict[str, Any]
 
 
 def closed(**properties: Any) -> Schema:
-    """An object with these properties, all of them, and no others."""
+    """An object with exactly these properties, all required."""
     return {
         "type": "object",
         "properties": properties,
@@ -117,11 +117,13 @@ SCHEMAS: dict[str, Schema] = {
     "anyOf of objects": {
         "anyOf": [closed(kind={"const": "a"}, n=INTEGER), closed(kind={"const": "b"}, s=TEXT)]
     },
-    "anyOf beside properties": {
+    "anyOf next to properties": {
         **closed(a=INTEGER, b={"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 3}]}),
     },
     "oneOf of types": {"oneOf": [TEXT, INTEGER]},
-    "oneOf told apart": {"oneOf": [closed(t={"const": "x"}, v=INTEGER), closed(t={"const": "y"}, v=TEXT)]},
+    "oneOf with a discriminator": {
+        "oneOf": [closed(t={"const": "x"}, v=INTEGER), closed(t={"const": "y"}, v=TEXT)]
+    },
     "allOf": {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 9}]},
     "allOf of objects": {
         "allOf": [
@@ -187,10 +189,10 @@ SCHEMAS: dict[str, Schema] = {
         status={"enum": ["new", "paid", "sent"]},
     ),
 }
-"""None of these is a stub: each binds something that the others do not."""
+"""The enforced schemas. Each constrains something that the others do not."""
 
 REFUSED: list[tuple[str, Schema, str]] = [
-    # what is told of, the schema, the place
+    # a word of the error, the schema, the place
     ("not", {"not": TEXT}, "not"),
     ("if", closed(a={"if": TEXT, "then": {"minLength": 2}}), "properties.a.if"),
     ("dependentRequired", {"type": "object", "dependentRequired": {"a": ["b"]}}, "dependentRequired"),

@@ -1,4 +1,4 @@
-"""Shapes of completions, legal and slipped: one table for the decoder's tests and for the renderer's."""
+"""Shapes of completions, legal and slipped: one table for the tests of the decoder and the renderer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Message = tuple[str, str | None, str | None, str, str]  # channel, recipient, co
 
 @dataclass(frozen=True)
 class Shape:
-    """`completion` is text in which special tokens are spelt; `slips` are the kinds that are told."""
+    """`completion` is text that spells special tokens; `slips` are the kinds that the decoder reports."""
 
     name: str
     completion: str

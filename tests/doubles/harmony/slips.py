@@ -1,4 +1,4 @@
-"""The shapes a model emits when it slips, with what the decoder makes of each."""
+"""The shapes that a model emits when it slips, with the decoder's result for each."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ SLIPPED = (
         ("bare_recipient",),
     ),
     Shape(
-        "a recipient before the type, behind its mark",
+        "a recipient before the type, after its mark",
         "<|channel|>commentary<|constrain|>functions.f json<|message|>{}<|call|>",
         (call("{}"),),
         ("bare_recipient",),

@@ -1,9 +1,9 @@
-"""Holds events and objects against OpenAI's published schemas (`schemas.json`; `extract.py` makes it).
+"""Checks events and objects against OpenAI's published schemas (`schemas.json`, made by `extract.py`).
 
-In: an event of a stream, or an object of an answer. Out: nothing, or an AssertionError that names the
-place. Three exceptions: `usage` before a response's end and `user`, which are null where the document knows
-no null (its own examples do), because the keys of a response are always there; and codes of errors that are
-not in the document's list.
+Takes an event of a stream or an object of an answer. Raises an AssertionError that names the place. Three
+exceptions: `usage` before the end of a response and `user` are null, although the document allows no null
+(its own examples do), because a response always has all its keys; and the document does not list all error
+codes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 _ROOT = "https://published/"
-_YOUNGER = {"response.compaction.compacting"}
-"""Events that came after the document; the official SDK's types have them."""
+_NEWER = {"response.compaction.compacting"}
+"""Events that are newer than the document. The official SDK has types for them."""
 
 
 @cache
@@ -56,23 +56,23 @@ def _events() -> dict[str, str]:
 
 def check_object(name: str, value: Any) -> None:
     problems = sorted(_validator(name).iter_errors(value), key=lambda problem: len(problem.absolute_path))
-    told = [f"{'.'.join(map(str, p.absolute_path))}: {_deepest(p)}"[:600] for p in problems]
-    assert not told, f"not {name} as it is published: " + "\n".join(told)
+    reported = [f"{'.'.join(map(str, p.absolute_path))}: {_deepest(p)}"[:600] for p in problems]
+    assert not reported, f"not a {name} as published: " + "\n".join(reported)
 
 
 def check_response(response: dict[str, Any]) -> None:
     unset = {"user"} | ({"usage"} if response["status"] in ("queued", "in_progress") else set())
-    told = {key: value for key, value in response.items() if value is not None or key not in unset}
-    if told["error"] is not None:
-        told["error"] = {**told["error"], "code": "server_error"}
-    check_object("Response", told)
+    checked = {key: value for key, value in response.items() if value is not None or key not in unset}
+    if checked["error"] is not None:
+        checked["error"] = {**checked["error"], "code": "server_error"}
+    check_object("Response", checked)
 
 
 def check_event(event: dict[str, Any]) -> None:
     kind = event["type"]
-    if kind in _YOUNGER:
+    if kind in _NEWER:
         return
-    assert kind in _events(), f"no such event is published: {kind}"
+    assert kind in _events(), f"the published schemas have no event {kind}"
     if "response" in event:
         check_response(event["response"])
     else:
@@ -80,7 +80,7 @@ def check_event(event: dict[str, Any]) -> None:
 
 
 def _deepest(problem: Any) -> str:
-    """What is wrong with the alternative that was meant: the one whose `type` fits."""
+    """The problem of the intended alternative, whose `type` fits."""
     while problem.context:
         branches: dict[Any, list[Any]] = {}
         for each in problem.context:

@@ -2,8 +2,8 @@
 
     python tests/doubles/published/extract.py openapi.yaml
 
-The document (https://github.com/openai/openai-openapi, MIT; the extract is of f85dbe2, August 2026) has
-three megabytes; kept is what the answers of this server are held against, without descriptions and
+The document (https://github.com/openai/openai-openapi, MIT; the extract is from f85dbe2, August 2026) has
+three megabytes. The extract keeps only the schemas for this server's answers, without descriptions and
 examples.
 """
 
@@ -31,8 +31,8 @@ ROOTS = (
     "ListModelsResponse",
     "ErrorResponse",
 )
-_TOLD = {"description", "example", "examples", "title", "externalDocs"}
-_NAMES = {"properties", "patternProperties", "mapping"}  # whose keys are names and no keywords
+_PROSE = {"description", "example", "examples", "title", "externalDocs"}
+_NAMES = {"properties", "patternProperties", "mapping"}  # whose keys are names, not keywords
 
 
 def referred(schema: Any) -> Iterator[str]:
@@ -49,9 +49,9 @@ def referred(schema: Any) -> Iterator[str]:
 
 def bare(schema: Any, *, names: bool = False) -> Any:
     if isinstance(schema, dict):
-        kept = {k: v for k, v in schema.items() if names or not (k in _TOLD or k.startswith("x-"))}
+        kept = {k: v for k, v in schema.items() if names or not (k in _PROSE or k.startswith("x-"))}
         made = {key: bare(value, names=key in _NAMES and not names) for key, value in kept.items()}
-        if not names and made.pop("nullable", False):  # OpenAPI's word, which JSON Schema does not know
+        if not names and made.pop("nullable", False):  # an OpenAPI keyword that JSON Schema lacks
             return {"anyOf": [made, {"type": "null"}]}
         return made
     return [bare(part) for part in schema] if isinstance(schema, list) else schema
