@@ -23,7 +23,7 @@ TURN_KEYS = ("when", "text", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ScriptedTurn:
     """One answer, as text or as ids (exactly one of them), for prompts that match `when`, or for all."""
 
     text: str | None = None
@@ -33,7 +33,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    turns: tuple[Turn, ...]
+    turns: tuple[ScriptedTurn, ...]
     loop: bool = True
     tokens_per_second: float = 0.0
 
@@ -80,9 +80,9 @@ def parse_script(parsed: Any, vocab_size: int) -> Script:
     )
 
 
-def _turn(turn: Any, where: str, vocab_size: int) -> Turn:
+def _turn(turn: Any, where: str, vocab_size: int) -> ScriptedTurn:
     if isinstance(turn, str):
-        return Turn(text=turn)
+        return ScriptedTurn(text=turn)
     if not isinstance(turn, Mapping):
         raise CheckpointError(
             f'{where} must be a string or an object with "text" or "tokens", not {_kind(turn)}.'
@@ -92,10 +92,10 @@ def _turn(turn: Any, where: str, vocab_size: int) -> Turn:
         raise CheckpointError(f'{where} must have either "text" or "tokens", and not both.')
     when = _pattern(turn["when"], where) if "when" in turn else None
     if "tokens" in turn:
-        return Turn(tokens=_token_ids(turn["tokens"], where, vocab_size), when=when)
+        return ScriptedTurn(tokens=_token_ids(turn["tokens"], where, vocab_size), when=when)
     if not isinstance(turn["text"], str):
         raise CheckpointError(f'{where}: "text" must be a string, not {_kind(turn["text"])}.')
-    return Turn(text=turn["text"], when=when)
+    return ScriptedTurn(text=turn["text"], when=when)
 
 
 def _pattern(when: Any, where: str) -> re.Pattern[str]:

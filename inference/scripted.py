@@ -28,7 +28,7 @@ from inference.engine import (
     TokenLogprob,
 )
 from inference.paths import path_of
-from inference.script_file import Script, Turn, read_script
+from inference.script_file import Script, ScriptedTurn, read_script
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -135,7 +135,7 @@ class ScriptedEngine:
 
 @dataclass(frozen=True)
 class _PreparedTurn:
-    source: Turn
+    source: ScriptedTurn
 
     @cached_property
     def tokens(self) -> tuple[int, ...]:

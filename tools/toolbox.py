@@ -43,7 +43,7 @@ def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Of
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class ToolCounters:
     """The outcomes of one tool's calls. Time-outs count as failures too, cancelled calls as neither."""
 
     calls: int = 0
@@ -84,7 +84,7 @@ class Toolbox:
             self._add(namespace, offer)
         self._parent = parent
         self._outputs = outputs or OutputLimits()
-        self._counters: dict[str, Counters] = parent._counters if parent is not None else {}
+        self._counters: dict[str, ToolCounters] = parent._counters if parent is not None else {}
         self._running: set[asyncio.Task[ToolOutput]] = set()
         self._closed = False
 
@@ -96,7 +96,7 @@ class Toolbox:
         return kept + tuple(offer.tool.declaration for offer in self._offers.values())
 
     @property
-    def counters(self) -> Mapping[str, Counters]:
+    def counters(self) -> Mapping[str, ToolCounters]:
         return dict(self._counters)
 
     @property
@@ -249,7 +249,7 @@ class Toolbox:
         return task.result()
 
     def _count(self, name: str, outcome: str, seconds: float) -> None:
-        so_far = self._counters.get(name, Counters())
+        so_far = self._counters.get(name, ToolCounters())
         self._counters[name] = replace(
             so_far,
             calls=so_far.calls + 1,

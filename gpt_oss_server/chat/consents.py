@@ -19,7 +19,7 @@ _FUNCTION = "functions."
 
 
 @dataclass(frozen=True, slots=True)
-class PastCall:
+class EarlierCall:
     id: str
     recipient: str
     arguments: str
@@ -32,10 +32,10 @@ class Consents:
     missing: Collection[str] = ()  # why servers of the request are unavailable
     messages: Sequence[Any] = ()
     approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, arguments), to run now
-    _unanswered: dict[str, PastCall] = field(default_factory=dict)  # by id
+    _unanswered: dict[str, EarlierCall] = field(default_factory=dict)  # by id
     _ran: list[str] = field(default_factory=list)  # recipients of calls whose results come next
 
-    def addressed(self, call: PastCall) -> PastCall:
+    def addressed(self, call: EarlierCall) -> EarlierCall:
         """The call, addressed to its MCP tool where it has one: the client sees the tool as a function."""
         recipient = call.recipient.removeprefix(_FUNCTION)
         self._unanswered[call.id] = replace(call, recipient=recipient) if recipient in self.servers else call
@@ -85,7 +85,7 @@ class Consents:
         return any(isinstance(each, dict) and each.get("role") == "assistant" for each in after)
 
 
-def _check_whole(call: PastCall, where: str) -> None:
+def _check_whole(call: EarlierCall, where: str) -> None:
     """Rejects a truncated call: its arguments are not those that the model intended."""
     try:
         arguments = json.loads(call.arguments)

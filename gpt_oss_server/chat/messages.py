@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.chat.consents import Consents, PastCall
+from gpt_oss_server.chat.consents import Consents, EarlierCall
 from gpt_oss_server.chat.executed import ran_here, segments_of
 from gpt_oss_server.content.pairing import in_order_of_calls
 from gpt_oss_server.content.parts import text_of
@@ -34,7 +34,7 @@ class Begun:
 
 
 @dataclass(slots=True)
-class Conversation:
+class ReadMessages:
     """The state of reading a conversation, message by message."""
 
     renderer: Renderer
@@ -68,9 +68,9 @@ def read_messages(
     continues_last: bool,
     servers: Collection[str] = (),
     missing: Collection[str] = (),
-) -> Conversation:
+) -> ReadMessages:
     """`servers`: recipients of MCP tools that run here. `missing`: why servers are unavailable."""
-    conversation = Conversation(renderer, consents=Consents(servers, missing, messages))
+    conversation = ReadMessages(renderer, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
@@ -151,16 +151,16 @@ def _check_no_audio(content: Any, where: str) -> None:
             )
 
 
-def _user(message: Message, where: str, conversation: Conversation) -> None:
+def _user(message: Message, where: str, conversation: ReadMessages) -> None:
     name = message.get("name") if conversation.names_users else None
     conversation.segments.append(conversation.renderer.user(_content(message, where), name=_word(name)))
 
 
-def _developer(message: Message, where: str, conversation: Conversation) -> None:
+def _developer(message: Message, where: str, conversation: ReadMessages) -> None:
     conversation.segments.append(conversation.renderer.developer_message(_content(message, where)))
 
 
-def _assistant(message: Message, where: str, conversation: Conversation) -> None:
+def _assistant(message: Message, where: str, conversation: ReadMessages) -> None:
     """Adds reasoning, hosted calls, text, then client calls. Text before a call is a preamble."""
     renderer, add = conversation.renderer, conversation.segments.append
     ran = ran_here(message)
@@ -188,7 +188,7 @@ def _reasoning(message: Message, where: str) -> str:
     return ""
 
 
-def _calls(message: Message, where: str) -> list[PastCall]:
+def _calls(message: Message, where: str) -> list[EarlierCall]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
@@ -196,19 +196,19 @@ def _calls(message: Message, where: str) -> list[PastCall]:
     old = message.get("function_call")
     if old is not None:
         name, arguments = _function(old, f"{where}.function_call", "arguments")
-        read.append(PastCall(f"function:{name}", f"functions.{name}", arguments, "json"))
+        read.append(EarlierCall(f"function:{name}", f"functions.{name}", arguments, "json"))
     return read
 
 
-def _call(call: Any, where: str) -> PastCall:
+def _call(call: Any, where: str) -> EarlierCall:
     if not isinstance(call, dict):
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
     call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
         name, given = _function(call.get("custom"), f"{where}.custom", "input")
-        return PastCall(call_id, f"functions.{name}", given, None)
+        return EarlierCall(call_id, f"functions.{name}", given, None)
     name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
-    return PastCall(call_id, f"functions.{name}", arguments, "json")
+    return EarlierCall(call_id, f"functions.{name}", arguments, "json")
 
 
 def _function(value: Any, where: str, key: str) -> tuple[str, str]:
@@ -220,7 +220,7 @@ def _function(value: Any, where: str, key: str) -> tuple[str, str]:
     return text_field(value, "name", where), text
 
 
-def _tool(message: Message, where: str, conversation: Conversation) -> None:
+def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
     call_id = message.get("tool_call_id")
     recipient = conversation.recipients.get(call_id) if isinstance(call_id, str) else None
     if recipient is None and isinstance(message.get("name"), str):
@@ -236,7 +236,7 @@ def _tool(message: Message, where: str, conversation: Conversation) -> None:
         conversation.segments.append(conversation.renderer.tool_result(recipient, result))
 
 
-def _result(message: Message, where: str, conversation: Conversation) -> str | None:
+def _result(message: Message, where: str, conversation: ReadMessages) -> str | None:
     """The call's result; None where the user approves the call, and it runs here."""
     if message.get("approve") is None:
         return _content(message, where)
@@ -249,7 +249,7 @@ def _result(message: Message, where: str, conversation: Conversation) -> str | N
     return conversation.consents.answer(message, reason, where)
 
 
-def _old_function(message: Message, where: str, conversation: Conversation) -> None:
+def _old_function(message: Message, where: str, conversation: ReadMessages) -> None:
     recipient = f"functions.{text_field(message, 'name', where)}"
     conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
@@ -265,7 +265,7 @@ def _begun(message: Message, where: str) -> Begun:
     return Begun(reasoning, None if reasoning and not content else content)
 
 
-Handler = Callable[[Message, str, Conversation], None]
+Handler = Callable[[Message, str, ReadMessages], None]
 _HANDLERS: dict[str, Handler] = {
     "system": _developer,
     "developer": _developer,

@@ -26,7 +26,7 @@ from gpt_oss_server.responses.past import (
     past_of_conversation,
 )
 from gpt_oss_server.serving.served import in_thread_if_large
-from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
 
@@ -117,7 +117,7 @@ class Conversations:
             if await self.store.rewrite_conversation(conversation_id, found.version, left):
                 return _shown(found)
 
-    def append(self, conversation_id: str, *parts: Part) -> Append:
+    def append(self, conversation_id: str, *parts: ConversationPart) -> Append:
         """Parts to append to a conversation. Items whose ids it already has get new ones."""
 
         def new_id(item: Item) -> str:
@@ -132,7 +132,7 @@ class Conversations:
             raise no_conversation(conversation_id)
         return found
 
-    async def _read(self, items: list[Any], past: Past) -> Part:
+    async def _read(self, items: list[Any], past: Past) -> ConversationPart:
         for index, item in enumerate(items):
             kind = item.get("type") if isinstance(item, dict) else None
             if isinstance(kind, str) and kind in _NOT_ADDABLE:
@@ -153,7 +153,7 @@ class Conversations:
                 "makes a call, as only a response can. Send it as a response's input, or with its mcp_call.",
                 param="items",
             )
-        return Part(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
+        return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 
     def _rendered(
         self,
@@ -171,7 +171,9 @@ class Conversations:
             where="items",
         )
 
-    def _without(self, conversation_id: str, parts: Sequence[Part], item_id: str) -> list[Part]:
+    def _without(
+        self, conversation_id: str, parts: Sequence[ConversationPart], item_id: str
+    ) -> list[ConversationPart]:
         """The parts without the item.
 
         Its own part is rendered again, because segments do not name their item. The other parts stay, because
@@ -194,15 +196,15 @@ class Conversations:
         of_part = range(before, before + len(left))
         sourced = zip(read.segments, read.sources, strict=True)
         rendered = Addition(tuple(segment for segment, source in sourced if source in of_part))
-        changed = [Part(part.items, Addition(part.added.segments)) for part in parts]
-        changed[place : place + 1] = [Part(left, rendered)] if left else []
+        changed = [ConversationPart(part.items, Addition(part.added.segments)) for part in parts]
+        changed[place : place + 1] = [ConversationPart(left, rendered)] if left else []
         if changed:  # the calls that all items contain now replace those of the parts
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
-            changed[0] = Part(changed[0].items, calls)
+            changed[0] = ConversationPart(changed[0].items, calls)
         return changed
 
 
-def _has(part: Part, item_id: str) -> bool:
+def _has(part: ConversationPart, item_id: str) -> bool:
     return any(item["id"] == item_id for item in part.items)
 
 

@@ -15,7 +15,7 @@ from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.stream import ResponseStream
-from gpt_oss_server.stores.base import Append, Part, Store, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
 
 
@@ -67,15 +67,15 @@ class FinishedTurn:
     def _approvals(self) -> dict[str, Call]:
         return {**self.prepared.approvals, **self.stream.approvals}
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[ConversationPart]:
         """The response's addition to its conversation: its input and its output."""
         prepared, past, stream = self.prepared, self.prepared.past, self.stream
         output = tuple(stream.response["output"])
         if any(item["type"] == "compaction" for item in output):  # its segments precede the input's
             added = past.added((*prepared.own, *self.generated), self._recipients, self._approvals)
-            return [Part((*prepared.items, *output), added)]
+            return [ConversationPart((*prepared.items, *output), added)]
         given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
         return [
-            Part(prepared.items, given),
-            Part(output, Past().added(self.generated, stream.recipients, stream.approvals)),
+            ConversationPart(prepared.items, given),
+            ConversationPart(output, Past().added(self.generated, stream.recipients, stream.approvals)),
         ]

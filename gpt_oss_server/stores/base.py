@@ -49,7 +49,7 @@ class StoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConversationPart:
     """Items that were added to a conversation together, and their addition to its history."""
 
     items: tuple[Item, ...]
@@ -71,10 +71,10 @@ class Append:
     """Parts for the end of a conversation."""
 
     conversation_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[ConversationPart, ...]
     new_id: Callable[[Item], str]  # for an item whose id is already taken
 
-    def unique(self, taken: Callable[[str], bool]) -> Iterator[Part]:
+    def unique(self, taken: Callable[[str], bool]) -> Iterator[ConversationPart]:
         """The parts, with new ids for items whose ids the conversation or an earlier item already has."""
         seen: set[str] = set()
         for part in self.parts:
@@ -83,7 +83,7 @@ class Append:
                 clashes = item["id"] in seen or taken(item["id"])
                 items.append({**item, "id": self.new_id(item)} if clashes else item)
                 seen.add(items[-1]["id"])
-            yield Part(tuple(items), part.added)
+            yield ConversationPart(tuple(items), part.added)
 
 
 class Store(Protocol):
@@ -113,7 +113,9 @@ class Store(Protocol):
         """The result that the model read of a call made by this server, while its response is stored."""
         ...
 
-    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+    async def put_conversation(
+        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
+    ) -> None:
         """Stores a new conversation with its first parts."""
         ...
 
@@ -121,7 +123,7 @@ class Store(Protocol):
 
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None: ...
 
-    async def conversation_parts(self, conversation_id: str) -> tuple[Part, ...] | None: ...
+    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None: ...
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         """The history up to the conversation's end; its position may be the parent of a response."""
@@ -140,7 +142,9 @@ class Store(Protocol):
         """Returns the changed conversation; None: no such conversation."""
         ...
 
-    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+    async def rewrite_conversation(
+        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    ) -> bool:
         """Replaces all parts, unless the conversation no longer exists or has another version.
 
         The cost grows with the length of the conversation. Only the deletion of an item needs it, which is

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import (
+    Append,
+    ConversationPart,
+    Item,
+    Store,
+    StoredConversation,
+    StoredResponse,
+)
 from gpt_oss_server.stores.chain import History, UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 
@@ -65,7 +72,9 @@ class ConnectionStore:
     async def result(self, item_id: str) -> str | None:
         return await self._own.result(item_id) or await self._below.result(item_id)
 
-    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+    async def put_conversation(
+        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
+    ) -> None:
         await self._below.put_conversation(conversation, parts)
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
@@ -74,7 +83,7 @@ class ConnectionStore:
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
         return await self._below.conversation_items(conversation_id)
 
-    async def conversation_parts(self, conversation_id: str) -> tuple[Part, ...] | None:
+    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         return await self._below.conversation_parts(conversation_id)
 
     async def conversation_history(self, conversation_id: str) -> History | None:
@@ -88,7 +97,9 @@ class ConnectionStore:
     ) -> StoredConversation | None:
         return await self._below.set_metadata(conversation_id, metadata)
 
-    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+    async def rewrite_conversation(
+        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    ) -> bool:
         return await self._below.rewrite_conversation(conversation_id, version, parts)
 
     async def delete_conversation(self, conversation_id: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 
-from gpt_oss_server.stores.base import Append, Item, Part, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import History, Position, history_of
 from gpt_oss_server.stores.memory_chains import Chains, size_of_addition
 from gpt_oss_server.stores.memory_items import Items
@@ -123,7 +123,9 @@ class MemoryStore:
 
     # --- conversations -----------------------------------------------------------------------------
 
-    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+    async def put_conversation(
+        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
+    ) -> None:
         self._drop_conversation(conversation.id)
         kept = _Conversation(conversation, _size_of_metadata(conversation), self._expiry())
         self._conversations.entries[conversation.id] = kept
@@ -140,11 +142,11 @@ class MemoryStore:
         kept = self._conversation(conversation_id)
         return kept.items if kept else None
 
-    async def conversation_parts(self, conversation_id: str) -> tuple[Part, ...] | None:
+    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         kept = self._conversation(conversation_id)
         if kept is None:
             return None
-        return tuple(map(Part, kept.parts, self._chains.read(kept.tip)))
+        return tuple(map(ConversationPart, kept.parts, self._chains.read(kept.tip)))
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         kept = self._conversation(conversation_id)
@@ -172,7 +174,9 @@ class MemoryStore:
         self._evict()
         return kept.record
 
-    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+    async def rewrite_conversation(
+        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    ) -> bool:
         kept = self._conversation(conversation_id)
         if kept is None or kept.record.version != version:
             return False
@@ -201,18 +205,18 @@ class MemoryStore:
         self._evict()
         return self._conversations.entries.get(conversation_id)
 
-    def _unique_parts(self, append: Append | None) -> list[Part] | None:
+    def _unique_parts(self, append: Append | None) -> list[ConversationPart] | None:
         """The parts with unique item ids; None: no such conversation."""
         kept = self._conversations.entries.get(append.conversation_id) if append else None
         return list(append.unique(kept.item_ids.__contains__)) if append and kept else None
 
-    def _append(self, conversation_id: str, parts: Sequence[Part]) -> None:
+    def _append(self, conversation_id: str, parts: Sequence[ConversationPart]) -> None:
         kept = self._conversations.entries[conversation_id]
         for part in parts:
             self._extend(kept, part)
         self._touch(kept)
 
-    def _extend(self, kept: _Conversation, part: Part) -> None:
+    def _extend(self, kept: _Conversation, part: ConversationPart) -> None:
         before, kept.tip = kept.tip, self._chains.add(kept.tip, part.added)
         self._chains.release(before)  # the new link holds it now
         kept.parts.append(part.items)
@@ -279,7 +283,7 @@ class MemoryStore:
             drop(kept_id)
 
 
-def size_of(kept: StoredResponse | StoredConversation, parts: Sequence[Part] = ()) -> int:
+def size_of(kept: StoredResponse | StoredConversation, parts: Sequence[ConversationPart] = ()) -> int:
     """An estimate of the bytes that it keeps alive, without its parent."""
     if isinstance(kept, StoredResponse):
         return _size_of_response(kept) + size_of_addition(kept.added)

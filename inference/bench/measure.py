@@ -21,7 +21,7 @@ from inference.bench.roofline import decode_bytes, prefill_flops
 from inference.engine import Sampling
 from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
 from inference.local.cuda_runner import CudaRunner
-from inference.local.scheduling.step import PENDING, Flight, Part, Runner
+from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
 from inference.ops.pages import BLOCK_SIZE
@@ -79,7 +79,8 @@ class Workload:
 
         def step(number: int) -> None:
             parts = [
-                Part(at, [newest[at]], context + number, tables[at], 1, pickers[at]) for at in range(batch)
+                StepPart(at, [newest[at]], context + number, tables[at], 1, pickers[at])
+                for at in range(batch)
             ]
             flights.append(self.runner.launch(parts))
             if len(flights) > self.runner.ahead:
@@ -102,7 +103,7 @@ class Workload:
         """Returns a function that runs one step of decoding; it may be called repeatedly."""
         pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
         tables = self._tables(batch, context + 1)
-        parts = [Part(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
+        parts = [StepPart(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
         return lambda: self.runner.launch(parts).outcomes()
 
     def prompt(self, length: int) -> Callable[[], object]:
@@ -116,7 +117,7 @@ class Workload:
             for at in range(0, length, chunk):
                 part = tokens[at : at + chunk]
                 last = at + len(part) == length
-                flight = self.runner.launch([Part(0, part, at, table, int(last), picker)])
+                flight = self.runner.launch([StepPart(0, part, at, table, int(last), picker)])
             flight.outcomes()
 
         return run

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
 from inference.local.cuda_picker import CudaPicker
-from inference.local.scheduling.step import Outcome, Part, Sampled, failure_of
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -49,7 +49,7 @@ class Scores:
 class Pending:
     """One part of a step in flight: the place of its tokens among the flight's, its scores and its error."""
 
-    part: Part
+    part: StepPart
     tokens: slice = field(default_factory=lambda: slice(0, 0))
     logprobs: Scores | None = None  # of the sampled tokens
     scores: Scores | None = None  # of the prompt
@@ -119,7 +119,7 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
     return Outcome(tuple(sampled), scores)
 
 
-def confirms_draft(part: Part, picker: CudaPicker, at: int, token: int) -> bool:
+def confirms_draft(part: StepPart, picker: CudaPicker, at: int, token: int) -> bool:
     """Whether the token sampled for row `at` equals the draft that the next row builds on."""
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     return token not in picker.sampling.stop_token_ids and at < len(drafts) and drafts[at] == token

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from inference.local.cuda_picker import to_device
-from inference.local.scheduling.step import Part
+from inference.local.scheduling.step import StepPart
 from inference.ops.pages import Pages
 
 IntArray = numpy.typing.NDArray[numpy.int64]
@@ -48,7 +48,7 @@ class Inputs:
     owners: Tensor  # each sequence's slot in the engine
 
 
-def shape_of(parts: Sequence[Part]) -> StepShape:
+def shape_of(parts: Sequence[StepPart]) -> StepShape:
     """The shape of ordered parts: those with one token come first."""
     counts = [len(part.tokens) for part in parts]
     return StepShape(sum(counts), len(counts), counts.count(1), max(counts))
@@ -68,7 +68,7 @@ def prompt_shape(decodes: int, rows: int) -> StepShape:
 
 
 def numbers_of(
-    parts: Sequence[Part], shape: StepShape, kinds: int, block_size: int, padding: int
+    parts: Sequence[StepPart], shape: StepShape, kinds: int, block_size: int, padding: int
 ) -> IntArray:
     """The step's numbers, padded to the shape. Parts with one token come first.
 
@@ -101,7 +101,12 @@ def numbers_of(
 
 
 def _slots(
-    decodes: Sequence[Part], prompts: Sequence[Part], kind: int, block_size: int, spare: int, left: int
+    decodes: Sequence[StepPart],
+    prompts: Sequence[StepPart],
+    kind: int,
+    block_size: int,
+    spare: int,
+    left: int,
 ) -> list[Numbers]:
     """Where each row's key and value are written: block · size + offset."""
     alone = [
@@ -132,7 +137,7 @@ class Tables:
         self._rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
         self._known: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in range(kinds)]
 
-    def update(self, parts: Sequence[Part]) -> None:
+    def update(self, parts: Sequence[StepPart]) -> None:
         for kind, (rows, known) in enumerate(zip(self._rows, self._known, strict=True)):
             places: list[int] = []
             blocks: list[int] = []

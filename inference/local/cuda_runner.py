@@ -19,7 +19,7 @@ from inference.local.cuda_graphs import Graphs
 from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
 from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
 from inference.local.masks import Masks
-from inference.local.scheduling.step import Part, failure_of
+from inference.local.scheduling.step import StepPart, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.sampling import log_probabilities
@@ -95,7 +95,7 @@ class CudaRunner:
         self._graphs = self._latest = None
 
     @torch.inference_mode()
-    def launch(self, parts: Sequence[Part]) -> CudaFlight:
+    def launch(self, parts: Sequence[StepPart]) -> CudaFlight:
         order = sorted(range(len(parts)), key=lambda at: len(parts[at].tokens) > 1)
         pending = [Pending(parts[at]) for at in order]
         self._tables.update(parts)
@@ -110,7 +110,7 @@ class CudaRunner:
 
     # The model ----------------------------------------------------------------------------------------
 
-    def _logits(self, parts: Sequence[Part]) -> Tensor | None:
+    def _logits(self, parts: Sequence[StepPart]) -> Tensor | None:
         """The logits of the rows that need them, in the order of the parts; None if none does."""
         shape = shape_of(parts)
         counts = [_wanted_rows(part) for part in parts]
@@ -132,7 +132,7 @@ class CudaRunner:
             picked += range(first, first + count)
         return self._model.logits(self._rows(x, picked)) if picked else None
 
-    def _numbers(self, parts: Sequence[Part], shape: StepShape) -> Tensor:
+    def _numbers(self, parts: Sequence[StepPart], shape: StepShape) -> Tensor:
         kinds = len(self._windows)
         numbers = numbers_of(parts, shape, kinds, self.block_size, self._tables.padding)
         return torch.from_numpy(numbers)
@@ -246,7 +246,7 @@ class CudaRunner:
         return torch.tensor(found, dtype=torch.int64, device=self._device)
 
 
-def _wanted_rows(part: Part) -> int:
+def _wanted_rows(part: StepPart) -> int:
     """How many of a part's last rows need logits."""
     return len(part.tokens) if part.scored is not None else part.samples
 

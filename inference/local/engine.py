@@ -32,7 +32,7 @@ from inference.local.options import LocalOptions
 from inference.local.scheduling import sequence as sequences
 from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
-from inference.local.scheduling.scheduler import Limits, Scheduler
+from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
 from inference.outbox import Outbox, steps_through
 
@@ -50,7 +50,7 @@ DRAFTED_TOKENS = 6  # per step, with speculation: further ones are rarely right
 
 
 class LocalEngine:
-    def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: Limits) -> None:
+    def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: SchedulerLimits) -> None:
         self._runner: Runner | None = runner
         self._info = info
         self._limits = limits
@@ -171,7 +171,7 @@ def engine_of(
 ) -> LocalEngine:
     """The engine of a loaded model: plans its memory and creates its runner."""
     on_gpu = model.device.type == "cuda"
-    limits = Limits(
+    limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
         drafts=DRAFTED_TOKENS if options.speculation else 0,
@@ -197,7 +197,7 @@ def _block_size(on_gpu: bool) -> int:
     return ON_GPU if on_gpu else BLOCK_SIZE
 
 
-def _runner(model: GptOss, plan: MemoryPlan, limits: Limits, progress: bool | None) -> Runner:
+def _runner(model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None) -> Runner:
     from inference.local.cuda_runner import CudaRunner
     from inference.local.torch_runner import TorchRunner
 
@@ -222,7 +222,7 @@ def _cache(model: GptOss, plan: MemoryPlan) -> PrefixCache:
     return PrefixCache(model.config.windows, plan.blocks, plan.block_size)
 
 
-def _planned(info: EngineInfo, plan: MemoryPlan, limits: Limits) -> EngineInfo:
+def _planned(info: EngineInfo, plan: MemoryPlan, limits: SchedulerLimits) -> EngineInfo:
     return replace(info, context_length=plan.context, plan=plan.describe(limits))
 
 

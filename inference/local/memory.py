@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.engine import CheckpointError
-from inference.local.scheduling.scheduler import Limits
+from inference.local.scheduling.scheduler import SchedulerLimits
 
 # Share of the memory beyond the minimum, for windows of ended prompts.
 SHARE_OF_KEPT_WINDOWS = 0.25
@@ -35,7 +35,7 @@ class MemoryPlan:
     byte_size: int
     whole_tokens: int  # tokens that the layers without a window hold
 
-    def describe(self, limits: Limits) -> str:
+    def describe(self, limits: SchedulerLimits) -> str:
         size = (
             f"{self.byte_size / 2**30:.1f} GiB" if self.byte_size >= 2**30 else f"{self.byte_size >> 20} MiB"
         )
@@ -51,7 +51,7 @@ def plan_memory(
     *,
     context: int,
     may_shorten: bool,
-    limits: Limits,
+    limits: SchedulerLimits,
     block_size: int,
 ) -> MemoryPlan:
     """Raises `CheckpointError` if not even one sequence of this context (or a shortened one) fits."""
@@ -78,7 +78,7 @@ def plan_memory(
     )
 
 
-def _least(kinds: Sequence[LayerKind], context: int, limits: Limits, size: int) -> list[int]:
+def _least(kinds: Sequence[LayerKind], context: int, limits: SchedulerLimits, size: int) -> list[int]:
     """The fewest blocks with which one sequence fills the context and all running ones keep their windows."""
     chunk = _blocks_for(limits.chunk, size) + limits.chunk // limits.least_chunk
     longest = _blocks_for(context + limits.drafts, size) + 1

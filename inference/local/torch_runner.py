@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import InferenceError, Sampling, TokenLogprob
 from inference.local.sampler import Sampler, score_of
-from inference.local.scheduling.step import Outcome, Part, Sampled, failure_of
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
 from inference.ops.pages import BLOCK_SIZE, Pages, span
@@ -53,7 +53,7 @@ class TorchRunner:
         self._mask_workers.shutdown(wait=False, cancel_futures=True)
 
     @torch.inference_mode()
-    def launch(self, parts: Sequence[Part]) -> Landed:
+    def launch(self, parts: Sequence[StepPart]) -> Landed:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
@@ -70,7 +70,7 @@ class TorchRunner:
         logits = torch.split(self._model.logits(chosen), wanted)
         return Landed([_outcome(part, own) for part, own in zip(parts, logits, strict=True)])
 
-    def _rows(self, parts: Sequence[Part]) -> Tensor:
+    def _rows(self, parts: Sequence[StepPart]) -> Tensor:
         """All parts' tokens through the layers."""
         device = self._model.device
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
@@ -78,7 +78,7 @@ class TorchRunner:
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
         return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages)
 
-    def _pages(self, parts: Sequence[Part], kind: int) -> Pages:
+    def _pages(self, parts: Sequence[StepPart], kind: int) -> Pages:
         window, size = self._model.config.windows[kind], self.block_size
         slots, spans, starts = [], [], [0]
         for part in parts:
@@ -99,12 +99,12 @@ class TorchRunner:
         )
 
 
-def _wanted_rows(part: Part) -> int:
+def _wanted_rows(part: StepPart) -> int:
     """The number of a part's last rows that need logits."""
     return len(part.tokens) if part.scored is not None else part.samples
 
 
-def _outcome(part: Part, logits: Tensor) -> Outcome:
+def _outcome(part: StepPart, logits: Tensor) -> Outcome:
     """`logits`: of the rows that need them."""
     assert isinstance(part.picker, Sampler)
     sampler = part.picker
@@ -123,7 +123,7 @@ def _outcome(part: Part, logits: Tensor) -> Outcome:
     return Outcome(tuple(sampled), scores)
 
 
-def _sample(part: Part, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
+def _sample(part: StepPart, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
     """Samples a token for each row, until a draft differs from the token sampled before it.
 
     So drafts change only the time that an answer takes, whatever the sampling.

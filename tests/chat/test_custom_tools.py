@@ -13,8 +13,8 @@ from tests.doubles.apis.chat_asking import (
     check_chunks,
     chunks_of,
     completion_of,
+    message_of,
     replaying,
-    said,
     service_of,
 )
 from tests.doubles.apis.chat_texts import HELLO
@@ -38,7 +38,7 @@ async def test_the_stream_of_a_custom_call() -> None:
 
 async def test_a_completion_without_streaming_holds_the_same_call() -> None:
     completion = await completion_of(replaying(CALL.format("good morning")), tools=[SAY, TOOL])
-    (call,) = said(completion)["tool_calls"]
+    (call,) = message_of(completion)["tool_calls"]
     assert (call["type"], call["custom"]["input"]) == ("custom", "good morning")
 
 
@@ -50,7 +50,7 @@ async def test_an_input_that_does_not_match_is_an_error() -> None:
 
 async def test_tool_choice_names_a_custom_tool() -> None:
     chosen = await completion_of(replaying(CALL.format("hello")), tools=[SAY, TOOL], tool_choice=CHOICE)
-    assert said(chosen)["tool_calls"][0]["type"] == "custom"
+    assert message_of(chosen)["tool_calls"][0]["type"] == "custom"
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [CHOICE]}}
     await completion_of(replaying(CALL.format("hello")), tools=[SAY, TOOL], tool_choice=allowed)
     with pytest.raises(ApiError, match="called none"):
@@ -59,7 +59,7 @@ async def test_tool_choice_names_a_custom_tool() -> None:
 
 async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     first = await completion_of(replaying(CALL.format("hello")), tools=[SAY])
-    message = said(first)
+    message = message_of(first)
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Said."}
     body = {"messages": [{"role": "user", "content": "hi"}, message, result], "tools": [SAY]}
     service = service_of(replaying(HELLO))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
-from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, replaying, said, service_of
+from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
@@ -126,7 +126,7 @@ async def test_an_error_names_the_field_that_cannot_be_served(body: dict[str, An
 
 async def test_the_error_for_an_unknown_part_states_how_to_send_text() -> None:
     thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}
-    with pytest.raises(ApiError, match=r"'thinking' is not .* Text is of type 'text'"):
+    with pytest.raises(ApiError, match=r"'thinking' is not .* The type of text is 'text'"):
         await prompt_of(messages=[*HI["messages"], thought])
 
 
@@ -156,7 +156,7 @@ async def test_fields_without_effect_are_accepted() -> None:
         "metadata": {"ticket": "42"},
     }
     completion = await completion_of(replaying(HELLO), **body)
-    assert said(completion)["content"] == "Hello!"
+    assert message_of(completion)["content"] == "Hello!"
     assert completion["metadata"] == {"ticket": "42"}
 
 
@@ -282,7 +282,7 @@ async def test_debug_mode_shows_prompt_and_output_of_every_choice() -> None:
 
 async def test_reasoning_can_be_left_out() -> None:
     thinks = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + HELLO
-    message = said(await completion_of(replaying(thinks), include_reasoning=False))
+    message = message_of(await completion_of(replaying(thinks), include_reasoning=False))
     assert message == {"role": "assistant", "content": "Hello!", "refusal": None}
 
 

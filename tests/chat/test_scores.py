@@ -15,8 +15,8 @@ from tests.doubles.apis.chat_asking import (
     check_chunks,
     chunks_of,
     completion_of,
+    message_of,
     replaying,
-    said,
     service_of,
 )
 from tests.doubles.engines.forking import ForkingEngine
@@ -44,15 +44,15 @@ async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Enco
     body: dict[str, Any] = {"use_beam_search": True, "n": 3, "length_penalty": 0, "tools": [TOOL]}
     whole = await completion_of(forking(encoding), **body)
     assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "tool_calls", "stop"]
-    assert said(whole) == {
+    assert message_of(whole) == {
         "role": "assistant",
         "content": "Hello!",
         "refusal": None,
         "reasoning": "Hm.",
         "reasoning_content": "Hm.",
     }
-    assert said(whole, 1)["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"city":"Oslo"}'}
-    assert said(whole, 2)["content"] == "Good day!"
+    assert message_of(whole, 1)["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"city":"Oslo"}'}
+    assert message_of(whole, 2)["content"] == "Good day!"
     lengths = [len(encoding.encode_special(text)) for text in (BEST, CALL, GOOD)]
     assert whole["usage"]["completion_tokens"] == sum(lengths)
     streamed = check_chunks(await chunks_of(forking(encoding), **body))
@@ -62,7 +62,7 @@ async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Enco
 async def test_more_beams_than_choices_and_their_scores(encoding: Encoding) -> None:
     engine = forking(encoding, best=0.2, good=0.8)
     whole = await completion_of(engine, use_beam_search=True, best_of=4, logprobs=True, top_logprobs=2)
-    assert said(whole)["content"] == "Good day!"
+    assert message_of(whole)["content"] == "Good day!"
     scores = whole["choices"][0]["logprobs"]["content"]
     assert [entry["token"] for entry in scores] == ["Good", " day", "!"]
     assert all(len(entry["top_logprobs"]) == 2 for entry in scores)

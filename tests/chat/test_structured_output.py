@@ -15,8 +15,8 @@ from tests.doubles.apis.chat_asking import (
     check_chunks,
     chunks_of,
     completion_of,
+    message_of,
     replaying,
-    said,
     service_of,
 )
 from tests.doubles.harmony.sampling import allowed
@@ -51,18 +51,18 @@ async def test_the_schema_is_in_the_prompt() -> None:
     ids=["schema", "object", "object with a schema"],
 )
 async def test_an_answer_in_the_form_is_accepted(body: dict[str, Any]) -> None:
-    assert said(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
+    assert message_of(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
 
 
 async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
     turn = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
     for body in (FORMAT, {"response_format": {"type": "json_object"}}):
         whole = await completion_of(replaying(turn), **body)
-        assert said(whole)["content"] == '{"name": "Oslo"}'
-        assert said(whole)["reasoning"].endswith("I will name one.")
+        assert message_of(whole)["content"] == '{"name": "Oslo"}'
+        assert message_of(whole)["reasoning"].endswith("I will name one.")
         assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
     explicit = await completion_of(replaying(turn), **FORMAT, preamble_field="content")
-    assert said(explicit)["content"].startswith("I will name one.")
+    assert message_of(explicit)["content"].startswith("I will name one.")
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:

@@ -13,7 +13,7 @@ from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Ready
 from tests.doubles.tools.scripted_tool import Clock
 from tools.python import PythonTool
-from tools.python.sandboxes.sandbox import Limits
+from tools.python.sandboxes.sandbox import SandboxLimits
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.toolbox import Offer, Toolbox
 
@@ -23,7 +23,7 @@ MINUTE = 60.0
 async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:
     """No code runs here: the client only finds the container, as it does for each upload."""
     clock = Clock()
-    python = PythonTool(UnsafeLocal(Limits(), interpreter="python"))
+    python = PythonTool(UnsafeLocal(SandboxLimits(), interpreter="python"))
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
     tools = Ready(toolset)
     service = responses_service(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gpt_oss_server.stores.base import Append, Item, Part, Store, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from tests.doubles.stored import (
     Visited,
@@ -359,7 +359,9 @@ class StoreContract:
                 past, grows = await store.history(f"resp_{number - 1}"), None
             else:
                 past = await store.conversation_history("conv_1")
-                grows = append("conv_1", Part((item(f"msg_{number}"),), Addition((own_segment(),))))
+                grows = append(
+                    "conv_1", ConversationPart((item(f"msg_{number}"),), Addition((own_segment(),)))
+                )
             given = turn(f"resp_{number}", past and past.position, segments=[own_segment()])
             Visited.visits = 0
             await store.put(given, grows)

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Append, Part, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position
 
 
@@ -49,11 +49,13 @@ def conversation(conversation_id: str) -> StoredConversation:
     return StoredConversation(conversation_id, 1_000, {"topic": "demo"})
 
 
-def part(*item_ids: str, tokens: int = 3) -> Part:
-    return Part(tuple(map(item, item_ids)), Addition((segment(" ".join(item_ids), tokens=tokens),)))
+def part(*item_ids: str, tokens: int = 3) -> ConversationPart:
+    return ConversationPart(
+        tuple(map(item, item_ids)), Addition((segment(" ".join(item_ids), tokens=tokens),))
+    )
 
 
-def append(conversation_id: str, *parts: Part) -> Append:
+def append(conversation_id: str, *parts: ConversationPart) -> Append:
     numbers = count(1)
     return Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
 

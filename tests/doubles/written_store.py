@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Append, Item, Part, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 
@@ -27,8 +27,8 @@ def read_addition(fields: dict[str, Any]) -> Addition:
     return Addition(tuple(segments), fields["recipients"], approvals, tuple(fields["answered"]))
 
 
-def read_part(fields: dict[str, Any]) -> Part:
-    return Part(tuple(fields["items"]), read_addition(fields["added"]))
+def read_part(fields: dict[str, Any]) -> ConversationPart:
+    return ConversationPart(tuple(fields["items"]), read_addition(fields["added"]))
 
 
 def read_response(fields: dict[str, Any]) -> StoredResponse:
@@ -36,7 +36,7 @@ def read_response(fields: dict[str, Any]) -> StoredResponse:
     return StoredResponse(**{**fields, "input_items": items, "added": added})
 
 
-def _parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _parts(parts: Sequence[ConversationPart]) -> tuple[ConversationPart, ...]:
     return tuple(read_part(written(part)) for part in parts)
 
 
@@ -45,11 +45,15 @@ class WrittenStore(MemoryStore):
         append = append and replace(append, parts=_parts(append.parts))
         await super().put(read_response(written(stored)), append)
 
-    async def put_conversation(self, conversation: StoredConversation, parts: Sequence[Part] = ()) -> None:
+    async def put_conversation(
+        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
+    ) -> None:
         await super().put_conversation(StoredConversation(**written(conversation)), _parts(parts))
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         return await super().append(replace(append, parts=_parts(append.parts)))
 
-    async def rewrite_conversation(self, conversation_id: str, version: int, parts: Sequence[Part]) -> bool:
+    async def rewrite_conversation(
+        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    ) -> bool:
         return await super().rewrite_conversation(conversation_id, version, _parts(parts))

@@ -9,7 +9,7 @@ import torch
 
 from inference.engine import Sampling
 from inference.local.cuda_runner import CudaRunner
-from inference.local.scheduling.step import PENDING, Part
+from inference.local.scheduling.step import PENDING, StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.ops import reference
@@ -33,7 +33,7 @@ def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool)
     prompts = [[draw.randrange(2000) for _ in range(draw.randrange(1, 300))] for _ in range(batch)]
     tables = [[list(range(1 + at * 6, 7 + at * 6))] * len(model.config.windows) for at in range(batch)]
     pickers = [runner.picker(GREEDY) for _ in range(batch)]
-    parts = [Part(at, prompts[at], 0, tables[at], 1, pickers[at]) for at in range(batch)]
+    parts = [StepPart(at, prompts[at], 0, tables[at], 1, pickers[at]) for at in range(batch)]
     order = sorted(range(batch), key=lambda at: len(prompts[at]))
     found = runner.launch([parts[at] for at in order]).outcomes()
     tokens = [[found[order.index(at)].sampled[0].token] for at in range(batch)]
@@ -43,7 +43,7 @@ def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool)
         flights.append(
             runner.launch(
                 [
-                    Part(at, [newest[at]], len(prompts[at]) + step, tables[at], 1, pickers[at])
+                    StepPart(at, [newest[at]], len(prompts[at]) + step, tables[at], 1, pickers[at])
                     for at in range(batch)
                 ]
             )

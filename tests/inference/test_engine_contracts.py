@@ -10,11 +10,11 @@ import pytest
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 from inference.local.engine import load_local
-from inference.script_file import Script, Turn
+from inference.script_file import Script, ScriptedTurn
 from inference.scripted import ScriptedEngine
 from tests.contracts.engine_contract import EngineContract
 
-LONG_TURN = Turn(tokens=tuple(range(1000, 1060)))
+LONG_TURN = ScriptedTurn(tokens=tuple(range(1000, 1060)))
 
 
 class TestScripted(EngineContract):

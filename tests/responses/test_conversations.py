@@ -14,7 +14,7 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.responses.conversations import Conversations
-from gpt_oss_server.stores.base import Part
+from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sealing import Sealer
@@ -283,11 +283,13 @@ async def test_an_approval_is_used_once() -> None:
     call = ("server.tool", "{}")
     requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
     waiting = {"mcpr_1": call, "mcpr_2": call}
-    await store.append(conversations.append(made["id"], Part(requests, Addition(approvals=waiting))))
+    await store.append(
+        conversations.append(made["id"], ConversationPart(requests, Addition(approvals=waiting)))
+    )
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
     # Two responses began earlier, so both still know both calls, and both answer the first.
     for _ in range(2):
-        answer = Part((response,), Addition(answered=("mcpr_1",)))
+        answer = ConversationPart((response,), Addition(answered=("mcpr_1",)))
         await store.append(conversations.append(made["id"], answer))
     found = await store.conversation_history(made["id"])
     assert found is not None

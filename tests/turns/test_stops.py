@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gpt_oss_server.turns.stops import StopFilter
-from tests.doubles.apis.chat_asking import completion_of, replaying, said
+from tests.doubles.apis.chat_asking import completion_of, message_of, replaying
 
 
 def shown(filter: StopFilter, pieces: list[str]) -> str:
@@ -51,7 +51,7 @@ async def test_the_stop_string_can_be_shown() -> None:
         stop=["wo th"],
         include_stop_str_in_output=True,
     )
-    assert said(completion)["content"] == "one two th"
+    assert message_of(completion)["content"] == "one two th"
 
 
 async def test_a_stop_string_in_the_reasoning_does_not_stop() -> None:
@@ -59,8 +59,8 @@ async def test_a_stop_string_in_the_reasoning_does_not_stop() -> None:
     completion = await completion_of(
         replaying(thinks + "<|channel|>final<|message|>four<|return|>"), stop="two"
     )
-    assert said(completion)["reasoning"] == "one two"
-    assert said(completion)["content"] == "four"
+    assert message_of(completion)["reasoning"] == "one two"
+    assert message_of(completion)["content"] == "four"
     assert "stop_reason" not in completion["choices"][0]
 
 
@@ -68,4 +68,4 @@ async def test_held_text_is_shown_when_the_text_ends() -> None:
     completion = await completion_of(
         replaying("<|channel|>final<|message|>The end.<|return|>"), stop=["end. But"]
     )
-    assert said(completion)["content"] == "The end."
+    assert message_of(completion)["content"] == "The end."

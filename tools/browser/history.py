@@ -23,7 +23,7 @@ class _Entry:
     title: str
 
 
-class History:
+class PageHistory:
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
         self._entries: list[_Entry] = []

@@ -16,7 +16,7 @@ from typing import assert_never
 from tools.browser.arguments import Find, Open, Search, read_call
 from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
 from tools.browser.details import Details, find_details, open_details, search_details, unread_details
-from tools.browser.history import History
+from tools.browser.history import PageHistory
 from tools.browser.network.fetch import Fetcher
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
@@ -31,7 +31,7 @@ _LINES_OF_A_PASSAGE = 8  # including those above it
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BrowserSettings:
     """The settings that the tool gives each session."""
 
     backend: Backend
@@ -50,9 +50,9 @@ class _Target:
 
 
 class BrowserSession:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BrowserSettings) -> None:
         self._settings = settings
-        self._history = History()
+        self._history = PageHistory()
 
     async def run(self, call: ToolCall) -> ToolOutput:
         options = read_options(call.options)
@@ -83,7 +83,7 @@ class BrowserSession:
         return self._history.resolve(cursor, line)
 
     async def close(self) -> None:
-        self._history = History()
+        self._history = PageHistory()
 
     async def _guard(self, work: Awaitable[ToolOutput], details: Details) -> ToolOutput:
         """Turns failures into text; no other place does."""

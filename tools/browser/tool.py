@@ -8,7 +8,7 @@ from __future__ import annotations
 from tools.browser.backends.base import Backend
 from tools.browser.declaration import BROWSER
 from tools.browser.network.fetch import Fetcher
-from tools.browser.session import BrowserSession, Settings
+from tools.browser.session import BrowserSession, BrowserSettings
 from tools.browser.view import CountTokens, estimate_tokens
 from tools.tool import Declaration
 
@@ -33,7 +33,7 @@ class BrowserTool:
         if view_tokens < 1 or timeout <= 0:
             raise ValueError("view_tokens and timeout must be positive")
         self._fetcher = fetcher or Fetcher(allow_private_hosts=allow_private_hosts, timeout=timeout)
-        self._settings = Settings(backend, self._fetcher, view_tokens, timeout, count_tokens)
+        self._settings = BrowserSettings(backend, self._fetcher, view_tokens, timeout, count_tokens)
 
     @property
     def declaration(self) -> Declaration:

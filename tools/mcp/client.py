@@ -17,7 +17,7 @@ from mcp.client import Client
 from mcp_types import CallToolResult
 
 from tools.mcp.arguments import BadArguments, read_arguments
-from tools.mcp.connection import Connection
+from tools.mcp.connection import McpConnection
 from tools.mcp.endpoints import Credentials, Endpoint
 from tools.mcp.failures import McpFailure
 from tools.mcp.listing import ListedTool, McpListing, fetch_listing
@@ -62,8 +62,8 @@ class McpTool:
         self._clock = clock
         self._listing = listing
         self._listed_at = clock() if listing is not None else float("-inf")
-        self._spare: Connection | None = None
-        self._connections: set[Connection] = set()
+        self._spare: McpConnection | None = None
+        self._connections: set[McpConnection] = set()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class McpTool:
         for connection in list(self._connections):
             await self.disconnect(connection)
 
-    def connect(self) -> Connection:
+    def connect(self) -> McpConnection:
         """The connection that the listing left, or a new one."""
         if self._closed:
             raise McpFailure(f"The connection to the MCP server {self.label!r} was closed.", lost=True)
@@ -129,13 +129,13 @@ class McpTool:
         self._connections = {each for each in self._connections if not each.ended}
         if spare is not None and spare.usable:
             return spare
-        connection = Connection(
+        connection = McpConnection(
             self.label, Dialler(self._endpoint, self._credentials, self._reach, self.timeout)
         )
         self._connections.add(connection)
         return connection
 
-    async def disconnect(self, connection: Connection) -> None:
+    async def disconnect(self, connection: McpConnection) -> None:
         self._connections.discard(connection)
         await connection.close()
 
@@ -172,7 +172,7 @@ class McpSession:
 
     def __init__(self, tool: McpTool) -> None:
         self._tool = tool
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
 
     async def run(self, call: ToolCall) -> ToolOutput:
         name = call.function

@@ -27,7 +27,7 @@ _LEAVE_SECONDS = 10.0
 _REASON_SECONDS = 0.25
 
 
-class Connection:
+class McpConnection:
     """A connection that opens at the first request."""
 
     def __init__(self, label: str, dialler: Dialler) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from tools.python.outputs import OutputLimits, Outputs
-from tools.python.sandboxes.sandbox import Box, Connection
+from tools.python.outputs import CellOutputLimits, Outputs
+from tools.python.sandboxes.sandbox import Box, KernelConnection
 from tools.python.wire import Received, received, request
 
 MAX_MESSAGE = 8 * 1024 * 1024  # bytes of one frame; `inside.py` keeps honest messages below it
@@ -68,7 +68,7 @@ class _Cell:
 class Kernel:
     """A connected kernel. One cell at a time."""
 
-    def __init__(self, box: Box, connection: Connection, context: zmq.asyncio.Context) -> None:
+    def __init__(self, box: Box, connection: KernelConnection, context: zmq.asyncio.Context) -> None:
         self.box = box
         self.started = time.monotonic()
         self.used = self.started
@@ -99,7 +99,7 @@ class Kernel:
 
     async def greet(self) -> bool:
         """Whether outputs arrive. Tries repeatedly, because a subscription takes effect after connecting."""
-        cell = self._cell = _Cell(secrets.token_hex(16), Outputs(OutputLimits()))
+        cell = self._cell = _Cell(secrets.token_hex(16), Outputs(CellOutputLimits()))
         try:
             for number in range(_GREETINGS):
                 # A repeated request would be refused as a replay, so each one differs.

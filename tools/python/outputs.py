@@ -1,7 +1,7 @@
 """The outputs of a cell, limited while they stream in, in two forms.
 
 Takes a kernel's messages for one cell. Returns `text` for the model (logs, with `[image]` for an image) and
-`outputs` for the API's item. It never holds more than `OutputLimits` allows. It must not know kernels.
+`outputs` for the API's item. It never holds more than `CellOutputLimits` allows. It must not know kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IMAGE_NOTE = "[image]"
 
 
 @dataclass(frozen=True, slots=True)
-class OutputLimits:
+class CellOutputLimits:
     """How much of one call's output is kept."""
 
     characters: int = 20_000  # of text, about 5,000 tokens; the middle is cut out
@@ -33,7 +33,7 @@ class OutputLimits:
 class Outputs:
     """The outputs of one cell, in order."""
 
-    def __init__(self, limits: OutputLimits) -> None:
+    def __init__(self, limits: CellOutputLimits) -> None:
         self._limits = limits
         self._head: list[dict[str, str]] = []  # the API's entries, up to half of the characters
         self._head_room = limits.characters - limits.characters // 2

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import zmq.asyncio
 
 from tools.python.kernel import Ended, Kernel
-from tools.python.outputs import OutputLimits, Outputs
+from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
-from tools.python.sandboxes.sandbox import Connection, Sandbox, SandboxError
+from tools.python.sandboxes.sandbox import KernelConnection, Sandbox, SandboxError
 from tools.python.slots import Slots
 from tools.python.source import source_of
 from tools.tool import ToolCall, ToolOutput, ToolUnavailable
@@ -44,14 +44,14 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedParts:
     """What all sessions of one tool share."""
 
     sandbox: Sandbox
     slots: Slots
     context: Callable[[], zmq.asyncio.Context]
     times: Times = field(default_factory=Times)
-    outputs: OutputLimits = field(default_factory=OutputLimits)
+    outputs: CellOutputLimits = field(default_factory=CellOutputLimits)
     max_file: int = 64 * 1024 * 1024
     # A start takes half a second of processor time: many simultaneous ones would starve the server's thread.
     starts: asyncio.Semaphore = field(
@@ -62,7 +62,7 @@ class Shared:
 class PythonSession:
     """Implements `tools.tool.Session`."""
 
-    def __init__(self, shared: Shared, forget: Callable[[PythonSession], None]) -> None:
+    def __init__(self, shared: SharedParts, forget: Callable[[PythonSession], None]) -> None:
         self._shared = shared
         self._forget = forget
         self._turn = asyncio.Lock()  # held by anything that starts, uses or ends the kernel
@@ -250,7 +250,7 @@ class PythonSession:
         except TimeoutError:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
-            connection = Connection(secrets.token_hex(32))
+            connection = KernelConnection(secrets.token_hex(32))
             async with shared.starts:
                 box = await shared.sandbox.start(connection, self._data)
         except BaseException:

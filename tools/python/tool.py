@@ -10,9 +10,9 @@ import asyncio
 
 import zmq.asyncio
 
-from tools.python.outputs import OutputLimits
+from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.sandbox import Sandbox
-from tools.python.session import PythonSession, Shared, Times
+from tools.python.session import PythonSession, SharedParts, Times
 from tools.python.slots import Slots
 from tools.tool import Declaration
 
@@ -41,12 +41,12 @@ class PythonTool:
         max_age: float = 4 * 3600.0,
         max_kernels: int = 32,
         max_file: int = 64 * 1024 * 1024,
-        outputs: OutputLimits | None = None,
+        outputs: CellOutputLimits | None = None,
     ) -> None:
         self._times = Times(timeout, grace, idle, max_age)
         self._context: zmq.asyncio.Context | None = None
-        self._shared = Shared(
-            sandbox, Slots(max_kernels), self._sockets, self._times, outputs or OutputLimits(), max_file
+        self._shared = SharedParts(
+            sandbox, Slots(max_kernels), self._sockets, self._times, outputs or CellOutputLimits(), max_file
         )
         self._sessions: set[PythonSession] = set()
 

@@ -81,10 +81,10 @@ def _tools(settings: Settings) -> ToolsetMaker:
     from gpt_oss_server.hosted.web_search import WebSearch
     from gpt_oss_server.tooling.toolset import ToolsetMaker
     from tools.browser.backends.local import LocalBackend
-    from tools.python.sandboxes.sandbox import Limits
+    from tools.python.sandboxes.sandbox import SandboxLimits
     from tools.python.sandboxes.unsafe_local import UnsafeLocal
 
-    sandbox = UnsafeLocal(Limits(), interpreter=sys.executable)
+    sandbox = UnsafeLocal(SandboxLimits(), interpreter=sys.executable)
     return ToolsetMaker(settings, [WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox)])
 
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
 from gpt_oss_server.http.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.responses.socket.connection import Connection
+from gpt_oss_server.responses.socket.connection import SocketConnection
 
 
 def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
@@ -27,7 +27,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
             await _deny(socket, refusal)
             return
         await socket.accept()
-        await Connection(service, socket._receive, socket._send).serve()
+        await SocketConnection(service, socket._receive, socket._send).serve()
 
     @router.websocket("/{path:path}")
     async def elsewhere(socket: WebSocket, path: str) -> None:

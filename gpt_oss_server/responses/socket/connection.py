@@ -45,7 +45,7 @@ class _Lane:
     work: asyncio.Task[None] | None = None
 
 
-class Connection:
+class SocketConnection:
     """Serve once; returns when the connection has ended."""
 
     def __init__(self, service: ResponsesService, receive: Receive, send: Send) -> None:

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.sequence import NO_SLOT, Sequence
-from inference.local.scheduling.step import PENDING, Part
+from inference.local.scheduling.step import PENDING, StepPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SchedulerLimits:
     max_concurrent: int  # running sequences; each has a slot
     max_waiting: int  # sequences that wait for a slot; more are refused
     chunk: int = 256  # prompt tokens in a step without decoding sequences
@@ -47,7 +47,7 @@ class Share:
     """One sequence's share of a step."""
 
     sequence: Sequence
-    part: Part
+    part: StepPart
 
     @property
     def drafts(self) -> int:
@@ -55,7 +55,7 @@ class Share:
 
 
 class Scheduler:
-    def __init__(self, cache: PrefixCache, limits: Limits) -> None:
+    def __init__(self, cache: PrefixCache, limits: SchedulerLimits) -> None:
         self.cache, self.limits = cache, limits
         self.counts = Counts()
         self.waiting: list[Sequence] = []  # by rank
@@ -225,7 +225,7 @@ class Scheduler:
         if sequence.scores is not None and start + 1 < sequence.prompt_length:
             scored = sequence.tokens[start + 1 : min(start + len(tokens) + 1, sequence.prompt_length)]
         tables = sequence.holding.tables
-        part = Part(sequence.slot, tokens, start, tables, samples, sequence.picker, scored)
+        part = StepPart(sequence.slot, tokens, start, tables, samples, sequence.picker, scored)
         return Share(sequence, part)
 
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:

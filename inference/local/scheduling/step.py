@@ -34,7 +34,7 @@ class Picker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepPart:
     """One generation's part in a step.
 
     A generation that decodes has one token, its newest; more if drafts follow it. A prompt has a chunk.
@@ -80,7 +80,7 @@ class Runner(Protocol):
         """The state of a new generation's sampling."""
         ...
 
-    def launch(self, parts: Sequence[Part]) -> Flight:
+    def launch(self, parts: Sequence[StepPart]) -> Flight:
         """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
         ...
 

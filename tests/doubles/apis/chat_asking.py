@@ -86,6 +86,6 @@ def _check_delta(delta: dict[str, Any]) -> None:
         assert ("id" in call) == ("name" in called), "id and name once, together"
 
 
-def said(completion: dict[str, Any], index: int = 0) -> dict[str, Any]:
+def message_of(completion: dict[str, Any], index: int = 0) -> dict[str, Any]:
     message: dict[str, Any] = completion["choices"][index]["message"]
     return message

@@ -16,9 +16,9 @@ from inference.engine import Finish, InferenceError, Sampling
 from inference.local.loop import Loop
 from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
-from inference.local.scheduling.scheduler import Limits, Scheduler
+from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import PENDING, Outcome, Part, Runner, Sampled
+from inference.local.scheduling.step import PENDING, Outcome, Runner, Sampled, StepPart
 from inference.outbox import Outbox
 
 Place = tuple[int, int]  # hash of the tokens up to here, and up to the place before
@@ -75,7 +75,7 @@ class MemoryRunner:
     def close(self) -> None:
         pass
 
-    def launch(self, parts: Listed[Part]) -> Underway:
+    def launch(self, parts: Listed[StepPart]) -> Underway:
         assert len({part.slot for part in parts}) == len(parts)
         tokens = [self._known(part) for part in parts]
         pasts = [self._write(part, known) for part, known in zip(parts, tokens, strict=True)]
@@ -83,11 +83,11 @@ class MemoryRunner:
             self._read(part)
         return Underway([self._sample(*each) for each in zip(parts, tokens, pasts, strict=True)])
 
-    def _known(self, part: Part) -> list[int]:
+    def _known(self, part: StepPart) -> list[int]:
         assert PENDING not in part.tokens or self.ahead
         return [self.newest[part.slot] if token == PENDING else token for token in part.tokens]
 
-    def _write(self, part: Part, tokens: list[int]) -> list[int]:
+    def _write(self, part: StepPart, tokens: list[int]) -> list[int]:
         past = NOTHING if part.start == 0 else self._at(part, 0, part.start - 1)[0]
         pasts = []
         for at, token in enumerate(tokens, part.start):
@@ -97,7 +97,7 @@ class MemoryRunner:
             pasts.append(past := now)
         return pasts
 
-    def _read(self, part: Part) -> None:
+    def _read(self, part: StepPart) -> None:
         """Every place that a query sees must continue the one before it."""
         end = part.start + len(part.tokens)
         for kind, window in enumerate(self.windows):
@@ -107,7 +107,7 @@ class MemoryRunner:
                     "a block is not its own"
                 )
 
-    def _sample(self, part: Part, tokens: list[int], pasts: list[int]) -> Outcome:
+    def _sample(self, part: StepPart, tokens: list[int], pasts: list[int]) -> Outcome:
         sampled: list[Sampled] = []
         for at in range(len(tokens) - part.samples, len(tokens)):
             token = next_token(pasts[at])
@@ -117,12 +117,12 @@ class MemoryRunner:
                 break
         return Outcome(tuple(sampled))
 
-    def _slot(self, part: Part, kind: int, at: int) -> int:
+    def _slot(self, part: StepPart, kind: int, at: int) -> int:
         block = part.tables[kind][at // self.block_size]
         assert block, f"position {at} has no block"
         return block * self.block_size + at % self.block_size
 
-    def _at(self, part: Part, kind: int, at: int) -> Place:
+    def _at(self, part: StepPart, kind: int, at: int) -> Place:
         return self.places[kind, self._slot(part, kind, at)]
 
 
@@ -147,7 +147,7 @@ class Client:
 
 class Driven:
     def __init__(
-        self, runner: Runner, windows: Listed[int | None], blocks: Listed[int], limits: Limits
+        self, runner: Runner, windows: Listed[int | None], blocks: Listed[int], limits: SchedulerLimits
     ) -> None:
         self.runner = runner
         self.cache = PrefixCache(windows, blocks, runner.block_size)

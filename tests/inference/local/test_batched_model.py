@@ -17,7 +17,7 @@ from inference.engine import EngineBusy, Finish, Sampling
 from inference.local.engine import LocalEngine, layer_kinds, load_local
 from inference.local.memory import plan_memory
 from inference.local.options import LocalOptions
-from inference.local.scheduling.scheduler import Limits
+from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
@@ -52,7 +52,7 @@ def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
     return found
 
 
-def driven(model: GptOss, limits: Limits, spare: int) -> Driven:
+def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
     kinds = layer_kinds(model)
     per_token = sum(kind.bytes_per_token for kind in kinds)
     rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
@@ -73,7 +73,7 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
     model: GptOss, seed: int
 ) -> None:
     draw = random.Random(seed)
-    limits = Limits(
+    limits = SchedulerLimits(
         max_concurrent=draw.choice([2, 4, 7]),
         max_waiting=1000,
         chunk=draw.choice([16, 64]),

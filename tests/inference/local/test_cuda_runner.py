@@ -20,7 +20,7 @@ from inference.local.cuda_graphs import Graphs, shapes_for
 from inference.local.cuda_inputs import StepShape
 from inference.local.cuda_runner import CudaRunner
 from inference.local.engine import LocalEngine, LocalOptions
-from inference.local.scheduling.step import Part
+from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
 
 CPU = torch.device("cpu")
@@ -44,8 +44,8 @@ def ahead(
     """The engine as on a GPU, but without records; `padded` pads steps to the size of recorded ones."""
     if padded:
         monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
-    limits = engines.Limits
-    monkeypatch.setattr(engines, "Limits", lambda **given: limits(**given, ahead=1))
+    limits = engines.SchedulerLimits
+    monkeypatch.setattr(engines, "SchedulerLimits", lambda **given: limits(**given, ahead=1))
     monkeypatch.setattr(
         engines,
         "_runner",
@@ -222,7 +222,7 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
     picker = runner.picker(SAMPLINGS[0])
 
     def step(tokens: list[int], start: int, tables: list[list[int]]) -> list[int]:
-        flight = runner.launch([Part(1, tokens, start, tables, 1, picker)])
+        flight = runner.launch([StepPart(1, tokens, start, tables, 1, picker)])
         return [found.token for found in flight.outcomes()[0].sampled]
 
     prompt = [token % 500 for token in range(3, 40)]
@@ -230,7 +230,7 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
     second = step(first, 37, [[5, 6, 7]] * 2)
     again = [step(prompt, 0, [[9, 2, 3]] * 2), step(first, 37, [[9, 2, 3]] * 2)]
     assert again == [first, second]
-    assert [len(each.tokens) for each in [Part(0, [1], 0, [[1]], 1, picker)]] == [1]
+    assert [len(each.tokens) for each in [StepPart(0, [1], 0, [[1]], 1, picker)]] == [1]
 
 
 def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
@@ -257,7 +257,7 @@ def test_preparing_a_runner_leaves_the_random_state_unchanged(model: GptOss) -> 
     assert random.getstate() == before
     assert [
         found.token
-        for found in runner.launch([Part(0, [5, 6], 0, [[1]] * 2, 1, runner.picker(SAMPLINGS[0]))])
+        for found in runner.launch([StepPart(0, [5, 6], 0, [[1]] * 2, 1, runner.picker(SAMPLINGS[0]))])
         .outcomes()[0]
         .sampled
     ]

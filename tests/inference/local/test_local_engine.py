@@ -17,7 +17,7 @@ from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, St
 from inference.local import torch_runner
 from inference.local.engine import LocalEngine, load_local, read_generation_defaults
 from inference.local.sampler import Sampler
-from inference.local.scheduling.step import Part, Sampled
+from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
@@ -40,7 +40,7 @@ def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakag
     """Applies `breakage` to the logits of a generation once `when` of its tokens are computed."""
     original = torch_runner._sample
 
-    def broken(part: Part, sampler: Sampler, logits: torch.Tensor, sampled: list[Sampled]) -> None:
+    def broken(part: StepPart, sampler: Sampler, logits: torch.Tensor, sampled: list[Sampled]) -> None:
         ends = part.start + len(part.tokens) == when
         original(part, sampler, breakage(logits) if ends else logits, sampled)
 
@@ -64,7 +64,7 @@ def watch_chunks(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     steps: list[list[int]] = []
     original = TorchRunner.launch
 
-    def watched(self: TorchRunner, parts: Sequence[Part]) -> torch_runner.Landed:
+    def watched(self: TorchRunner, parts: Sequence[StepPart]) -> torch_runner.Landed:
         steps.append([len(part.tokens) for part in parts])
         return original(self, parts)
 

@@ -11,7 +11,7 @@ from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, 
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.prefix_cache import PrefixCache
-from inference.local.scheduling.scheduler import Limits
+from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
 
 SIZE = 4
@@ -21,7 +21,11 @@ KINDS = ((None, 10), (10, None), (None,), (7,), (2, None))
 
 
 def driven(
-    limits: Limits, windows: tuple[int | None, ...] = (10, None), *, spare: int = 0, context: int = CONTEXT
+    limits: SchedulerLimits,
+    windows: tuple[int | None, ...] = (10, None),
+    *,
+    spare: int = 0,
+    context: int = CONTEXT,
 ) -> Driven:
     """With the least possible memory, and `spare` bytes more (a token of one kind is a byte)."""
     kinds = [LayerKind(window, 1) for window in windows]
@@ -42,8 +46,8 @@ def driven(
     return Driven(runner, windows, plan.blocks, limits)
 
 
-def random_limits(draw: random.Random) -> Limits:
-    return Limits(
+def random_limits(draw: random.Random) -> SchedulerLimits:
+    return SchedulerLimits(
         max_concurrent=draw.choice([1, 2, 5, 9]),
         max_waiting=10_000,
         chunk=draw.choice([5, 16, 64]),
@@ -91,7 +95,8 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
 async def test_the_blocks_add_up_after_ten_thousand_operations() -> None:
     draw = random.Random(7)
     engine = driven(
-        Limits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8), spare=40
+        SchedulerLimits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8),
+        spare=40,
     )
     prompts = Prompts(draw, 60)
     for operation in range(10_000):
@@ -116,7 +121,7 @@ async def test_the_blocks_add_up_after_ten_thousand_operations() -> None:
 
 
 async def test_memory_that_runs_out_ends_no_sequence() -> None:
-    engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
+    engine = driven(SchedulerLimits(max_concurrent=5, max_waiting=10, chunk=64))
     clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
     engine.finish()
     assert engine.scheduler.counts.preemptions > 0
@@ -125,7 +130,7 @@ async def test_memory_that_runs_out_ends_no_sequence() -> None:
 
 
 async def test_the_oldest_sequence_is_never_preempted() -> None:
-    engine = driven(Limits(max_concurrent=5, max_waiting=10, chunk=64))
+    engine = driven(SchedulerLimits(max_concurrent=5, max_waiting=10, chunk=64))
     clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
     gone = []
     while engine.turn():
@@ -137,7 +142,7 @@ async def test_the_oldest_sequence_is_never_preempted() -> None:
 
 
 async def test_choices_of_one_prompt_compute_it_once() -> None:
-    engine = driven(Limits(max_concurrent=8, max_waiting=10, chunk=16), spare=2000)
+    engine = driven(SchedulerLimits(max_concurrent=8, max_waiting=10, chunk=16), spare=2000)
     clients = [engine.request(list(range(50)), 5, SAMPLING) for _ in range(8)]
     engine.finish()
     assert [client.cached for client in clients] == [0] + [48] * 7
@@ -146,7 +151,7 @@ async def test_choices_of_one_prompt_compute_it_once() -> None:
 
 
 async def test_a_prompt_that_is_only_read_serves_the_next_one() -> None:
-    engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
+    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=10), spare=2000)
     for prompt in ([5], list(range(40))):
         reader = engine.request(prompt, 0, SAMPLING)
         engine.finish()
@@ -158,14 +163,14 @@ async def test_a_prompt_that_is_only_read_serves_the_next_one() -> None:
 
 
 async def test_a_salt_keeps_prompts_apart() -> None:
-    engine = driven(Limits(max_concurrent=1, max_waiting=10), spare=2000)
+    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=10), spare=2000)
     salts = [None, "a", "a", None, "b"]
     clients = [engine.request(list(range(40)), 2, replace(SAMPLING, cache_salt=salt)) for salt in salts]
     engine.finish()
     assert [client.cached for client in clients] == [0, 0, 36, 36, 0]
 
 
-TIGHT = Limits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
+TIGHT = SchedulerLimits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
 TIGHT_BLOCKS = (27, 400)  # of the layers with a window, and of those without
 
 
@@ -206,7 +211,7 @@ async def test_prompts_that_diverge_find_their_shared_prefix_repeatedly() -> Non
 
 
 async def test_requests_beyond_the_queue_are_refused() -> None:
-    engine = driven(Limits(max_concurrent=2, max_waiting=3))
+    engine = driven(SchedulerLimits(max_concurrent=2, max_waiting=3))
     for _ in range(5):
         engine.request([1], 5, SAMPLING)
     with pytest.raises(EngineBusy) as caught:
@@ -218,7 +223,7 @@ async def test_requests_beyond_the_queue_are_refused() -> None:
 
 
 async def test_the_lowest_priority_starts_first() -> None:
-    engine = driven(Limits(max_concurrent=1, max_waiting=10))
+    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=10))
     clients = [
         engine.request([1, at], 2, replace(SAMPLING, priority=priority))
         for at, priority in enumerate([2, 1, 0, 1])
@@ -233,7 +238,7 @@ async def test_the_lowest_priority_starts_first() -> None:
 
 
 async def test_a_stalled_reader_holds_neither_slot_nor_memory_that_others_wait_for() -> None:
-    engine = driven(Limits(max_concurrent=1, max_waiting=10))
+    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=10))
     lazy = engine.request([1, 2, 3], 60, SAMPLING, capacity=5)
     while engine.turn():
         pass
@@ -250,7 +255,7 @@ async def test_a_stalled_reader_holds_neither_slot_nor_memory_that_others_wait_f
 async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
     steps = {}
     for drafts in (0, 4):
-        engine = driven(Limits(max_concurrent=1, max_waiting=1, drafts=drafts))
+        engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=1, drafts=drafts))
         client = engine.request([1, 2, 3], 100, SAMPLING)
         engine.finish()
         check(client)
@@ -263,7 +268,7 @@ async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
 async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = driven(Limits(max_concurrent=2, max_waiting=5))
+    engine = driven(SchedulerLimits(max_concurrent=2, max_waiting=5))
     unlucky = [engine.request([first] * 20, 5, SAMPLING) for first in range(3)]
     engine.turn()
     engine.loop._reset(EngineFailed("a defect"))
@@ -278,7 +283,7 @@ async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_one
 
 
 async def test_blocks_that_do_not_add_up_are_found() -> None:
-    engine = driven(Limits(max_concurrent=1, max_waiting=1))
+    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=1))
     engine.request([1] * 20, 5, SAMPLING)
     engine.turn()
     with pytest.raises(IntegrityError):

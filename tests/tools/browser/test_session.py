@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.tools.shelf import Shelf, call
 from tools.browser import BrowserTool
-from tools.browser.history import History
+from tools.browser.history import PageHistory
 from tools.browser.page import document_page
 from tools.browser.pages.document import Document
 from tools.browser.session import BrowserSession
@@ -264,7 +264,7 @@ async def test_closing_the_tool_closes_its_backend(shelf: Shelf) -> None:
 
 
 def test_old_pages_are_dropped_and_still_cited() -> None:
-    history = History(max_chars=20_000)
+    history = PageHistory(max_chars=20_000)
     for name in "abc":
         page = document_page(Document(f"https://{name}.example/", name, f"{name} " * 4_000), source=False)
         history.add(page)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.python.outputs import OutputLimits, Outputs
+from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.wire import Received, received, request
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
@@ -27,7 +27,7 @@ def picture(content: Any, kind: str = "image/png") -> Received:
 
 
 def test_text_that_fits_is_whole() -> None:
-    outputs = Outputs(OutputLimits(characters=100))
+    outputs = Outputs(CellOutputLimits(characters=100))
     for part in ("a\n", "b", "c\n"):
         outputs.feed(stream(part))
     assert outputs.text() == "a\nbc\n"
@@ -35,7 +35,7 @@ def test_text_that_fits_is_whole() -> None:
 
 
 def test_logs_and_images_keep_their_order() -> None:
-    outputs = Outputs(OutputLimits())
+    outputs = Outputs(CellOutputLimits())
     outputs.feed(stream("before"))
     outputs.feed(picture(base64.b64encode(PNG).decode() + "\n"))
     outputs.feed(message("execute_result", {"data": {"text/plain": "42", "text/html": "<b>42</b>"}}))
@@ -48,7 +48,7 @@ def test_logs_and_images_keep_their_order() -> None:
 def test_the_middle_is_cut_and_the_count_is_right_however_text_arrives(seed: int) -> None:
     chance = random.Random(seed)
     text = "".join(chance.choice("abcdef\n") for _ in range(chance.randrange(101, 5000)))
-    outputs = Outputs(OutputLimits(characters=100))
+    outputs = Outputs(CellOutputLimits(characters=100))
     rest = text
     while rest:
         size = chance.choice([1, 7, 60, 1000])
@@ -59,13 +59,13 @@ def test_the_middle_is_cut_and_the_count_is_right_however_text_arrives(seed: int
 
 
 def test_a_cut_at_the_source_is_counted() -> None:
-    outputs = Outputs(OutputLimits(characters=100))
+    outputs = Outputs(CellOutputLimits(characters=100))
     outputs.feed(stream("a" * 200, cut=1000))
     assert "1100 characters" in outputs.text()
 
 
 def test_a_long_text_with_images_keeps_the_images() -> None:
-    outputs = Outputs(OutputLimits(characters=100))
+    outputs = Outputs(CellOutputLimits(characters=100))
     for _ in range(3):
         outputs.feed(stream("x" * 500))
         outputs.feed(picture(base64.b64encode(PNG).decode()))
@@ -74,7 +74,7 @@ def test_a_long_text_with_images_keeps_the_images() -> None:
 
 
 def test_images_are_limited_in_number_and_size() -> None:
-    outputs = Outputs(OutputLimits(images=2, image_bytes=1000))
+    outputs = Outputs(CellOutputLimits(images=2, image_bytes=1000))
     for content in (PNG, PNG + b"x" * 1000, PNG, PNG):
         outputs.feed(picture(base64.b64encode(content).decode()))
     assert [entry["type"] for entry in outputs.entries()] == ["image", "logs", "image", "logs"]
@@ -84,14 +84,14 @@ def test_images_are_limited_in_number_and_size() -> None:
 
 @pytest.mark.parametrize("content", ["", "!!", None, 5, ["x"], base64.b64encode(b"<html>").decode()])
 def test_data_that_is_not_an_image_is_noted_and_not_passed_on(content: Any) -> None:
-    outputs = Outputs(OutputLimits())
+    outputs = Outputs(CellOutputLimits())
     outputs.feed(picture(content))
     assert "cannot be read" in outputs.text()
     assert all(entry["type"] == "logs" for entry in outputs.entries())
 
 
 def test_terminal_codes_and_lone_surrogates_are_removed() -> None:
-    outputs = Outputs(OutputLimits())
+    outputs = Outputs(CellOutputLimits())
     outputs.feed(message("error", {"traceback": ["\x1b[31mZero\x1b[0m", "\x1b]8;;u\x07at \ud800\x00"]}))
     assert outputs.text() == "Zero\nat ?\x00\n"
 
@@ -102,7 +102,7 @@ def test_terminal_codes_and_lone_surrogates_are_removed() -> None:
 )
 def test_content_of_any_shape_is_accepted(content: dict[str, Any]) -> None:
     for kind in ("stream", "display_data", "execute_result", "error", "status", "comm_open"):
-        outputs = Outputs(OutputLimits())
+        outputs = Outputs(CellOutputLimits())
         outputs.feed(message(kind, content, {"cut": "many"}))
         outputs.text().encode()
 

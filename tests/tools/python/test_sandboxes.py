@@ -15,7 +15,7 @@ from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.docker import Docker
 from tools.python.sandboxes.interpreter import examine
 from tools.python.sandboxes.refusals import refusal
-from tools.python.sandboxes.sandbox import Limits
+from tools.python.sandboxes.sandbox import SandboxLimits
 from tools.tool import ToolUnavailable
 
 
@@ -73,7 +73,7 @@ async def test_an_interpreter_shows_its_parts_and_not_its_settings() -> None:
 
 async def test_docker_without_an_engine_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolUnavailable, match="needs the `no-such-engine` command"):
-        await Docker(Limits(), command="no-such-engine").check()
+        await Docker(SandboxLimits(), command="no-such-engine").check()
     engine = tmp_path / "docker"
     engine.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon at unix:///x.' >&2\nexit 1\n")
     engine.chmod(0o755)
@@ -83,7 +83,7 @@ async def test_docker_without_an_engine_is_explained(tmp_path: Path, monkeypatch
 
 
 def test_the_docker_command_reveals_nothing() -> None:
-    argv = Docker(Limits(), image="image").command_line("name")
+    argv = Docker(SandboxLimits(), image="image").command_line("name")
     text = " ".join(argv)
     for needed in (
         *("--network none", "--read-only", "--cap-drop ALL", "--security-opt no-new-privileges"),

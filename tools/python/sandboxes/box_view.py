@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from tools.python.sandboxes.interpreter import Interpreter
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Limits
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, SandboxLimits
 
 HOME = "/tmp/home"
 LAUNCHER = "/run/launcher.py"  # the text of inside.py
@@ -51,7 +51,7 @@ def system_view(interpreter: Interpreter) -> list[str]:
     return argv
 
 
-def private_view(limits: Limits, files: dict[str, int]) -> list[str]:
+def private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
     """The box's own part: its /proc and /dev, and size-limited memory to write to."""
     argv: list[str] = []
     for name, descriptor in files.items():

@@ -38,7 +38,13 @@ from tools.python.sandboxes.interpreter import Interpreter, examine
 from tools.python.sandboxes.process_numbers import bound_processes
 from tools.python.sandboxes.refusals import INSTALL, refusal
 from tools.python.sandboxes.running import RunningBox
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
+from tools.python.sandboxes.sandbox import (
+    SOCKET_FOLDER,
+    WORK_FOLDER,
+    KernelConnection,
+    SandboxError,
+    SandboxLimits,
+)
 from tools.python.sandboxes.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
 from tools.python.sandboxes.watchdog import Watchdog
 from tools.tool import ToolUnavailable
@@ -52,7 +58,7 @@ class Bubblewrap:
     name = "bubblewrap"
     isolated = True
 
-    def __init__(self, limits: Limits, *, interpreter: str) -> None:
+    def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
         self._limits = limits
         self._wanted = interpreter
         self._interpreter: Interpreter | None = None
@@ -67,7 +73,7 @@ class Bubblewrap:
             if self._interpreter is None:
                 self._interpreter = await self._probe()
 
-    async def start(self, connection: Connection, data: Folder | None) -> RunningBox:
+    async def start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
         await self.check()
         assert self._interpreter is not None
         return await self._start(self._interpreter, connection, data)
@@ -93,7 +99,7 @@ class Bubblewrap:
         interpreter = await examine(self._wanted)
         remove_stale()
         try:
-            box = await self._start(interpreter, Connection(secrets.token_hex(16)), None)
+            box = await self._start(interpreter, KernelConnection(secrets.token_hex(16)), None)
         except SandboxError as error:
             raise ToolUnavailable(refusal(str(error))) from error
         box.kill()
@@ -102,7 +108,7 @@ class Bubblewrap:
         return interpreter
 
     async def _start(
-        self, interpreter: Interpreter, connection: Connection, data: Folder | None
+        self, interpreter: Interpreter, connection: KernelConnection, data: Folder | None
     ) -> RunningBox:
         groups = make_groups(self._limits)
         # Not cancelled half-way: if bwrap is killed before its child is set up, it leaves the child behind.
@@ -121,7 +127,7 @@ class Bubblewrap:
             raise
 
     async def _spawn(
-        self, interpreter: Interpreter, connection: Connection, groups: Groups
+        self, interpreter: Interpreter, connection: KernelConnection, groups: Groups
     ) -> tuple[Spawned, int]:
         """Starts bwrap. Also returns the pid, on the host, of the first process in the box."""
         send = launcher_input(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.python.sandboxes.sandbox import Limits
+from tools.python.sandboxes.sandbox import SandboxLimits
 
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = "gpt-oss-python"
@@ -53,7 +53,7 @@ class Groups:
                     break
 
 
-def make_groups(limits: Limits) -> Groups:
+def make_groups(limits: SandboxLimits) -> Groups:
     """New groups with these limits; without folders if none can be created."""
     name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
     files = limits.data_size + limits.temp_size + limits.shared_size  # files in memory count as memory here

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tools.python.sandboxes.bubblewrap import Bubblewrap
 from tools.python.sandboxes.docker import DEFAULT_IMAGE, Docker
-from tools.python.sandboxes.sandbox import Limits, Sandbox
+from tools.python.sandboxes.sandbox import Sandbox, SandboxLimits
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.tool import ToolUnavailable
 
@@ -21,12 +21,12 @@ CHOICES = ("auto", "bubblewrap", "docker", "unsafe-local", "off")
 async def choose_sandbox(
     choice: str = "auto",
     *,
-    limits: Limits | None = None,
+    limits: SandboxLimits | None = None,
     interpreter: str = sys.executable,
     image: str | None = None,
 ) -> Sandbox | None:
     """The sandbox of that name, tested. The test starts a real box, which takes about as long as a kernel."""
-    caps = limits or Limits()
+    caps = limits or SandboxLimits()
     makers: dict[str, Callable[[], Sandbox]] = {
         "bubblewrap": lambda: Bubblewrap(caps, interpreter=interpreter),
         "docker": lambda: Docker(caps, image=image or DEFAULT_IMAGE),

@@ -31,7 +31,14 @@ from tools.python.sandboxes.cgroups import Groups
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.owner import gone, mark
 from tools.python.sandboxes.running import RunningBox
-from tools.python.sandboxes.sandbox import MIB, SOCKET_FOLDER, WORK_FOLDER, Connection, Limits, SandboxError
+from tools.python.sandboxes.sandbox import (
+    MIB,
+    SOCKET_FOLDER,
+    WORK_FOLDER,
+    KernelConnection,
+    SandboxError,
+    SandboxLimits,
+)
 from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
 from tools.python.sandboxes.watchdog import Watchdog
 from tools.tool import ToolUnavailable
@@ -50,7 +57,7 @@ class Docker:
     name = "docker"
     isolated = True
 
-    def __init__(self, limits: Limits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
+    def __init__(self, limits: SandboxLimits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
         self._limits = limits
         self._image = image
         self._command = command
@@ -65,7 +72,7 @@ class Docker:
                 await self._probe()
                 self._checked = True
 
-    async def start(self, connection: Connection, data: Folder | None) -> DockerBox:
+    async def start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
         await self.check()
         return await self._start(connection, data)
 
@@ -88,7 +95,7 @@ class Docker:
             )
         await self._remove_stale()
         try:
-            box = await self._start(Connection(secrets.token_hex(16)), None)
+            box = await self._start(KernelConnection(secrets.token_hex(16)), None)
         except SandboxError as error:
             raise ToolUnavailable(
                 f"The python tool cannot use a container of {self._image} here. (It printed: {error})"
@@ -106,7 +113,7 @@ class Docker:
             if name.startswith(_NAME) and gone(name.removeprefix(_NAME).partition("-")[0]):
                 await _run(self._command, "rm", "--force", name)
 
-    async def _start(self, connection: Connection, data: Folder | None) -> DockerBox:
+    async def _start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
         name = f"{_NAME}{mark()}-{secrets.token_hex(8)}"
         # Not cancelled half-way: the engine would go on to create an orphaned container.
         starting = asyncio.create_task(self._box(name, connection))
@@ -122,7 +129,7 @@ class Docker:
             await box.take_over(data)
         return box
 
-    async def _box(self, name: str, connection: Connection) -> DockerBox:
+    async def _box(self, name: str, connection: KernelConnection) -> DockerBox:
         send = launcher_input(
             connection, SOCKET_FOLDER, _HOME, self._limits, count_processes=False, call_filter=_filter()
         )
@@ -188,7 +195,7 @@ class DockerBox(RunningBox):
     """A running container, and the client process that represents it."""
 
     def __init__(
-        self, command: str, name: str, root: int, spawned: Spawned, limits: Limits, watchdog: Watchdog
+        self, command: str, name: str, root: int, spawned: Spawned, limits: SandboxLimits, watchdog: Watchdog
     ) -> None:
         super().__init__(spawned, root, Groups(()), limits, watchdog)
         self._command = command

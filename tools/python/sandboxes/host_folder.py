@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.sandbox import MIB, Limits
+from tools.python.sandboxes.sandbox import MIB, SandboxLimits
 
 
 class HostData(Folder):
@@ -32,7 +32,7 @@ class HostData(Folder):
             super().close()
             shutil.rmtree(self.path, ignore_errors=True)  # does not follow links
 
-    def over(self, limits: Limits) -> str | None:
+    def over(self, limits: SandboxLimits) -> str | None:
         """Why the box must end, if its files are too many or too large."""
         size, count = self.usage(limits.data_files)
         if count > limits.data_files:

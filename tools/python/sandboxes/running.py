@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.python.sandboxes.cgroups import Groups
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, Limits
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, SandboxLimits
 from tools.python.sandboxes.spawn import Spawned
 from tools.python.sandboxes.watchdog import Watchdog, Watched
 
@@ -31,7 +31,7 @@ class RunningBox:
         spawned: Spawned,
         root: int,
         groups: Groups,
-        limits: Limits,
+        limits: SandboxLimits,
         watchdog: Watchdog,
     ) -> None:
         self._spawned = spawned

@@ -22,7 +22,7 @@ class SandboxError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
 
     memory: int = 1024 * MIB  # of all its processes together, without its files
@@ -37,7 +37,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class KernelConnection:
     """How to reach the kernel: five unix sockets in one folder, as Jupyter numbers them."""
 
     key: str
@@ -101,7 +101,7 @@ class Sandbox(Protocol):
         """Raises ToolUnavailable with what to install or set if it cannot be used here. Cached."""
         ...
 
-    async def start(self, connection: Connection, data: Folder | None) -> Box:
+    async def start(self, connection: KernelConnection, data: Folder | None) -> Box:
         """A box whose kernel listens. It takes over `data`, the files that an earlier box of the session
         left.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.child import Child, start
 from tools.python.sandboxes.inside import READY
-from tools.python.sandboxes.sandbox import Connection, Limits, SandboxError
+from tools.python.sandboxes.sandbox import KernelConnection, SandboxError, SandboxLimits
 
 _KEPT = 8192  # bytes of a failed start's output
 _LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much memory and uses little; with less it crashes
@@ -29,10 +29,10 @@ def launcher_source() -> str:
 
 
 def launcher_input(
-    connection: Connection,
+    connection: KernelConnection,
     sockets: str,
     home: str,
-    limits: Limits,
+    limits: SandboxLimits,
     *,
     count_processes: bool,
     call_filter: str = "",

@@ -17,7 +17,7 @@ from pathlib import Path
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.host_folder import HostData, host_data, make_socket_folder, remove_socket_folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
-from tools.python.sandboxes.sandbox import Connection, Limits
+from tools.python.sandboxes.sandbox import KernelConnection, SandboxLimits
 from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
 from tools.python.sandboxes.watchdog import Watchdog, Watched, measure
 
@@ -30,7 +30,7 @@ class UnsafeLocal:
     name = "unsafe-local"
     isolated = False
 
-    def __init__(self, limits: Limits, *, interpreter: str) -> None:
+    def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
         self._limits = limits
         self._wanted = interpreter
         self._interpreter: Interpreter | None = None
@@ -40,7 +40,7 @@ class UnsafeLocal:
         if self._interpreter is None:
             self._interpreter = await examine(self._wanted)
 
-    async def start(self, connection: Connection, data: Folder | None) -> LocalBox:
+    async def start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
         _log.warning(
             "UNSAFE: a Python kernel starts without a sandbox (--python unsafe-local). "
             "Code that the model writes can read, change and send whatever this user can."
@@ -62,7 +62,7 @@ class UnsafeLocal:
         """Nothing to release."""
 
     async def _spawn(
-        self, interpreter: Interpreter, connection: Connection, files: HostData, sockets: Path
+        self, interpreter: Interpreter, connection: KernelConnection, files: HostData, sockets: Path
     ) -> Spawned:
         executable, home = str(interpreter.executable), str(sockets / "home")
         send = launcher_input(connection, str(sockets), home, self._limits, count_processes=False)
@@ -84,7 +84,7 @@ class LocalBox:
         spawned: Spawned,
         sockets: Path,
         data: HostData,
-        limits: Limits,
+        limits: SandboxLimits,
         watchdog: Watchdog,
     ) -> None:
         self._process = spawned.process

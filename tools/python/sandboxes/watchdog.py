@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tools.python.sandboxes.sandbox import MIB, Limits
+from tools.python.sandboxes.sandbox import MIB, SandboxLimits
 
 INTERVAL = 0.1  # seconds between two checks of a box whose code runs
 _SLOWER = 5  # an unused box is checked once in this many intervals
@@ -40,7 +40,7 @@ class Watched:
     """One watched box. `otherwise` returns another exceeded limit that its sandbox knows, such as files."""
 
     root: int
-    limits: Limits
+    limits: SandboxLimits
     kill: Callable[[], None]
     otherwise: Callable[[], str | None]
     spare: int = 0  # processes of the sandbox itself
