@@ -17,7 +17,7 @@ from gpt_oss_server.chat.fold import Folded
 from gpt_oss_server.chat.prepare import PreparedChat
 from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
-from gpt_oss_server.chat.writers import Part
+from gpt_oss_server.chat.writers import ChunkPart
 from gpt_oss_server.errors import ApiError, from_exception
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
@@ -133,7 +133,7 @@ class ChatRun:
             ),
         )
 
-    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Part], None]:
+    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
         stream = choice.stream
         begun = choice.turn.prefill(self._prepared.prefill)
         choice.shown = len(self._prepared.prefill)
@@ -151,7 +151,7 @@ class ChatRun:
         choice.ended = True
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
 
-    def _with_ids(self, choice: _Choice, parts: list[Part]) -> list[Part]:
+    def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:
         """Adds the ids of the tokens that these parts, and the headers before them, consist of."""
         if self.request.return_token_ids:
             tokens = choice.transcript.tokens
@@ -159,7 +159,7 @@ class ChatRun:
             choice.shown = len(tokens)
         return parts
 
-    def _chunks(self, parts: Sequence[Part]) -> list[Chunk]:
+    def _chunks(self, parts: Sequence[ChunkPart]) -> list[Chunk]:
         chunks = [
             {
                 "id": self._id,

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from gpt_oss_server.chat.executed import executed_type
 from gpt_oss_server.chat.writers import (
     CallWriter,
+    ChunkPart,
     ContentWriter,
     CustomCallWriter,
     OldCallWriter,
-    Part,
     ReasoningWriter,
     Shown,
     SilentWriter,
@@ -78,12 +78,12 @@ class ChoiceStream:
     def stopped(self) -> bool:
         return self._stops is not None and self._stops.found is not None
 
-    def start(self) -> list[Part]:
+    def start(self) -> list[ChunkPart]:
         return [self._choice({"delta": {"role": "assistant", "content": ""}})]
 
-    def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[Part]:
+    def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[ChunkPart]:
         """The choice's parts. `silently` hides text: the client knows the start of an answer that it gave."""
-        out: list[Part] = []
+        out: list[ChunkPart] = []
         for event in events:
             if self.stopped:
                 break
@@ -110,7 +110,7 @@ class ChoiceStream:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
-    def finish(self, finish: Finish) -> list[Part]:
+    def finish(self, finish: Finish) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
@@ -119,12 +119,12 @@ class ChoiceStream:
             end["stop_reason"] = self._stops.found
         return [*out, end]
 
-    def _choice(self, part: Part) -> Part:
+    def _choice(self, part: ChunkPart) -> ChunkPart:
         part["index"] = self._index
         part["finish_reason"] = None
         return part
 
-    def _close(self, *, complete: bool) -> list[Part]:
+    def _close(self, *, complete: bool) -> list[ChunkPart]:
         writer, self._writer = self._writer, None
         return writer.close(complete=complete) if writer is not None else []
 
@@ -170,7 +170,7 @@ class ChoiceStream:
 
         return CitationRewriter(self._form.cite, in_json=in_json)
 
-    def _executed(self, event: ToolFinished) -> Part:
+    def _executed(self, event: ToolFinished) -> ChunkPart:
         recipient = event.header.recipient or ""
         executed: dict[str, Any] = {
             "index": self._shown.executed,

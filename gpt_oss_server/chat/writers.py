@@ -19,7 +19,7 @@ from inference.engine import TokenLogprob
 if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter
 
-Part = dict[str, Any]
+ChunkPart = dict[str, Any]
 BETWEEN_MESSAGES = "\n\n"  # one chat message's content may hold several messages of the model
 
 
@@ -36,18 +36,18 @@ class Shown:
 class Writer(ABC):
     """Writes one message of a choice: one `open`, any number of `delta`s, one `close`."""
 
-    def open(self) -> list[Part]:
+    def open(self) -> list[ChunkPart]:
         """The parts that come before any text."""
         return []
 
     @abstractmethod
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         """The parts for more text."""
 
     def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – only the final text has scores
         """Takes the log-probability of the token whose text follows."""
 
-    def close(self, *, complete: bool) -> list[Part]:
+    def close(self, *, complete: bool) -> list[ChunkPart]:
         """The parts that were held back. A truncated message is not `complete`."""
         return []
 
@@ -58,7 +58,7 @@ class ReasoningWriter(Writer):
         self._fields = fields
         self._begins = True
 
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         if self._begins:
             self._begins = False
             text = BETWEEN_MESSAGES + text if self._shown.reasoning else text
@@ -91,17 +91,17 @@ class ContentWriter(Writer):
         if self._scores is not None:
             self._scores.feed(scored, self._fed)
 
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         self._fed += len(text)
         return self._pass(self._stops.feed(text) if self._stops is not None else text)
 
-    def close(self, *, complete: bool) -> list[Part]:
+    def close(self, *, complete: bool) -> list[ChunkPart]:
         parts = self._pass(self._stops.close()) if self._stops is not None else []
         if self._citations is not None:
             parts += [part for piece in self._citations.close() for part in self._piece(piece)]
         return parts
 
-    def _pass(self, text: str) -> list[Part]:
+    def _pass(self, text: str) -> list[ChunkPart]:
         if not text:
             return []
         self._passed += len(text)
@@ -111,7 +111,7 @@ class ContentWriter(Writer):
             return [self._show(text)]
         return [part for piece in self._citations.feed(text) for part in self._piece(piece)]
 
-    def _piece(self, piece: Any) -> list[Part]:
+    def _piece(self, piece: Any) -> list[ChunkPart]:
         part = self._show(piece.text)
         if hasattr(piece, "url"):
             cited = {
@@ -123,14 +123,14 @@ class ContentWriter(Writer):
             part["delta"]["annotations"] = [{"type": "url_citation", "url_citation": cited}]
         return [part]
 
-    def _show(self, text: str) -> Part:
+    def _show(self, text: str) -> ChunkPart:
         if self._begins:
             self._begins = False
             if self._shown.content:
                 text = BETWEEN_MESSAGES + text
                 self._base += len(BETWEEN_MESSAGES)
         self._shown.content += len(text)
-        part: Part = {"delta": {"content": text}}
+        part: ChunkPart = {"delta": {"content": text}}
         if self._scores is not None:
             part["logprobs"] = {"content": self._due, "refusal": None}
             self._due = []
@@ -155,15 +155,15 @@ class CallWriter(Writer):
         self._new_id = new_id
         shown.calls += 1
 
-    def open(self) -> list[Part]:
+    def open(self) -> list[ChunkPart]:
         called = {"name": self._name, self.body: ""}
         call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
 
-    def close(self, *, complete: bool) -> list[Part]:
+    def close(self, *, complete: bool) -> list[ChunkPart]:
         if self._approval is None or not complete:
             return []
         request = {"server_label": self._approval[0], "name": self._approval[1]}
@@ -185,15 +185,15 @@ class OldCallWriter(Writer):
         self._is_shown = shown.calls == 0
         shown.calls += 1
 
-    def open(self) -> list[Part]:
+    def open(self) -> list[ChunkPart]:
         return [{"delta": {"function_call": {"name": self._name, "arguments": ""}}}] if self._is_shown else []
 
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         return [{"delta": {"function_call": {"arguments": text}}}] if self._is_shown else []
 
 
 class SilentWriter(Writer):
     """A call that runs here: the stream shows it with its result."""
 
-    def delta(self, text: str) -> list[Part]:
+    def delta(self, text: str) -> list[ChunkPart]:
         return []

@@ -64,7 +64,7 @@ from gpt_oss_server.harmony.events import (
     SlipKind,
     TextDelta,
 )
-from gpt_oss_server.harmony.header import Mark, Part, Reading, read_cut_header, read_header
+from gpt_oss_server.harmony.header import HeaderPart, Mark, Reading, read_cut_header, read_header
 from gpt_oss_server.harmony.recipients import Recipients
 
 __all__ = ["Decoder", "Recipients"]
@@ -88,10 +88,10 @@ class _OpenHeader:
 
     start: int
     begun: bool  # with <|start|>
-    parts: list[Part] = field(default_factory=list)
+    parts: list[HeaderPart] = field(default_factory=list)
     tokens: int = 0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: HeaderPart) -> None:
         if isinstance(part, str) and self.parts and isinstance(self.parts[-1], str):
             self.parts[-1] += part
         else:

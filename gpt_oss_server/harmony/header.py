@@ -42,7 +42,7 @@ class Mark(Enum):
     CONSTRAIN = "<|constrain|>"
 
 
-Part = str | Mark
+HeaderPart = str | Mark
 
 _CHANNELS = ("analysis", "commentary", "final")
 _BEGINNINGS = {"anal": "analysis", "think": "analysis", "thought": "analysis", "reason": "analysis"} | {
@@ -75,7 +75,7 @@ class Reading:
     slips: tuple[Slip, ...] = ()
 
 
-def read_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -> Reading:
+def read_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begun: bool) -> Reading:
     """Reads a header that ended with `<|message|>`. `begun`: with `<|start|>`, so a role comes first."""
     words = _Words(recipients, expects_role=begun)
     for part in _with_marks(parts, words.slips):
@@ -86,7 +86,7 @@ def read_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -
     return words.reading()
 
 
-def read_cut_header(parts: Sequence[Part], recipients: Recipients, *, begun: bool) -> Reading:
+def read_cut_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begun: bool) -> Reading:
     """Reads a header that ended without `<|message|>`: what is undoubtedly header, and the rest as text."""
     head, text = _split(parts, begun=begun)
     words = _Words(recipients, expects_role=begun and bool(head) and not isinstance(head[0], Mark))
@@ -241,7 +241,7 @@ class _Words:
         self.slips.append(Slip(kind, detail))
 
 
-def _with_marks(parts: Sequence[Part], slips: list[Slip]) -> Iterator[Part]:
+def _with_marks(parts: Sequence[HeaderPart], slips: list[Slip]) -> Iterator[HeaderPart]:
     """Marks and single words; marks spelt out in letters become marks."""
     for part in parts:
         if isinstance(part, Mark):
@@ -262,8 +262,8 @@ def _without_space(text: str, slips: list[Slip]) -> str:
     return closed
 
 
-def _split(parts: Sequence[Part], *, begun: bool) -> tuple[list[Part], str]:
-    head: list[Part] = []
+def _split(parts: Sequence[HeaderPart], *, begun: bool) -> tuple[list[HeaderPart], str]:
+    head: list[HeaderPart] = []
     text = ""
     awaiting: Mark | None = None
     for part in parts:
@@ -281,7 +281,7 @@ def _split(parts: Sequence[Part], *, begun: bool) -> tuple[list[Part], str]:
 
 
 def _strict_word(
-    part: str, at: int, awaiting: Mark | None, head: Sequence[Part], *, begun: bool, in_text: bool
+    part: str, at: int, awaiting: Mark | None, head: Sequence[HeaderPart], *, begun: bool, in_text: bool
 ) -> re.Match[str] | None:
     if awaiting is not None and (found := _STRICT[awaiting].match(part, at)):
         return found

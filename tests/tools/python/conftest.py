@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from tools.python import Limits, PythonSession, PythonTool, Sandbox, choose_sandbox
+from tools.python import PythonSession, PythonTool, Sandbox, SandboxLimits, choose_sandbox
 from tools.python.sandboxes.bubblewrap import Bubblewrap
 from tools.python.sandboxes.docker import Docker
 from tools.python.sandboxes.sandbox import MIB
 from tools.python.sandboxes.seccomp import DENIED, MACHINES
 from tools.tool import ToolUnavailable
 
-SMALL = Limits(
+SMALL = SandboxLimits(
     memory=256 * MIB,
     processes=40,
     cpu_seconds=60,
@@ -34,7 +34,7 @@ SMALL = Limits(
 )
 
 
-def bubblewrap(limits: Limits = SMALL) -> Bubblewrap:
+def bubblewrap(limits: SandboxLimits = SMALL) -> Bubblewrap:
     """The sandbox. Skips without it, except in CI, which must have it."""
     try:
         sandbox = asyncio.run(choose_sandbox("bubblewrap", limits=limits, interpreter=sys.executable))
@@ -46,7 +46,7 @@ def bubblewrap(limits: Limits = SMALL) -> Bubblewrap:
     return sandbox
 
 
-def docker(limits: Limits = SMALL) -> Docker:
+def docker(limits: SandboxLimits = SMALL) -> Docker:
     """The sandbox of a running engine with its image. Skips without them."""
     image = os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")
     try:
