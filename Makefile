@@ -91,7 +91,7 @@ wheel-test: wheel
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
 # the library, so this target tests the format and both APIs, but not the folders in AROUND.
-AROUND := inference recipe tools meta cli clients gpu published turns/test_background_runs.py
+AROUND := inference recipe tools meta cli clients gpu published stores content containers http turns/test_background_runs.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
