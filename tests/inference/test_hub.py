@@ -49,12 +49,15 @@ def test_only_one_layout_of_a_repo_is_downloaded() -> None:
 class FakeHub:
     """A hub that is online."""
 
-    def __init__(self, files: list[str], folder: Path | None = None) -> None:
-        self.files, self.folder = files, folder
+    def __init__(
+        self, files: list[str], folder: Path | None = None, config: dict[str, object] | None = None
+    ) -> None:
+        self.files, self.folder, self.config = files, folder, config
         self.patterns: list[list[str]] = []
 
-    def model_info(self, repo: str, *, timeout: float) -> SimpleNamespace:
-        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.files])
+    def model_info(self, repo: str, *, timeout: float, files_metadata: bool) -> SimpleNamespace:
+        siblings = [SimpleNamespace(rfilename=name, size=1000) for name in self.files]
+        return SimpleNamespace(siblings=siblings, config=self.config)
 
     def snapshot_download(self, repo: str, *, allow_patterns: list[str]) -> str:
         self.patterns.append(allow_patterns)
@@ -74,6 +77,33 @@ def test_a_repo_is_downloaded_and_served_under_its_name(
     fake.install(monkeypatch)
     assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
     assert fake.patterns == [["config.json", "model.safetensors"]]
+
+
+def test_the_size_is_announced_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeHub(["config.json", "model.safetensors", "README.md"])
+    fake.install(monkeypatch)
+    announced: list[hub.Size] = []
+    with pytest.raises(KeyboardInterrupt):  # the fake hub's download
+        hub.download("someone/some-gpt-oss", announced.append)
+    assert announced == [hub.Size(files=2, bytes=2000)]
+
+
+@pytest.mark.parametrize(
+    ("files", "config", "sentence"),
+    [
+        (["config.json", "model.safetensors"], {"model_type": "llama"}, "another kind of model: llama"),
+        (["gpt-oss-20b-mxfp4.gguf"], None, r"mxfp4\.gguf is a GGUF file"),
+        (["config.json", "pytorch_model.bin"], None, "pickle format"),
+    ],
+)
+def test_another_kind_of_model_is_refused_before_it_is_downloaded(
+    files: list[str], config: dict[str, object] | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeHub(files, config=config)
+    fake.install(monkeypatch)
+    with pytest.raises(ModelNotFound, match=rf"{sentence}.*openai/gpt-oss-20b"):
+        inference.load("someone/some-model")
+    assert not fake.patterns
 
 
 def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
