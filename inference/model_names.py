@@ -15,7 +15,7 @@ PREFIXES = ("scripted:", "random:")
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
-_GPT_OSS = re.compile(r"(?:[\w.-]+/)?(?:gpt[-_ ]?)?(?:oss)?[-_: ]?(20b|120b)?(?:[-_:].*)?", re.IGNORECASE)
+_GPT_OSS = re.compile(r"(?:[\w.-]+/)?(?:gpt[-_ ]?)?(?:oss)?[-_: ]?(20b|120b)?(?:[-_:.].*)?", re.IGNORECASE)
 _BARE = re.compile(r"(?:[\w.-]+/)?gpt[-_ ]?oss(?::latest)?", re.IGNORECASE)
 
 
@@ -46,6 +46,10 @@ def meant_by(word: str) -> str | None:
 
 
 def _published(word: str) -> str | None:
+    """The published checkpoint that a word names in another spelling. Other people's checkpoints stay."""
+    owner, slash, _ = word.lower().rpartition("/")
+    if slash and owner != "openai" and "gguf" not in word.lower():
+        return None
     if _BARE.fullmatch(word):
         return PUBLISHED[0]
     found = _GPT_OSS.fullmatch(word)

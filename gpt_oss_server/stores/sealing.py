@@ -91,8 +91,8 @@ def _named_key(key_file: str) -> bytes:
         raise SettingsError(f"--sealing-key-file: {error}") from error
     except OSError as error:
         raise SettingsError(
-            f"--sealing-key-file: {key_file} cannot be read or created: {error.strerror or error}. Name a file "
-            "in a folder where this user may write."
+            f"--sealing-key-file: {key_file} cannot be read or created: {error.strerror or error}. Name a "
+            "file in a folder where this user may write."
         ) from error
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.cli.main import COMMANDS
+from gpt_oss_server.cli.parser import COMMANDS
 from tests.doubles.commands import ANSWER, run, script
 
 
@@ -34,9 +34,13 @@ def test_every_command_has_help_with_examples(command: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ([], 2, "The following arguments are required: COMMAND. See `gpt-oss-server --help`."),
-        (["swerve"], 2, "See `gpt-oss-server --help`."),
-        (["serve", "--prot", "1"], 2, "Unrecognized arguments: --prot 1."),
+        ([], 2, "A command is missing, such as serve or chat. See `gpt-oss-server --help`."),
+        (["swerve"], 2, "Did you mean `serve`?\nTry: gpt-oss-server serve\n"),
+        (["conjure"], 2, "There is no command `conjure`. Commands: serve, chat,"),
+        (["serve", "--prot", "1"], 2, "Did you mean --port?\nTry: gpt-oss-server serve --port 1\n"),
+        (["serve", "--xyz"], 2, "`serve` has no flag --xyz. `gpt-oss-server serve --help-all` lists all."),
+        (["serve", "tiny", "-m", "random:20b"], 2, "Two models are named, tiny and random:20b."),
+        (["rm", "gpt-oss:20b"], 2, "Models are folders, which `gpt-oss-server list` names"),
         (["serve", "--port", "x"], 2, "--port must be a whole number from 0 to 65535, not 'x'."),
         (["serve", "--model", "./no/such/folder", "--port", "0"], 1, "no/such/folder"),
         (["serve", "--model", "scripted:no-such-file.json", "--port", "0"], 1, "no-such-file.json"),

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.commands import chat_tools
 from gpt_oss_server.cli.commands.loading import load_engine
+from gpt_oss_server.cli.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.response_view import Terminal
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.settings import Settings
 from tools.outputs import encodable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ SETTINGS = (
 _MOST_CALLS = 100  # in one answer; a model that makes more runs in circles, perhaps unwatched
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument(
         "--effort", choices=EFFORTS, help="how much the model reasons (default: the server's)"
     )
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show the reasoning (default)",
     )
     chat_tools.add_arguments(parser)
-    add_flags(parser, only=SETTINGS)
+    add_flags(parser, only=SETTINGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpt_oss_server.cli.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.http.body import decode_json
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ SETTINGS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("file", metavar="FILE", help="a request as JSON; - reads standard input")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='print {"tokens": […], "text": "…"}')
     form.add_argument("--tokens", action="store_true", help="print each token: its id and its text")
-    add_flags(parser, only=SETTINGS)
+    add_flags(parser, only=SETTINGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
