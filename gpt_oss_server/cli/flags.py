@@ -6,6 +6,7 @@ Takes an argparse parser and fills it from the table of settings. It must not kn
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
 
 _SHOWN_ALIASES = ("-m",)
+TAKE_MODEL = ("serve", "bench")  # as a word
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +22,27 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("given_model", nargs="?", metavar="MODEL", help="the same as --model")
 
 
-def settle_model(given: dict[str, Any]) -> None:
-    """Turns a model that was given as a word into the setting. Raises SettingsError for two models."""
+def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
+    """Turns the words of a command line into the model and the question, where the command takes them.
+
+    `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
+    two models.
+    """
+    from inference.model_names import names_model
+
     word = given.pop("given_model", None)
+    rest = list(further)
+    if "question" in given:
+        words = [*given["question"], *rest]
+        word = words.pop(0) if words and names_model(words[0]) else None
+        given["question"], rest = words, []
+    elif rest and word is None and given.get("command") in TAKE_MODEL:
+        word = rest.pop(0)
+    if rest:
+        raise SettingsError(
+            f"`{given.get('command')}` cannot use {shlex.join(rest)}. A flag takes one value; repeat it "
+            "for more."
+        )
     if word is None:
         return
     if given.get("model", word) != word:

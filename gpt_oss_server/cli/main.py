@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from gpt_oss_server import __version__
 from gpt_oss_server.cli.corrections import corrected, expanded
-from gpt_oss_server.cli.flags import settle_model
+from gpt_oss_server.cli.flags import settle_words
 from gpt_oss_server.cli.parser import PROGRAM, build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
@@ -40,20 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if correction := corrected(words, parser.subcommands):
         console.err(correction)
         return 2
-    args = parser.parse_args(words)
+    args, further = parser.parse_known_args(words)
     if args.version:
         console.out(f"{PROGRAM} {__version__}")
         return 0
     if args.command is None:
         parser.error("a command is missing, such as serve or chat")
-    return _run(args)
+    return _run(args, further)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
     try:
         for strange, meant in misspelt_variables(os.environ):
             console.err(f"The variable {strange} is not a setting. Did you mean {meant}?")
-        settle_model(vars(args))
+        settle_words(vars(args), further)
         settings = read_settings(vars(args), os.environ)
     except SettingsError as error:
         console.err(str(error))

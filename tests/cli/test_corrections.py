@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from gpt_oss_server.cli.corrections import corrected, expanded
-from gpt_oss_server.cli.flags import settle_model
+from gpt_oss_server.cli.flags import settle_words
 from gpt_oss_server.cli.other_programs import COMMANDS as OTHERS
 from gpt_oss_server.cli.other_programs import FLAGS
 from gpt_oss_server.cli.parser import build_parser
@@ -24,8 +24,9 @@ def led_to(line: str) -> str | None:
 
 
 def settings_of(line: str) -> Settings:
-    args = vars(PARSER.parse_args(shlex.split(line)))
-    settle_model(args)
+    parsed, further = PARSER.parse_known_args(shlex.split(line))
+    args = vars(parsed)
+    settle_words(args, further)
     return read_settings(args, {})
 
 
@@ -92,6 +93,10 @@ def test_a_line_that_works_needs_no_correction(line: str) -> None:
     [
         ("serve openai/gpt-oss-20b", "model", "openai/gpt-oss-20b"),
         ("serve -m tiny", "model", "tiny"),
+        ("serve --port 1 tiny", "model", "tiny"),
+        ("chat tiny Hello there", "model", "tiny"),
+        ("chat tiny --effort low Hello there", "model", "tiny"),
+        ("chat --effort low -p tiny", "model", "tiny"),
         ("serve tiny -m tiny", "model", "tiny"),
         ("bench random:20b", "model", "random:20b"),
         ("serve --max-model-len 4096", "context", 4096),

@@ -24,6 +24,7 @@ import uvicorn
 
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.introduction import introduction
 from gpt_oss_server.http.http_protocol import HttpProtocol
 from gpt_oss_server.http.socket_protocol import SocketProtocol
 from gpt_oss_server.serving.served import ANY_MODEL
@@ -161,12 +162,6 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def introduction(model: EngineInfo) -> str:
-    """The model's name and what it is, as a person would be told: tiny, a 16M-parameter demo model…"""
-    about = model.description.rstrip(".")
-    return f"{model.name}, {about[:1].lower()}{about[1:]}" if about else model.name
-
-
 def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = False) -> str:
     """The model, the address, and a command to try."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
@@ -174,7 +169,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
     memory = f"\n  Memory   {model.plan}" if model.plan else ""
     warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
     return f"""
-  Model    {introduction(model)}{_further_names(settings, model)}
+  Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
   API      {url}/v1   (Responses and Chat Completions; any API key){warning}
 
