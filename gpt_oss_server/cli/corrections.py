@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 
 from gpt_oss_server.cli.other_programs import COMMANDS, FLAGS, NO_COMMANDS, Other
 from gpt_oss_server.cli.parser import PROGRAM
+from inference.model_names import meant_by, names_model
 
 Parsers = Mapping[str, argparse.ArgumentParser]
 _NUMBER = re.compile(r"-\d")
-_LIKE = 0.6  # how similar a misspelt word must be
+_LIKE, _LIKE_FLAG = 0.6, 0.75  # how similar a misspelt word must be
 
 
 def expanded(words: Sequence[str]) -> list[str]:
@@ -53,8 +54,6 @@ def corrected(words: Sequence[str], parsers: Parsers) -> str | None:
 
 
 def _meant_command(words: Sequence[str], parsers: Parsers) -> tuple[str, str, list[str]]:
-    from inference.model_names import names_model
-
     word, rest = words[0], list(words[1:])
     if word.startswith("-"):
         return "A command comes first.", "serve", list(words)
@@ -74,7 +73,7 @@ def _without_foreign_flags(
 ) -> tuple[list[str], list[str]]:
     """What is wrong with the flags, and the words without them or with the right ones."""
     known = parsers[command]._option_string_actions
-    notes, kept, at = [], list[str](), 0
+    notes, kept, at = list[str](), list[str](), 0
     while at < len(words):
         word = words[at]
         at += 1
@@ -89,7 +88,10 @@ def _without_foreign_flags(
         if other is None:
             note, instead = _meant_flag(name, command, parsers)
             notes.append(note)
-            kept += [instead + equals + value] if instead else []
+            if instead:
+                kept.append(instead + equals + value)
+            elif not equals and at < len(words) and not _is_flag(words[at]) and not names_model(words[at]):
+                at += 1  # probably the flag's value
         else:
             notes.append(f"{name}: {other.reason}.")
             taken, at = _value_of(other, words, at, equals)
@@ -110,22 +112,21 @@ def _in_place(other: Other, value: list[str], known: Mapping[str, object]) -> li
 
 
 def _meant_flag(name: str, command: str, parsers: Parsers) -> tuple[str, str]:
-    known = parsers[command]._option_string_actions
-    if close := difflib.get_close_matches(name, [flag for flag in known if flag.startswith("--")], 1, _LIKE):
-        return f"`{command}` has no flag {name}. Did you mean {close[0]}?", close[0]
+    """What is wrong with an unknown flag, and the flag that it probably means."""
+    known = [flag for flag in parsers[command]._option_string_actions if flag.startswith("--")]
+    said = f"`{command}` has no flag {name}."
     having = [each for each, parser in parsers.items() if name in parser._option_string_actions]
-    where = (
-        f" It belongs to `{having[0]}`." if having else f" `{PROGRAM} {command} --help-all` lists all flags."
-    )
-    return f"`{command}` has no flag {name}. {where}", ""
+    if having:
+        return f"{said} It belongs to `{having[0]}`.", ""
+    if close := difflib.get_close_matches(name, known, 1, _LIKE_FLAG):
+        return f"{said} Did you mean {close[0]}?", close[0]
+    return f"{said} `{PROGRAM} {command} --help-all` lists all flags.", ""
 
 
 def _with_meant_model(
     words: list[str], command: str, parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
     """The name that this server has for a model that another program calls otherwise."""
-    from inference.model_names import meant_by, names_model
-
     if not any(action.dest in ("given_model", "question") for action in parser._actions):
         return [], words
     for at, word in enumerate(words):

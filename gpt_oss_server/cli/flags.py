@@ -12,6 +12,7 @@ from typing import Any
 
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
+from inference.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
 TAKE_MODEL = ("serve", "bench")  # as a word
@@ -28,8 +29,6 @@ def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
     `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
     two models.
     """
-    from inference.model_names import names_model
-
     word = given.pop("given_model", None)
     rest = list(further)
     if "question" in given:

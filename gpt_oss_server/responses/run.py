@@ -210,7 +210,7 @@ class Run:
             return seal_reasoning(served.sealer, segment.tokens)
 
         sealed = "reasoning.encrypted_content" in (self.request.include or ())
-        scored = self._prepared.sampling.logprobs is not None
+        scored = self.request.scores is not None
         return Detail(
             speller=Speller(self._served.encoding, as_ids=False) if scored else None,
             summary=self.request.summary,

@@ -6,6 +6,7 @@ import json
 import logging
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.turns.logprobs import LEAST
 from gpt_oss_server.turns.transcript import Transcript
 
 _log = logging.getLogger(__name__)
@@ -13,6 +14,7 @@ _MOST_SLIPS = 100
 
 
 def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
+    """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability."""
     prompt = encoding.decode(transcript.prompt)
     output = encoding.decode(transcript.tokens)
     # Bounded: a broken model can slip at every token.
@@ -21,8 +23,16 @@ def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]
         "__debug": prompt + output,
         "__debug_input": prompt,
         "__debug_output": output,
+        "__debug_input_ids": json.dumps(list(transcript.prompt)),
+        "__debug_output_ids": json.dumps(transcript.tokens),
+        "__debug_output_logprobs": json.dumps(_scores(transcript)),
         "__debug_warnings": json.dumps(slips, ensure_ascii=False),
     }
+
+
+def _scores(transcript: Transcript) -> list[float | None]:
+    found = (transcript.scores.get(place) for place in range(len(transcript.tokens)))
+    return [None if score is None else max(score, LEAST) for score in found]
 
 
 def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text: bool) -> None:

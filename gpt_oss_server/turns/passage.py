@@ -83,7 +83,8 @@ class Passage:
             events += scored
             if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
                 break
-        self._transcript.sample(tokens[:taken])
+        scores = [score.logprob for score in step.logprobs[at : at + taken]]
+        self._transcript.sample(tokens[:taken], scores)
         self.is_complete = token == last and not self.has_call
         return events, at + taken
 

@@ -26,6 +26,7 @@ class Transcript:
     given: int = 0  # results of tools: input, not output
     cached_tokens: int = 0
     prefilled: int = 0  # the given beginning of the answer: input, not output
+    scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     messages: list[MessageFinished] = field(default_factory=list)
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _ended: int = 0  # how many messages belong to earlier generations
@@ -36,7 +37,10 @@ class Transcript:
         self.tokens += tokens
         self.prefilled = len(tokens)
 
-    def sample(self, tokens: Sequence[int]) -> None:
+    def sample(self, tokens: Sequence[int], scores: Sequence[float] | None = None) -> None:
+        """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""
+        if scores is not None:
+            self.scores.update(enumerate(scores, len(self.tokens)))
         self._generation += tokens
         self.tokens += tokens
         self.sampled += len(tokens)

@@ -62,6 +62,7 @@ def settings_of(line: str) -> Settings:
         ("openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
         ("serve --modle=tiny", "serve --model=tiny"),
         ("chat --no-reasonning", "chat --no-reasoning"),
+        ("serve --xyz 3 tiny", "serve tiny"),
     ],
 )
 def test_the_error_leads_to_the_right_line(typed: str, right: str) -> None:

@@ -70,8 +70,9 @@ def read_functions(file: str) -> list[Function]:
 
 def _function(given: Any, where: str) -> Function:
     """The Responses API has the fields in the tool itself, Chat Completions in its `function`."""
-    outer = given if isinstance(given, dict) else {}
-    inner = outer.get("function") if isinstance(outer.get("function"), dict) else outer
+    outer: Item = given if isinstance(given, dict) else {}
+    nested = outer.get("function")
+    inner: Item = nested if isinstance(nested, dict) else outer
     command = outer.get("command", inner.get("command"))
     name, parameters = inner.get("name"), inner.get("parameters", {"type": "object", "properties": {}})
     if not isinstance(name, str) or not name or not isinstance(parameters, dict):
