@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 
 from gpt_oss_server import __version__
-from gpt_oss_server.cli.corrections import corrected, expanded
-from gpt_oss_server.cli.flags import settle_words
-from gpt_oss_server.cli.parser import PROGRAM, build_parser
+from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
+from gpt_oss_server.cli.line.flags import settle_words
+from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.own_packages import foreign_packages

@@ -11,6 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import NoReturn
 
+from gpt_oss_server.cli.line.corrections import PROGRAM
 from gpt_oss_server.cli.terminal import console
 
 
@@ -33,8 +34,6 @@ COMMANDS = (
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
-PROGRAM = "gpt-oss-server"
-
 INTRODUCTION = """\
 A Harmony-format server for OpenAI's open-weight gpt-oss models: the Responses API over its own inference.
 """

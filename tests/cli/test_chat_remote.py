@@ -120,7 +120,10 @@ def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     assert f"<|start|>user<|message|>hi<|end|><|start|>assistant{ANSWER}\n" in output
     assert "200005  100.00%  <|channel|>\n" in output
     assert '"final"\n' in output
-    assert re.search(r"\nprompt    \d+ tokens, 0 of them from the cache\noutput    \d+ tokens, [1-9] of them reasoning", output)
+    assert re.search(
+        r"\nprompt    \d+ tokens, 0 of them from the cache\noutput    \d+ tokens, [1-9] of them reasoning",
+        output,
+    )
     assert "code_interpreter\n" in output
     assert "[/save needs the name of a file]" in output
     assert "[not saved: No such file or directory]" in output

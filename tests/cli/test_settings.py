@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from gpt_oss_server.cli.flags import add_flags
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.settings import (
     OPTIONS,
     Settings,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.commands.loading import load_engine
-from gpt_oss_server.cli.flags import add_flags, add_model
+from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.settings import Settings

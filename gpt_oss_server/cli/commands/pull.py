@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpt_oss_server.cli.flags import add_flags
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.cli.terminal.sizes import shown_size

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.cli.flags import add_flags
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CYAN, styled
 from gpt_oss_server.cli.terminal.errors import CommandLineError

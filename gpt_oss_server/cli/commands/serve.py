@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from gpt_oss_server.cli.commands.loading import load_engine
 from gpt_oss_server.cli.commands.start_checks import check_start
-from gpt_oss_server.cli.flags import add_flags, add_model
+from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\

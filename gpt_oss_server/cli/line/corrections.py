@@ -12,10 +12,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gpt_oss_server.cli.other_programs import COMMANDS, FLAGS, NO_COMMANDS, Other
-from gpt_oss_server.cli.parser import PROGRAM
+from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS, Other
 from inference.model_names import meant_by, names_model
 
+PROGRAM = "gpt-oss-server"
 Parsers = Mapping[str, argparse.ArgumentParser]
 _NUMBER = re.compile(r"-\d")
 _LIKE, _LIKE_FLAG = 0.6, 0.75  # how similar a misspelt word must be
