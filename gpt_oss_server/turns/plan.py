@@ -10,6 +10,7 @@ from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.turns.limits import TurnLimits
 from inference.engine import Engine, Sampling
 from tools.tool import ToolOutput
 
@@ -35,6 +36,7 @@ class TurnPlan:
     binding: Binding = field(default_factory=Binding)
     reasoning_budget: int | None = None  # in tokens; None: no limit
     parallel: bool = False  # a generation may make several calls
+    limits: TurnLimits = field(default_factory=TurnLimits)
 
     def runs(self, header: Header) -> bool:
         """Whether a message with this header is a call to a built-in tool."""
