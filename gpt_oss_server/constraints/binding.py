@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
-from gpt_oss_server.constraints.guide import guide
+from gpt_oss_server.constraints.guide import Guides
 from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
 from gpt_oss_server.constraints.matcher import (
     CompiledGrammar,
@@ -185,8 +185,9 @@ def _enforced(
 
 def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
     """The callees, with a guide for each whose body may be any object so far."""
+    guides = Guides(grammars)
     return [
-        replace(callee, body=guide(grammars, wanted.guides[callee.recipient]))
+        replace(callee, body=guides.of(wanted.guides[callee.recipient]))
         if callee.body is ANY_OBJECT and callee.recipient in wanted.guides
         else callee
         for callee in callees

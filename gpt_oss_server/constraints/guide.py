@@ -18,20 +18,35 @@ from gpt_oss_server.constraints.grammar import ANY_OBJECT, JsonBody, schema_json
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.constraints.schema_support import SchemaRefused, read_schema
 
-_KEPT = 1024
-_LONGEST = 50_000  # characters of a schema
+_KEPT = 512
+_MOST = 256  # guides of one request: each takes a few milliseconds, the first time
+_LONGEST = 16_000  # characters of a schema
+_MOST_TEXT = 200_000  # characters of one request's schemas
 _SCHEMAS = ("additionalProperties", "items")
 _LISTS_OF_SCHEMAS = ("anyOf", "allOf")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions")
 _AS_THEY_ARE = ("type", "enum", "const", "$ref", "required")
 # With these, other schemas name properties of the same object.
-_SHARING = frozenset({"anyOf", "allOf", "oneOf", "$ref", "patternProperties", "additionalProperties"})
+_CASES = frozenset({"anyOf", "allOf", "oneOf"})
+_SHARING = _CASES | {"$ref", "patternProperties", "additionalProperties"}
 
 
-def guide(grammars: Grammars, given: Mapping[str, Any] | None) -> JsonBody:
-    """The body that the schema guides; any object where it cannot."""
-    text = json.dumps(given or {})
-    return _guide(grammars, text) if len(text) <= _LONGEST else ANY_OBJECT
+class Guides:
+    """The guides of one request. Schemas beyond the limits guide nothing."""
+
+    def __init__(self, grammars: Grammars) -> None:
+        self._grammars = grammars
+        self._left = _MOST
+        self._text_left = _MOST_TEXT
+
+    def of(self, given: Mapping[str, Any]) -> JsonBody:
+        """The body that the schema guides; any object where it cannot."""
+        text = json.dumps(given)
+        if len(text) > min(_LONGEST, self._text_left) or not self._left:
+            return ANY_OBJECT
+        self._text_left -= len(text)
+        self._left -= 1
+        return _guide(self._grammars, text)
 
 
 @lru_cache(_KEPT)
@@ -72,7 +87,8 @@ def _outline(schema: Any, *, closes: bool) -> Any:
         kept.pop("items", None)  # what holds for the items after the first ones holds for no other
     if "patternProperties" in schema:
         kept.pop("additionalProperties", None)
-    if closes and schema.get("properties") and not _SHARING & schema.keys():
+    names = schema.get("properties", {}).keys()
+    if closes and names and names >= set(schema.get("required", ())) and not _SHARING & schema.keys():
         kept["additionalProperties"] = False
     return kept
 
@@ -83,4 +99,5 @@ def _merges(schema: Any) -> bool:
         return any(map(_merges, schema))
     if not isinstance(schema, dict):
         return False
-    return len(schema.get("allOf", ())) > 1 or any(map(_merges, schema.values()))
+    shares = bool(_CASES & schema.keys()) and ("properties" in schema or "$ref" in schema)
+    return shares or len(schema.get("allOf", ())) > 1 or any(map(_merges, schema.values()))
