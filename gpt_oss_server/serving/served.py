@@ -30,7 +30,7 @@ from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
-from gpt_oss_server.turns.limits import TurnLimits, turn_limits
+from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
 T = TypeVar("T")

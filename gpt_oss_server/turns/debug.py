@@ -7,7 +7,7 @@ import logging
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Slip
-from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
+from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.transcript import Transcript
 
 _log = logging.getLogger(__name__)
@@ -43,8 +43,7 @@ def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text
         kinds = ", ".join(sorted({slip.kind for slip in transcript.slips}))
         _log.info("%s: the model departed from Harmony (%s); nothing was lost.", name, kinds)
     for warning in transcript.warnings:
-        level = logging.WARNING if warning.kind is WarningKind.REPETITION else logging.INFO
-        _log.log(level, "%s: %s", name, warning.detail)
+        _log.info("%s: %s", name, warning.detail)
     if with_text:
         _log.info("%s prompt: %s", name, encoding.decode(transcript.prompt))
         _log.info("%s output: %s", name, encoding.decode(transcript.tokens))

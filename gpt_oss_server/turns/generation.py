@@ -23,12 +23,11 @@ from dataclasses import replace
 from gpt_oss_server.harmony.encoding import CALL, END
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.turns.between import Between
-from gpt_oss_server.turns.calls_made import CallsMade
 from gpt_oss_server.turns.events import ToolStarted, TurnEvent
 from gpt_oss_server.turns.passage import Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
-from gpt_oss_server.turns.repetition import Cycles, TurnWarning, WarningKind
+from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish, Sampling, Step
 from inference.grammar import Grammar

@@ -17,7 +17,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.limits import default_output_limit
+from gpt_oss_server.turns.plan import default_output_limit
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]

@@ -1,7 +1,7 @@
-"""Repetition in a turn: cycles of tokens, messages that repeat, and rounds of tools that change nothing.
+"""Repetition in a turn: of tokens, messages and calls, and rounds of tools that change nothing.
 
 Takes sampled tokens, events or results in order. Returns whether the turn repeats itself, so that it must
-end. It must not know engines or APIs.
+end, and the events that can be shown meanwhile. It must not know engines or APIs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpt_oss_server.harmony.events import MessageFinished, MessageStarted
+from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.turns.events import TurnEvent
 
 _EVERY = 16  # tokens between two checks: one check costs about 2 µs
 _CLUE = 4  # tokens; where the last ones occurred before, a cycle may have begun
@@ -101,6 +102,56 @@ class Asides:
                 "row, so the generation was ended.",
             )
         return None
+
+
+class CallsMade:
+    """The calls of one generation: one that repeats an earlier call is found before anybody sees it.
+
+    It holds back a call for as long as its text is the beginning of an earlier one's.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[tuple[str, str]] = []  # recipient and arguments
+        self._held: list[TurnEvent] = []  # of the open call
+        self._same: list[str] = []  # the earlier calls that the open one may repeat
+        self._length = 0  # of the open call's text
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def add(self, call: MessageFinished) -> None:
+        assert call.header.recipient is not None
+        self._made.append((call.header.recipient, call.text))
+
+    def feed(self, events: Sequence[TurnEvent]) -> list[TurnEvent]:
+        out: list[TurnEvent] = []
+        for event in events:
+            if isinstance(event, MessageStarted):
+                out += self.release()
+                self._same = [text for to, text in self._made if to == event.header.recipient]
+                self._length = 0
+            if not self._same:
+                out.append(event)
+                continue
+            self._held.append(event)
+            if isinstance(event, TextDelta):
+                self._same = [text for text in self._same if text.startswith(event.text, self._length)]
+                self._length += len(event.text)
+                if not self._same:
+                    out += self.release()
+        return out
+
+    def repeats(self, call: MessageFinished) -> bool:
+        """Whether the call, which ended the passage, repeats an earlier one. Its events are dropped then."""
+        if call.closed_by is ClosedBy.TRUNCATED or call.text not in self._same:
+            return False
+        self._held, self._same = [], []
+        return True
+
+    def release(self) -> list[TurnEvent]:
+        """Return the events that are still held back."""
+        held, self._held, self._same = self._held, [], []
+        return held
 
 
 Round = tuple[tuple[str, str, str], ...]

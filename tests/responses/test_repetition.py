@@ -137,7 +137,7 @@ async def test_a_message_that_is_repeated_ends_the_turn() -> None:
 
 
 async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         ask = Asking(engine=looping())
         response = await ask(metadata=DEBUG)
     assert response["status"] == "incomplete"
