@@ -4,9 +4,10 @@
 """
 
 from tools.python.outputs import CellOutputLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.choose import CHOICES, choose_sandbox
 from tools.python.sandboxes.folder import FileInfo, FileRefused
-from tools.python.sandboxes.sandbox import Sandbox, SandboxLimits
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession
 from tools.python.tool import PythonTool
 

@@ -10,8 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.sandbox import MIB, SandboxLimits
 
 
 class HostData(Folder):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
 from tools.python.sandboxes.folder import Folder
 
-MIB = 1024 * 1024
 WORK_FOLDER = "/mnt/data"  # the tool's declaration names it
 SOCKET_FOLDER = "/run/kernel"  # where the kernel's sockets are inside a box
 
@@ -21,19 +21,11 @@ class SandboxError(Exception):
     """A box could not be started; the message states what was observed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxLimits:
-    """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
-
-    memory: int = 1024 * MIB  # of all its processes together, without its files
-    processes: int = 64  # processes and threads together
-    cpu_seconds: int = 3600  # of all its processes together, over the life of the kernel
-    file_size: int = 256 * MIB  # of any single file
-    open_files: int = 256  # per process
-    data_size: int = 256 * MIB  # of /mnt/data
-    data_files: int = 10_000  # files and folders under /mnt/data, and under /tmp
-    temp_size: int = 128 * MIB  # of /tmp
-    shared_size: int = 64 * MIB  # of /dev/shm
+def refuse_if_short() -> None:
+    """Refuses to start a box on a machine that has no memory left for it."""
+    memory = host_memory()
+    if memory is not None and memory.short:
+        raise SandboxError(f"{SHORT_OF_MEMORY}; try again later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ class Sandbox(Protocol):
         left.
 
         Raises SandboxError. After an error or a cancellation nothing is left running, and `data` still
-        belongs to the caller. caller's.
+        belongs to the caller.
         """
         ...
 
