@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import zmq.asyncio
-
+from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
@@ -49,7 +48,6 @@ class SharedParts:
 
     sandbox: Sandbox
     slots: Slots
-    context: Callable[[], zmq.asyncio.Context]
     times: Times = field(default_factory=Times)
     outputs: CellOutputLimits = field(default_factory=CellOutputLimits)
     max_file: int = 64 * 1024 * 1024
@@ -257,11 +255,9 @@ class PythonSession:
             shared.slots.give(self)
             raise
         self._data = box.data
-        kernel = Kernel(box, connection, shared.context())
+        kernel = Kernel(box, connection)
         try:
-            kernel.connect()
-            if not await kernel.greet():
-                raise SandboxError("the kernel started but does not answer")
+            await _meet(kernel)
         except BaseException:
             await kernel.end()
             shared.slots.give(self)
@@ -300,6 +296,15 @@ class PythonSession:
         """The files, with a descriptor that stays valid whatever happens to the kernel."""
         data = self._kernel.box.data if self._kernel is not None else self._data
         return data.duplicate() if data is not None else None
+
+
+async def _meet(kernel: Kernel) -> None:
+    try:
+        await kernel.connect()
+    except ChannelEnded as error:
+        raise SandboxError(f"the kernel started but cannot be reached: {error}") from error
+    if not await kernel.greet():
+        raise SandboxError("the kernel started but does not answer")
 
 
 def _output(outputs: Outputs, *, failed: bool = False) -> ToolOutput:

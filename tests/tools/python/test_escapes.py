@@ -227,12 +227,21 @@ socket = app.iopub_thread.socket
         "app.iopub_thread.schedule(lambda: socket.send(b'x' * (32 << 20)))",
         "app.iopub_thread.schedule("
         "lambda: [socket.send_multipart([b'<IDS|MSG>'] * 6) for _ in range(200_000)])",
+        "big = b'x' * (7 << 20); app.iopub_thread.schedule("
+        "lambda: socket.send_multipart([b'<IDS|MSG>'] + [big] * 300, copy=False))",
         "app.iopub_thread.schedule(lambda: socket.close(0))",
         "import sys; from jupyter_client.session import Session; Session.send = lambda *a, **k: None",
         "[os.unlink(f'/run/kernel/{n}') or os.symlink('/dev/log', f'/run/kernel/{n}') "
         "for n in os.listdir('/run/kernel')]; app.iopub_thread.schedule(lambda: socket.close(0))",
     ],
-    ids=["huge message", "junk messages", "closed channel", "silence", "sockets replaced by links"],
+    ids=[
+        "huge message",
+        "many huge frames",
+        "junk messages",
+        "closed channel",
+        "silence",
+        "sockets replaced by links",
+    ],
 )
 async def test_a_kernel_that_lies_to_the_host_harms_only_itself(make_tool: MakeTool, flood: str) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()

@@ -25,6 +25,7 @@ import platform
 import secrets
 import shutil
 import stat
+from pathlib import Path
 
 from tools.python.sandboxes import seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups
@@ -143,7 +144,7 @@ class Docker:
             await spawned.end()
             await _run(self._command, "rm", "--force", name)
             raise
-        if not _is_socket(connection.address(box.sockets, "shell")):
+        if not _is_socket(connection.path(box.sockets, "shell")):
             box.kill()
             await box.wait()
             box.data.close()
@@ -230,9 +231,9 @@ def _filter() -> str:
     return base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
 
 
-def _is_socket(address: str) -> bool:
+def _is_socket(path: Path) -> bool:
     try:
-        return stat.S_ISSOCK(os.stat(address.removeprefix("ipc://")).st_mode)
+        return stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
         return False
 

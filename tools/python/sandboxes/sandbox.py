@@ -43,8 +43,8 @@ class KernelConnection:
         ports = {f"{name}_port": number for name, number in self.ports.items()}
         return {"transport": "ipc", "ip": f"{folder}/{self.prefix}", "key": self.key, **ports}
 
-    def address(self, folder: Path, channel: str) -> str:
-        return f"ipc://{folder}/{self.prefix}-{self.ports[channel]}"
+    def path(self, folder: Path, channel: str) -> Path:
+        return folder / f"{self.prefix}-{self.ports[channel]}"
 
 
 class Box(Protocol):
