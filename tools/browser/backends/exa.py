@@ -19,6 +19,7 @@ from tools.browser.network.urls import is_web
 from tools.browser.pages.convert import MAX_CHARS, Body, convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError, SearchError
+from tools.browser.pages.html import prepare
 from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class ExaBackend:
 
     async def read(self, request: ReadRequest) -> Document:
         url = str(request.fetcher.check(request.url))
+        prepare()
         client = await self._ready_client()
         try:
             answer = await client.get_contents(

@@ -5,7 +5,8 @@ must not know where the bytes came from. selectolax parses HTML (MIT, no depende
 standard), because html2text, which made the pages in the model's training, is under the GPL. pypdf (BSD)
 reads PDF.
 
-The synchronous functions take time in proportion to the body and belong on a thread.
+HTML and Markdown are converted in processes of their own (see html.py), PDF too. `convert_text` is what runs
+there; for plain text it takes little time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, Literal
 from tools.browser.pages.charset import decode
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
+from tools.browser.pages.html import Read, read_page, read_page_blocking
 from tools.browser.pages.html_text import HtmlText, html_to_text
 from tools.browser.pages.markdown_text import markdown_to_text
 from tools.browser.pages.pdf import read_pdf
@@ -50,13 +52,22 @@ class Body:
 async def convert(body: Body, *, view_source: bool = False) -> Document:
     kind = kind_of(body.content_type, body.data)
     if kind != "pdf":
-        return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
+        if view_source or kind == "text":
+            return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
+        return _from_process(body, await read_page(_head(body, kind), body.data))
     if view_source:
         raise PageError("A PDF has no source to view: open it without view_source.")
     if body.cut:
         raise PageError("This PDF is too large to be read.")
     read = await read_pdf(body.data)
     return _document(body, read.title, read.text, note=read.note)
+
+
+def convert_blocking(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
+    """The same for a thread without an event loop, and for any kind but PDF."""
+    if view_source or kind == "text":
+        return convert_text(body, kind, view_source=view_source)
+    return _from_process(body, read_page_blocking(_head(body, kind), body.data))
 
 
 def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
@@ -85,6 +96,14 @@ def kind_of(content_type: str, data: bytes) -> Kind:
         raise PageError("This is not a page of text: its content is binary.")
     start = data[:1_024].lstrip().lower()
     return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
+
+
+def _head(body: Body, kind: Kind) -> dict[str, object]:
+    return {"url": body.url, "content_type": body.content_type, "cut": body.cut, "kind": kind}
+
+
+def _from_process(body: Body, read: Read) -> Document:
+    return Document(body.url, clean(read.title), read.text[:MAX_CHARS], read.links, clean(read.note))
 
 
 def _is_binary(data: bytes) -> bool:
