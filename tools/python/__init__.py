@@ -3,6 +3,7 @@
 `sandbox = await choose_sandbox("auto", limits=SandboxLimits(memory=…))`, then `PythonTool(sandbox)`.
 """
 
+from tools.python.memory import NoMemoryLeft
 from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.choose import CHOICES, choose_sandbox
@@ -16,6 +17,7 @@ __all__ = [
     "CellOutputLimits",
     "FileInfo",
     "FileRefused",
+    "NoMemoryLeft",
     "PythonSession",
     "PythonTool",
     "Sandbox",

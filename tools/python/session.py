@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
+from tools.python.memory import FOR_A_KERNEL, NoMemoryLeft, SharedMemory
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
 from tools.python.sandboxes.sandbox import KernelConnection, Sandbox, SandboxError
@@ -48,6 +49,7 @@ class SharedParts:
 
     sandbox: Sandbox
     slots: Slots
+    memory: SharedMemory
     times: Times = field(default_factory=Times)
     outputs: CellOutputLimits = field(default_factory=CellOutputLimits)
     max_file: int = 64 * 1024 * 1024
@@ -75,6 +77,17 @@ class PythonSession:
     @property
     def busy(self) -> bool:
         return self._turn.locked() or self._cancelled
+
+    @property
+    def retirable(self) -> bool:
+        return self._kernel is not None and not self.busy
+
+    @property
+    def held(self) -> int:
+        """The bytes of memory that its kernel holds with its files, or the files alone."""
+        if self._kernel is not None:
+            return self._kernel.box.held
+        return self._data.in_memory if self._data is not None else 0
 
     @property
     def last_used(self) -> float:
@@ -118,6 +131,7 @@ class PythonSession:
             raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
         if self._kernel is None and self._data is None:
             await self._start_for(path)
+        await self._shared.memory.make_room(len(content), self)
         folder = self._folder()
         if folder is None:
             raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
@@ -166,7 +180,7 @@ class PythonSession:
         outputs = Outputs(self._shared.outputs)
         try:
             kernel = await self._ready()
-        except (SandboxError, ToolUnavailable) as error:
+        except (SandboxError, ToolUnavailable, NoMemoryLeft) as error:
             return _failed(f"The code did not run: {error}")
         if self._ended_because is not None:
             outputs.note(f"[The kernel was restarted: {self._ended_because}. {_GONE}]")
@@ -248,6 +262,7 @@ class PythonSession:
         except TimeoutError:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
+            await shared.memory.make_room(FOR_A_KERNEL, self)
             connection = KernelConnection(secrets.token_hex(32))
             async with shared.starts:
                 box = await shared.sandbox.start(connection, self._data)

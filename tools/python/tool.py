@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tools.python.memory import SharedMemory
 from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession, SharedParts, Times
@@ -39,13 +40,20 @@ class PythonTool:
         max_age: float = 4 * 3600.0,
         max_kernels: int = 32,
         max_file: int = 64 * 1024 * 1024,
+        memory: int | None = None,
         outputs: CellOutputLimits | None = None,
     ) -> None:
+        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's."""
+        self._sessions: set[PythonSession] = set()
         self._times = Times(timeout, grace, idle, max_age)
         self._shared = SharedParts(
-            sandbox, Slots(max_kernels), self._times, outputs or CellOutputLimits(), max_file
+            sandbox,
+            Slots(max_kernels),
+            SharedMemory(memory, self._sessions),
+            self._times,
+            outputs or CellOutputLimits(),
+            max_file,
         )
-        self._sessions: set[PythonSession] = set()
 
     @property
     def declaration(self) -> Declaration:

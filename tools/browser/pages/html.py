@@ -123,6 +123,7 @@ class _Workers:
 
     def __init__(self) -> None:
         self._free: list[_Worker] = []
+        self._living = 0
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(PROCESSES)
         self.threads = ThreadPoolExecutor(PROCESSES, thread_name_prefix="browser-html")
@@ -131,8 +132,8 @@ class _Workers:
     def prepare(self) -> None:
         """Starts a process if there is none, so that it is ready when a page has arrived."""
         with self._lock:
-            if not self._free:
-                self._free.append(_Worker())
+            if not self._living:
+                self._free.append(self._started())
 
     def convert(self, head: Mapping[str, Any], body: bytes) -> dict[str, Any]:
         with self._turns:
@@ -145,22 +146,33 @@ class _Workers:
         with self._lock:
             ended, self._free = self._free, []
         for worker in ended:
-            worker.end()
+            self._end(worker)
 
     def _converted(self, head: Mapping[str, Any], body: bytes) -> dict[str, Any]:
         with self._lock:
-            worker = self._free.pop() if self._free else _Worker()
+            worker = self._free.pop() if self._free else self._started()
         try:
             answer = worker.convert(head, body)
         except BaseException:
-            worker.end()
+            self._end(worker)
             raise
         if worker.pages >= MAX_PAGES:
-            worker.end()
+            self._end(worker)
         else:
             with self._lock:
                 self._free.append(worker)
         return answer
+
+    def _started(self) -> _Worker:
+        """The caller holds the lock."""
+        worker = _Worker()
+        self._living += 1
+        return worker
+
+    def _end(self, worker: _Worker) -> None:
+        worker.end()
+        with self._lock:
+            self._living -= 1
 
 
 @cache

@@ -27,6 +27,10 @@ class HostData(Folder):
         opened = Folder.at(path)
         return cls(opened.descriptor, path)
 
+    @property
+    def in_memory(self) -> int:
+        return 0
+
     def close(self) -> None:
         if self.descriptor >= 0:
             super().close()

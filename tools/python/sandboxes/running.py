@@ -56,6 +56,10 @@ class RunningBox:
         return Path(f"/proc/self/fd/{self._sockets}")
 
     @property
+    def held(self) -> int:
+        return self._watched.held
+
+    @property
     def verdict(self) -> str | None:
         return self._watched.verdict or self._over_memory()
 

@@ -61,6 +61,11 @@ class Box(Protocol):
         ...
 
     @property
+    def held(self) -> int:
+        """The bytes of memory that it holds, with its files if they are in memory."""
+        ...
+
+    @property
     def verdict(self) -> str | None:
         """Why a limit ended the box, in words; None if none did."""
         ...

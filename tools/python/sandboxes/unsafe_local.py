@@ -101,6 +101,10 @@ class LocalBox:
         watchdog.add(self._watched)
 
     @property
+    def held(self) -> int:
+        return self._watched.held
+
+    @property
     def verdict(self) -> str | None:
         return self._watched.verdict
 
