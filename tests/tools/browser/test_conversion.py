@@ -12,8 +12,9 @@ import pytest
 
 from tests.doubles.tools.web_servers import pdf
 from tools.browser.pages import pdf as pdf_module
+from tools.browser.pages.body import Body
 from tools.browser.pages.charset import decode
-from tools.browser.pages.convert import Body, convert
+from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
 from tools.browser.pages.html_text import html_to_text

@@ -13,7 +13,8 @@ import pytest
 from tests.doubles.tools.calling import processes
 from tools.browser.backends.local_files import read_document
 from tools.browser.pages import html
-from tools.browser.pages.convert import Body, convert, convert_text
+from tools.browser.pages.body import Body, convert_text
+from tools.browser.pages.convert import convert
 from tools.browser.pages.depth import MAX_DEPTH
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError

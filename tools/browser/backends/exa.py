@@ -16,7 +16,8 @@ import httpx
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.network.urls import is_web
-from tools.browser.pages.convert import MAX_CHARS, Body, convert
+from tools.browser.pages.body import MAX_CHARS, Body
+from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError, SearchError
 from tools.browser.pages.html import prepare

@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
-from tools.browser.pages.convert import Body, Kind, convert_blocking
+from tools.browser.pages.body import Body, Kind
+from tools.browser.pages.convert import convert_blocking
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError
 from tools.browser.pages.links import LOCAL

@@ -6,7 +6,8 @@ For backends that only search. Takes a `ReadRequest`, returns a `Document` or ra
 from __future__ import annotations
 
 from tools.browser.backends.base import ReadRequest
-from tools.browser.pages.convert import Body, convert
+from tools.browser.pages.body import Body
+from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.html import prepare
 

@@ -12,21 +12,15 @@ there; for plain text it takes little time.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from tools.browser.pages.charset import decode
+from tools.browser.pages.body import MAX_CHARS, Body, Kind, convert_text, document_of
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
 from tools.browser.pages.html import Read, read_page, read_page_blocking
-from tools.browser.pages.html_text import HtmlText, html_to_text
-from tools.browser.pages.markdown_text import markdown_to_text
 from tools.browser.pages.pdf import read_pdf
 from tools.browser.pages.text import clean
 
-Kind = Literal["html", "markdown", "text", "pdf"]
-
-MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 _MARKDOWN_TYPES: Final = ("text/markdown", "text/x-markdown")
 _TEXT_TYPES: Final = (
@@ -35,18 +29,6 @@ _TEXT_TYPES: Final = (
     "application/x-ndjson", "application/graphql", "message/rfc822",
 )  # fmt: skip
 _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
-_CUT: Final = "Only the first part of this page was read: it is too long."
-_EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The input of a conversion."""
-
-    url: str
-    content_type: str
-    data: bytes
-    cut: bool = False
 
 
 async def convert(body: Body, *, view_source: bool = False) -> Document:
@@ -60,7 +42,7 @@ async def convert(body: Body, *, view_source: bool = False) -> Document:
     if body.cut:
         raise PageError("This PDF is too large to be read.")
     read = await read_pdf(body.data)
-    return _document(body, read.title, read.text, note=read.note)
+    return document_of(body, read.title, read.text, note=read.note)
 
 
 def convert_blocking(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
@@ -68,16 +50,6 @@ def convert_blocking(body: Body, kind: Kind, *, view_source: bool = False) -> Do
     if view_source or kind == "text":
         return convert_text(body, kind, view_source=view_source)
     return _from_process(body, read_page_blocking(_head(body, kind), body.data))
-
-
-def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
-    text = decode(body.data, body.content_type)
-    if view_source or kind == "text":
-        return _document(body, "", clean(text[: MAX_CHARS + 1]))
-    if kind == "markdown":
-        return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
-    read = html_to_text(text, body.url)
-    return _linked(body, read, note="" if read.text.strip() else _EMPTY)
 
 
 def kind_of(content_type: str, data: bytes) -> Kind:
@@ -109,13 +81,3 @@ def _from_process(body: Body, read: Read) -> Document:
 def _is_binary(data: bytes) -> bool:
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     return b"\x00" in data[:8_192] and not utf16
-
-
-def _linked(body: Body, read: HtmlText, note: str = "") -> Document:
-    return _document(body, read.title, read.text, read.links, note)
-
-
-def _document(body: Body, title: str, text: str, links: tuple[str, ...] = (), note: str = "") -> Document:
-    if body.cut or len(text) > MAX_CHARS:
-        note = _CUT
-    return Document(body.url, title, text[:MAX_CHARS], links, note)

@@ -37,7 +37,7 @@ def limit() -> None:
 
 
 def answer(head: dict[str, object], body: bytes) -> dict[str, object]:
-    from tools.browser.pages.convert import Body, convert_text
+    from tools.browser.pages.body import Body, convert_text
     from tools.browser.pages.errors import PageError
 
     page = Body(str(head["url"]), str(head["content_type"]), body, bool(head["cut"]))
@@ -59,17 +59,17 @@ def exactly(length: int) -> bytes:
 def main() -> None:
     sys.path.insert(0, str(_ROOT))
     limit()
-    from tools.browser.pages import convert  # loads what pages need before the first arrives
+    from tools.browser.pages import body  # loads what pages need before the first arrives
 
-    assert convert
+    assert body
     has_timer = hasattr(signal, "setitimer")
     while not has_timer or select.select([0], [], [], IDLE_SECONDS)[0]:
         length, size = HEAD.unpack(exactly(HEAD.size))
-        head, body = json.loads(exactly(length)), exactly(size)
+        head, content = json.loads(exactly(length)), exactly(size)
         if has_timer:
             # Its signal ends this process.
             signal.setitimer(signal.ITIMER_PROF, PAGE_SECONDS + SECONDS_PER_BYTE * size)
-        written = json.dumps(answer(head, body), ensure_ascii=False).encode("utf-8", "replace")
+        written = json.dumps(answer(head, content), ensure_ascii=False).encode("utf-8", "replace")
         if has_timer:
             signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.buffer.write(struct.pack(">Q", len(written)) + written)
