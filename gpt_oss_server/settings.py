@@ -224,6 +224,20 @@ class Settings:
     python_timeout: float = setting(
         120.0, duration(), "Tools", "How long one call of the python tool may run."
     )
+    python_memory: int | None = setting(
+        None,
+        optional(size()),
+        "Tools",
+        "The memory of the python tool's kernels and files, of all conversations together; `none` is a "
+        "quarter of the machine's.",
+    )
+    python_max_sessions: int = setting(
+        64,
+        whole("COUNT", 1),
+        "Tools",
+        "How many conversations and containers may hold python's state; any more get 429.",
+    )
+    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "Tools", "The same for one client.")
     mcp: tuple[str, ...] = setting(
         (),
         names("NAME=URL"),

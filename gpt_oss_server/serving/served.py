@@ -142,9 +142,11 @@ class Served:
         return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
 
     def make_ready(self) -> None:
-        """Start work for which the first request would otherwise wait."""
-        if self.engine.info.enforces_grammar:
-            make_ready(self.encoding)
+        """Start work for which the first request would otherwise wait.
+
+        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        """
+        make_ready(self.encoding)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
