@@ -114,7 +114,6 @@ def test_a_slash_at_the_end_of_a_path_is_ignored(url: str, path: str) -> None:
         ("//v1/responses", "/v1/responses"),
         ("/api/v1/chat/completions", "/v1/chat/completions"),
         ("/v1/embeddings", "/openapi.json"),
-        ("/", "/openapi.json"),
     ],
 )
 def test_an_unknown_path_names_the_intended_one(url: str, path: str, intended: str) -> None:
