@@ -1,7 +1,7 @@
 """Begins to load torch's libraries before torch is imported.
 
-Linking them takes the system a quarter of a second or, from a cold disk, many. Python's lock is free meanwhile, which
-it is not when the import of torch links them.
+Linking them takes the system a quarter of a second or, from a cold disk, many. Python's lock is free
+meanwhile, which it is not when the import of torch links them.
 """
 
 from __future__ import annotations

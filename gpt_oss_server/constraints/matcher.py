@@ -20,8 +20,8 @@ from inference.engine import EngineFailed
 from inference.grammar import GrammarState
 
 _CHUNK = 20_000
-# Texts for which masks are prepared: without them a mask in free text takes 2 ms, with them 0.1. Of the library's
-# own four, the other two make creation a third longer and no mask faster.
+# Texts for which masks are prepared: without them a mask in free text takes 2 ms, with them 0.1. Of the
+# library's own four, the other two make creation a third longer and no mask faster.
 _SLICES = (r'[^"\\\x00-\x1F\x7F]{1,10}', r'[^"\\\x00-\x1F\x7F]{1,30}')
 _MASK_WORDS = -(-VOCABULARY_SIZE // 32)
 

@@ -1,8 +1,8 @@
 """Serves from the moment the socket listens, while the real application is still being made.
 
-Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it returns,
-`/health` answers 200, `/ready` answers 503, and all other requests wait for the application. It must not know
-any API, nor import the rooms that do.
+Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it
+returns, `/health` answers 200, `/ready` answers 503, and all other requests wait for the application. It must
+not know any API, nor import the rooms that do.
 """
 
 from __future__ import annotations

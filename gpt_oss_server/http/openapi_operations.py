@@ -29,18 +29,24 @@ class Operation:
 
 _TABLE = {
     "post /v1/responses": Operation("Responses", "Create a response", generates=True),
-    "get /v1/responses/{response_id}": Operation("Responses", "Retrieve a response, or stream its events again", (400,)),
+    "get /v1/responses/{response_id}": Operation(
+        "Responses", "Retrieve a response, or its events", (400,)
+    ),
     "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response"),
     "post /v1/responses/input_tokens": Operation("Responses", "Count the tokens of a request", (404,)),
     "post /v1/responses/compact": Operation("Responses", "Compact a conversation", generates=True),
-    "post /v1/responses/{response_id}/cancel": Operation("Responses", "Cancel a background response", (400,)),
-    "get /v1/responses/{response_id}/input_items": Operation("Responses", "List the input items of a response", (400,)),
+    "post /v1/responses/{response_id}/cancel": Operation("Responses", "Cancel a response", (400,)),
+    "get /v1/responses/{response_id}/input_items": Operation(
+        "Responses", "List the input of a response", (400,)
+    ),
     "post /render": Operation("Responses", "Show the exact prompt of a request", (404,)),
     "post /v1/conversations": Operation("Conversations", "Create a conversation"),
     "get /v1/conversations/{conversation}": Operation("Conversations", "Retrieve a conversation"),
     "post /v1/conversations/{conversation}": Operation("Conversations", "Change a conversation's metadata"),
     "delete /v1/conversations/{conversation}": Operation("Conversations", "Delete a conversation"),
-    "get /v1/conversations/{conversation}/items": Operation("Conversations", "List the items of a conversation", (400,)),
+    "get /v1/conversations/{conversation}/items": Operation(
+        "Conversations", "List the items of a conversation", (400,)
+    ),
     "post /v1/conversations/{conversation}/items": Operation("Conversations", "Add items to a conversation"),
     "get /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Retrieve an item"),
     "delete /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Delete an item"),
@@ -73,7 +79,10 @@ _OF_GENERATION = (404, 500, 503)
 
 
 def operation_of(name: str) -> Operation:
-    """The row of an operation; a HEAD is described as its GET. An embedding application may add routes without one."""
+    """The row of an operation; a HEAD is described as its GET.
+
+    An application that embeds this server may add routes, which have no row.
+    """
     return _TABLE.get(name.replace("head ", "get ", 1), Operation("Other", name))
 
 

@@ -13,7 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 FOLDER = Path(__file__).parent / "swagger"
-KINDS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "start.js": "text/javascript"}
+KINDS = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "start.js": "text/javascript",
+}
 _DAY = "public, max-age=86400"
 
 

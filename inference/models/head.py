@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 LARGEST_HALF = 65_504.0
-# Rows packed together. FBGEMM packs column by column: more rows leave the processor's cache between two columns,
-# and packing takes two to three times as long. Fewer rows make each product slower.
+# Rows packed together. FBGEMM packs column by column: more rows leave the processor's cache between two
+# columns, and packing takes two to three times as long. Fewer rows make each product slower.
 ROWS_AT_ONCE = 65_536
 
 

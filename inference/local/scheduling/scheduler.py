@@ -21,7 +21,8 @@ class SchedulerLimits:
     max_concurrent: int  # running sequences; each has a slot
     max_waiting: int  # sequences that wait for a slot; more are refused
     chunk: int = 256  # prompt tokens in a step without decoding sequences
-    # The same alongside decoding sequences, for each short prompt: it lengthens the gap between two of their tokens.
+    # The same alongside decoding sequences, for each short prompt: it lengthens the gap between two of their
+    # tokens.
     shared_chunk: int = 64
     least_chunk: int = 32  # of one prompt: smaller chunks slow prompts more than they shorten the gap
     prompts: int = 8  # the most prompts in a step

@@ -131,7 +131,7 @@ async def test_chunks_are_smaller_while_another_generation_samples(
 async def test_short_prompts_that_arrive_together_are_read_together(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even while another generation samples: else the last of them would wait for as many steps as there are."""
+    """Even while another generation samples: else the last would wait for as many steps as there are."""
     steps = watch_chunks(monkeypatch)
     once = replace(GREEDY, max_tokens=1)
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
