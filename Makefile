@@ -45,8 +45,10 @@ help:
 # --- PyTorch: on Linux, PyPI's build brings CUDA with it, of no use without a card ---
 
 CPU_INDEX := https://download.pytorch.org/whl/cpu
-SIZE_cpu := 0.3 GB to download and 1.2 GB of disk
+SIZE_cpu := 0.3 GB to download and 1.3 GB of disk
 SIZE_cuda := about 3 GB to download and 7 GB of disk
+EXTRAS_cpu := browser,exa,python,mcp
+EXTRAS_cuda := all
 TORCH_cuda = true
 # One quick try. Without dependencies: they come from PyPI, with the project.
 TORCH_cpu = { test "$$(uname -s)" != Linux || $(PIP) --no-deps --index-url $(CPU_INDEX) --timeout 10 --retries 0 torch \
@@ -72,7 +74,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[all,examples]'
+	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed

@@ -33,7 +33,7 @@ _REFERENCE = """\
 </head>
 <body data-document="{root}/openapi.json">
 <div id="reference"></div>
-<noscript>The reference needs JavaScript; its source: <a href="{root}/openapi.json">openapi.json</a></noscript>
+<noscript>The reference needs JavaScript. See <a href="{root}/openapi.json">openapi.json</a>.</noscript>
 <script src="{root}/docs/swagger-ui-bundle.js"></script>
 <script src="{root}/docs/start.js"></script>
 </body>

@@ -123,7 +123,14 @@ def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in ("Reasoning:", "get_weather(", "Cited:", "Drew plot.png", "-> 23.76 nautical", "Resumed after"):
+    for part in (
+        "Reasoning:",
+        "get_weather(",
+        "Cited:",
+        "Drew plot.png",
+        "-> 23.76 nautical",
+        "Resumed after",
+    ):
         assert part in done.stdout
     assert (tmp_path / "demo-plot.png").read_bytes().startswith(b"\x89PNG")
 
