@@ -51,8 +51,8 @@ EXTRAS_cpu := browser,exa,python,mcp
 EXTRAS_cuda := all
 TORCH_cuda = true
 # One quick try. Without dependencies: they come from PyPI, with the project.
-TORCH_cpu = { test "$$(uname -s)" != Linux || $(PIP) --no-deps --index-url $(CPU_INDEX) --timeout 10 --retries 0 torch \
-	2> $(VENV)/torch.log || echo "No CPU build from $(CPU_INDEX): PyPI's is taken, $(SIZE_cuda)." >&2; }
+TORCH_cpu = { test "$$(uname -s)" != Linux || \
+	PIP_INDEX_URL=$(CPU_INDEX) $(PIP) --no-deps --timeout 10 --retries 0 torch 2> $(VENV)/torch.log || echo "No CPU build from $(CPU_INDEX): PyPI's is taken, $(SIZE_cuda)." >&2; }
 
 # --- set-up: stamp files make a second run free ---
 
