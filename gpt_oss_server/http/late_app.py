@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
@@ -92,12 +93,13 @@ class LateApp:
                 made.set_result(app)
 
         def run() -> None:
+            app, failure = None, None
             try:
                 app = self._make()
             except Exception as error:
-                loop.call_soon_threadsafe(finish, None, error)
-            else:
-                loop.call_soon_threadsafe(finish, app, None)
+                failure = error
+            with suppress(RuntimeError):  # of a closed loop: the server has stopped, and nothing waits
+                loop.call_soon_threadsafe(finish, app, failure)
 
         self.loading = True
         threading.Thread(target=run, name="loading", daemon=True).start()
