@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.engine import CheckpointError
-from inference.foreign import foreign_config
+from inference.naming.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from inference.config import read_config
+from inference.download_size import announce
 from inference.engine import CheckpointError, ModelNotFound
-from inference.foreign import foreign_config, foreign_files, foreign_folder
-from inference.model_names import meant_by
+from inference.naming.foreign import foreign_config, foreign_files, foreign_folder
+from inference.naming.model_names import meant_by
 
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
@@ -23,14 +23,6 @@ LAYOUTS = ("", "original/")
 # Seconds for the first request to the hub. Without a timeout the client waits for minutes, and its other
 # calls retry six times before they give up.
 HUB_TIMEOUT = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What a download takes."""
-
-    files: int
-    bytes: int
 
 
 logger = logging.getLogger(__name__)
@@ -47,11 +39,8 @@ def files_needed(names: Iterable[str]) -> list[str]:
     return []
 
 
-def download(repo: str, announce: Callable[[Size], None] | None = None) -> Path:
-    """The folder of a repo's checkpoint: updated if possible, else the copy in the cache.
-
-    `announce` gets the size before anything is downloaded.
-    """
+def download(repo: str) -> Path:
+    """The folder of a repo's checkpoint: updated if possible, else the copy in the cache."""
     try:
         from huggingface_hub import HfApi, snapshot_download
     except ImportError as error:
@@ -63,15 +52,14 @@ def download(repo: str, announce: Callable[[Size], None] | None = None) -> Path:
     # version (requests, httpx, httpx2).
     try:
         info = HfApi().model_info(repo, timeout=HUB_TIMEOUT, files_metadata=True)
-        sizes = {file.rfilename: getattr(file, "size", None) or 0 for file in info.siblings or ()}
+        names = [file.rfilename for file in info.siblings or ()]
     except Exception as error:
         return _cached_instead(repo, error)
-    needed = files_needed(sizes)
-    _refuse_foreign(repo, sizes, getattr(info, "config", None))
+    needed = files_needed(names)
+    _refuse_foreign(repo, names, getattr(info, "config", None))
     if not needed:
         raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
-    if announce is not None:
-        announce(Size(len(needed), sum(sizes[name] for name in needed)))
+    announce(repo, info, needed)
     try:
         return Path(snapshot_download(repo, allow_patterns=needed))
     except Exception as error:

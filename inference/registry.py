@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference.engine import CheckpointError, Engine, ModelNotFound
-from inference.foreign import foreign_file, foreign_folder
 from inference.local.options import LocalOptions
-from inference.model_names import EMBEDDED, REPO_ID, meant_by
+from inference.naming.foreign import foreign_file, foreign_folder
+from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
 from inference.paths import UnknownHome, path_of
 
 KINDS = (
@@ -52,6 +52,11 @@ def load(
         if model.startswith(prefix):
             return factory(Request(model, model.removeprefix(prefix), device, context, progress, options))
     return _local(Request(model, model, device, context, progress, options))
+
+
+def runs_here(model: str) -> bool:
+    """Whether the engine of this name computes in this process, and so needs torch."""
+    return not model.startswith("scripted:")
 
 
 def checkpoint_folder(model: str) -> Path:
@@ -125,6 +130,7 @@ def _local(request: Request) -> Engine:
         name=_served_name(request.model),
         about=DEMO if request.model == EMBEDDED else "",
         is_demo=request.model == EMBEDDED,
+        loops=request.model == EMBEDDED,
         device=request.device,
         context=request.context,
         progress=request.progress,

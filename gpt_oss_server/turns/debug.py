@@ -1,4 +1,4 @@
-"""A turn's debug metadata for the client, and its slips and texts for the log."""
+"""A turn's debug metadata for the client, and its slips, warnings and texts for the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import logging
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.events import Slip
 from gpt_oss_server.turns.logprobs import LEAST
+from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.transcript import Transcript
 
 _log = logging.getLogger(__name__)
@@ -15,18 +17,29 @@ _MOST_SLIPS = 100
 
 def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
     """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability."""
-    prompt = encoding.decode(transcript.prompt)
-    output = encoding.decode(transcript.tokens)
     # Bounded: a broken model can slip at every token.
-    slips = [{"kind": slip.kind, "detail": slip.detail} for slip in transcript.slips[:_MOST_SLIPS]]
+    departures: list[Slip | TurnWarning] = [*transcript.slips[:_MOST_SLIPS], *transcript.warnings]
+    warnings = [{"kind": each.kind, "detail": each.detail} for each in departures]
+    texts = _texts(encoding, transcript, "__debug")
     return {
-        "__debug": prompt + output,
-        "__debug_input": prompt,
-        "__debug_output": output,
+        "__debug": "".join(texts.values()),
+        **texts,
         "__debug_input_ids": json.dumps(list(transcript.prompt)),
         "__debug_output_ids": json.dumps(transcript.tokens),
         "__debug_output_logprobs": json.dumps(_scores(transcript)),
-        "__debug_warnings": json.dumps(slips, ensure_ascii=False),
+        "__debug_warnings": json.dumps(warnings, ensure_ascii=False),
+    }
+
+
+def debug_compaction(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
+    """The prompt that requested a summary, and the summary as the model wrote it."""
+    return _texts(encoding, transcript, "__debug_compaction")
+
+
+def _texts(encoding: Encoding, transcript: Transcript, key: str) -> dict[str, str]:
+    return {
+        f"{key}_input": encoding.decode(transcript.prompt),
+        f"{key}_output": encoding.decode(transcript.tokens),
     }
 
 
@@ -39,6 +52,8 @@ def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text
     if transcript.slips:
         kinds = ", ".join(sorted({slip.kind for slip in transcript.slips}))
         _log.info("%s: the model departed from Harmony (%s); nothing was lost.", name, kinds)
+    for warning in transcript.warnings:
+        _log.info("%s: %s", name, warning.detail)
     if with_text:
         _log.info("%s prompt: %s", name, encoding.decode(transcript.prompt))
         _log.info("%s output: %s", name, encoding.decode(transcript.tokens))

@@ -17,7 +17,7 @@ import pytest
 
 import inference
 from inference import hub
-from inference.engine import ModelNotFound
+from inference.engine import CheckpointError, ModelNotFound
 
 
 def test_only_one_layout_of_a_repo_is_downloaded() -> None:
@@ -50,14 +50,19 @@ class FakeHub:
     """A hub that is online."""
 
     def __init__(
-        self, files: list[str], folder: Path | None = None, config: dict[str, object] | None = None
+        self,
+        files: list[str],
+        folder: Path | None = None,
+        size: int = 1_000_000,
+        config: dict[str, object] | None = None,
     ) -> None:
-        self.files, self.folder, self.config = files, folder, config
+        self.files, self.folder, self.size, self.config = files, folder, size, config
         self.patterns: list[list[str]] = []
 
     def model_info(self, repo: str, *, timeout: float, files_metadata: bool) -> SimpleNamespace:
-        siblings = [SimpleNamespace(rfilename=name, size=1000) for name in self.files]
-        return SimpleNamespace(siblings=siblings, config=self.config)
+        size = self.size if files_metadata else None
+        siblings = [SimpleNamespace(rfilename=name, size=size) for name in self.files]
+        return SimpleNamespace(sha="a" * 40, siblings=siblings, config=self.config)
 
     def snapshot_download(self, repo: str, *, allow_patterns: list[str]) -> str:
         self.patterns.append(allow_patterns)
@@ -77,15 +82,6 @@ def test_a_repo_is_downloaded_and_served_under_its_name(
     fake.install(monkeypatch)
     assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
     assert fake.patterns == [["config.json", "model.safetensors"]]
-
-
-def test_the_size_is_announced_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeHub(["config.json", "model.safetensors", "README.md"])
-    fake.install(monkeypatch)
-    announced: list[hub.Size] = []
-    with pytest.raises(KeyboardInterrupt):  # the fake hub's download
-        hub.download("someone/some-gpt-oss", announced.append)
-    assert announced == [hub.Size(files=2, bytes=2000)]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +106,26 @@ def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     FakeHub(["README.md"]).install(monkeypatch)
     with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
         hub.download("someone/model")
+
+
+def test_the_size_of_a_download_is_stated_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FakeHub(["config.json", "model.safetensors", "README.md"], size=6_900_000_000).install(monkeypatch)
+    monkeypatch.setattr("inference.download_size._free", lambda _: 20_000_000_000)
+    with pytest.raises(KeyboardInterrupt):  # that is where the download begins
+        hub.download("someone/model")
+    stated = capsys.readouterr().err
+    assert "Downloading someone/model once: 13.8 GB in 2 files, to " in stated
+    assert "20.0 GB are free" in stated
+
+
+def test_a_download_that_the_disk_cannot_hold_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeHub(["config.json", "model.safetensors"], size=10**15)
+    fake.install(monkeypatch)
+    with pytest.raises(CheckpointError, match=r"needs 2000000\.0 GB of disk .* are free.* HF_HOME"):
+        hub.download("someone/model")
+    assert fake.patterns == []
 
 
 def test_an_interrupt_ends_a_download(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.sizes import shown_size
 from gpt_oss_server.settings import Settings
+from inference.download_size import in_words
 
 EXAMPLES = """\
 examples:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     width = max(len(str(model["name"])) for model in models)
     console.out(f"{'NAME':<{width}}  {'SIZE':>9}  WHERE")
     for model in models:
-        size = shown_size(int(str(model["bytes"])))
+        size = in_words(int(str(model["bytes"])))
         console.out(f"{model['name']:<{width}}  {size:>9}  {model['path']}")
     if len(models) == 1:
         console.err("More: gpt-oss-server pull openai/gpt-oss-20b")
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _models() -> list[dict[str, object]]:
     from inference import tiny
-    from inference.model_names import EMBEDDED
+    from inference.naming.model_names import EMBEDDED
 
     models: list[dict[str, object]] = [_model(EMBEDDED, tiny.COMPACT, tiny.COMPACT.stat().st_size)]
     try:

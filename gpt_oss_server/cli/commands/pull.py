@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.cli.terminal.sizes import shown_size
 from gpt_oss_server.settings import Settings
-
-if TYPE_CHECKING:
-    from inference.hub import Size
 
 EXAMPLES = """\
 examples:
@@ -31,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from inference.hub import download
-    from inference.model_names import EMBEDDED, REPO_ID, meant_by
+    from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
 
     repo: str = args.repo
     if repo == EMBEDDED:
@@ -40,21 +34,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         meant = meant_by(repo)
         advice = f"Try: gpt-oss-server pull {meant}" if meant else "Name it as owner/name."
         raise CommandLineError(f"{repo} is no Hugging Face repo. {advice}")
-    folder = download(repo, _announce)
+    folder = download(repo)
     console.out(f"{repo} is in {folder}. Serve it with: gpt-oss-server serve {repo}")
     return 0
-
-
-def _announce(size: Size) -> None:
-    """The hub's client shows the progress; a file that is in the cache already is not downloaded again."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    place = _existing(Path(HF_HUB_CACHE))
-    free = shutil.disk_usage(place).free
-    console.err(
-        f"{size.files} files, {shown_size(size.bytes)}, into {HF_HUB_CACHE} ({shown_size(free)} free)."
-    )
-
-
-def _existing(path: Path) -> Path:
-    return next(each for each in (path, *path.parents) if each.exists())

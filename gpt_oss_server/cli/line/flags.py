@@ -12,7 +12,7 @@ from typing import Any
 
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
-from inference.model_names import names_model
+from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
 TAKE_MODEL = ("serve", "bench")  # as a word
