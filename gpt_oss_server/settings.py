@@ -171,6 +171,13 @@ class Settings:
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
         "`response.reasoning.…`.",
     )
+    end_cut_calls: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
+        "other item. Off: for clients that run each call that is done, whatever its status.",
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),

@@ -27,6 +27,7 @@ from gpt_oss_server.http.shared_fields import (
     TurnFields,
     check_metadata,
     check_stops,
+    check_stream_options,
 )
 from gpt_oss_server.turns.beams import check_best_of
 
@@ -120,6 +121,7 @@ def parse_request(body: object) -> CreateChatCompletion:
     request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
     if not request.messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")

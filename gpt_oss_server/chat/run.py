@@ -174,9 +174,9 @@ class ChatRun:
             chunks[0]["prompt_token_ids"] = [*self._prepared.prompt, *self._prepared.prefill]
         self._has_begun = True
         if self.request.stream and self.request.includes_usage:
-            usage = self._usage() if self.request.counts_usage else None
-            for chunk in chunks:
-                chunk["usage"] = usage
+            counts = self.request.counts_usage
+            for chunk, part in zip(chunks, parts, strict=True):
+                chunk["usage"] = self._usage_so_far(part) if counts else None
         return chunks
 
     def _end(self) -> list[Chunk]:
@@ -194,7 +194,7 @@ class ChatRun:
 
     def _closing_chunk(self) -> list[Chunk]:
         """The chunk without choices, unless it would hold nothing."""
-        [chunk] = self._chunks([{}])
+        [chunk] = self._chunks([{"index": 0}])
         chunk["choices"] = []
         if self.request.includes_usage:
             chunk["usage"] = self._usage()
@@ -226,6 +226,10 @@ class ChatRun:
 
     def _usage(self) -> dict[str, Any]:
         return usage_of([choice.transcript for choice in self._choices])
+
+    def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
+        """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
+        return usage_of([self._choices[part["index"]].transcript])
 
     def _log(self) -> None:
         served = self._served

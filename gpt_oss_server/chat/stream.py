@@ -115,8 +115,8 @@ class ChoiceStream:
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
-        if self._stops is not None and self.stopped:
-            end["stop_reason"] = self._stops.found
+        # The stop string that ended the choice, as in vLLM; null if none did.
+        end["stop_reason"] = self._stops.found if self._stops is not None else None
         return [*out, end]
 
     def _choice(self, part: ChunkPart) -> ChunkPart:

@@ -163,8 +163,7 @@ class CompletionRun:
         last = self._chunk(choice, shown, scores)
         part, top = last["choices"][0], self.request.prompt_logprobs
         part["finish_reason"] = str(choice.finish)
-        if text.stopped is not None:
-            part["stop_reason"] = text.stopped
+        part["stop_reason"] = text.stopped
         if top is not None and choice.scored is not None:
             # Spelling the scores of a long prompt takes a while.
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
@@ -198,7 +197,7 @@ class CompletionRun:
         chunk: Chunk = {**self._head, "choices": [part]}
         options = self.request.stream_options
         if options and options.include_usage:
-            chunk["usage"] = self._usage() if options.continuous_usage_stats else None
+            chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
         return chunk
 
     def _usage(self) -> dict[str, Any]:
@@ -210,16 +209,24 @@ class CompletionRun:
             min(choice.cached for choice in self._choices[at : at + each])
             for at in range(0, len(self._choices), each)
         )
-        return {
-            "prompt_tokens": given,
-            "completion_tokens": made,
-            "total_tokens": given + made,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        }
+        return _counted(given, made, cached)
+
+    def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
+        """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
+        return _counted(len(choice.prompt), choice.sampled, choice.cached)
 
     def _count(self) -> None:
         for choice in self._choices:
             self._served.counters.count(outcome(choice.finish, self.error), ())
+
+
+def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.errors import EventsForgotten, InvalidOutput, InvalidRequest
+from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
@@ -18,7 +18,7 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -98,14 +98,16 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
-    """The log's events; an error event ends the stream if a slow reader misses expired ones."""
+    """The log's events. An error event ends the stream if the reader's next event is gone or never came."""
     at = after
     try:
         async with aclosing(log.read(after)) as batches:
             async for batch in batches:
                 at += len(batch)
                 yield batch
-    except EventsForgotten as error:
+        if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
+            raise past_the_end(after)
+    except InvalidRequest as error:
         body = error.body()
         # Both the documented event and the form on which the official SDK raises an error.
         yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]

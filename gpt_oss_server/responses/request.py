@@ -23,7 +23,13 @@ from gpt_oss_server.http.fields import (
     Verbosity,
     read_body,
 )
-from gpt_oss_server.http.shared_fields import GenerationFields, Reasoning, TurnFields, check_metadata
+from gpt_oss_server.http.shared_fields import (
+    GenerationFields,
+    Reasoning,
+    TurnFields,
+    check_metadata,
+    check_stream_options,
+)
 from gpt_oss_server.responses.items.summary import SummaryKind
 
 
@@ -58,7 +64,6 @@ class CreateResponse(TurnFields, GenerationFields):
     background: Boolean | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    top_k: Annotated[Integer, Field(ge=0)] | None = None
     enable_response_messages: Boolean | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -178,6 +183,7 @@ def _check_whole(request: CreateResponse) -> None:
             param="background",
         )
     check_metadata(request.metadata)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
 
 
 def check_included(names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The Response object: it has every top-level key from the first event on, with null for unset values."""
+"""The Response object: it has its top-level keys from the first event on, with null for unset values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def new_response(
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",
         "usage": None,
-        "user": request.user,
+        # OpenAI's document has a string here and no null, unlike for its other fields.
+        **({} if request.user is None else {"user": request.user}),
         "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
     }
 
@@ -72,10 +73,11 @@ def usage_of(*transcripts: Transcript) -> dict[str, Any]:
     sampled = sum(each.sampled for each in transcripts)
     cached = sum(each.cached_tokens for each in transcripts)
     reasoning = sum(each.reasoning_tokens for each in transcripts)
+    results = sum(each.results for each in transcripts)  # of tools that ran here; part of the input tokens
     return {
         "input_tokens": given,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": sampled,
-        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "output_tokens_details": {"reasoning_tokens": reasoning, "tool_output_tokens": results},
         "total_tokens": given + sampled,
     }

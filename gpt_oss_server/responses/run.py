@@ -24,7 +24,7 @@ from gpt_oss_server.responses.items.compaction import CompactionBuilder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.items.tool_builders import McpListBuilder
-from gpt_oss_server.responses.keeping import FinishedTurn
+from gpt_oss_server.responses.keeping import FinishedTurn, closing_results
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
@@ -72,7 +72,8 @@ class Run:
         route = item_route(
             served.ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients
         )
-        self._stream = ResponseStream(response, route, served.clock)
+        ends_cut_calls = served.settings.end_cut_calls
+        self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
 
     def _begin(self, prepared: Prepared) -> None:
         served = self._served
@@ -244,7 +245,8 @@ class Run:
         # An approved call that may have run belongs to the conversation: a retry must not repeat it.
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
-        turn = FinishedTurn(self._prepared, self._stream, tuple(self._transcript.segments))
+        closing = closing_results(self._transcript, self._stream, self._served.renderer)
+        turn = FinishedTurn(self._prepared, self._stream, (*self._transcript.segments, *closing))
         await turn.keep(self._store, self._conversations, adds=adds)
 
 

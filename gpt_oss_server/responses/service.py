@@ -36,7 +36,7 @@ from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, in_thread_if_large
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.transcript import Transcript
@@ -225,6 +225,9 @@ class ResponsesService:
                 param="stream",
             )
         await log.check(after)
+        ended = after >= 0 and await self.served.store.get(response_id) is not None
+        if ended and not await has_event(log, after):
+            raise past_the_end(after)
         return log
 
     async def close(self) -> None:

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from pydantic_core import to_json
 from starlette.responses import Response
 
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.http.sse import Event, EventStream, unless_gone
+from gpt_oss_server.http.sse import Event, EventStream, to_line, unless_gone
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -44,4 +43,4 @@ async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: 
 
 def encode_chunk(chunk: Event) -> bytes:
     """Chunks have no event names."""
-    return b"data: %s\n\n" % to_json(chunk)
+    return b"data: %s\n\n" % to_line(chunk)

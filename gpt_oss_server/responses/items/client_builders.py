@@ -20,7 +20,7 @@ Given = dict[str, Any]
 
 
 class _ClientCall(ItemBuilder):
-    done_if_cut_off = False
+    client_runs = True
 
     def __init__(self, item_id: str, call_id: str, recipient: str) -> None:
         super().__init__(item_id)
@@ -216,7 +216,7 @@ class HostedSearchBuilder(ToolSearchBuilder):
     """A search that this server runs; the tools that it finds become a separate item after it."""
 
     runs_here = True
-    done_if_cut_off = True  # no client would run it
+    client_runs = False
     execution = "server"
 
     def __init__(self, item_id: str, found_id: str, recipient: str) -> None:
