@@ -27,6 +27,7 @@ from gpt_oss_server.turns.events import TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompting import ignored_fields
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -56,6 +57,7 @@ class ChatRun:
     def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
         self._served = served
         self._id = completion_id
@@ -126,7 +128,7 @@ class ChatRun:
             preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=self._speller() if request.logprobs else None,
+            speller=self._speller() if self._prepared.sampling.logprobs is not None else None,
             old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"

@@ -21,7 +21,7 @@ from gpt_oss_server.turns.beams import beam_search
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.turns.prompting import sampling_of
+from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 
@@ -50,6 +50,7 @@ class CompletionRun:
     ) -> None:
         self.request = request
         self.error: ApiError | None = None
+        self.ignored = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
         self._head = {
@@ -133,7 +134,7 @@ class CompletionRun:
         )
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
-        text = self._text()
+        text = self._text(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
@@ -169,13 +170,13 @@ class CompletionRun:
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
         return last
 
-    def _text(self) -> PlainText:
+    def _text(self, choice: _Choice) -> PlainText:
         request = self.request
         return PlainText(
             self._served.encoding,
             StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
-            speller=None if request.logprobs is None else self._speller(),
+            speller=None if choice.sampling.logprobs is None else self._speller(),
             top=request.logprobs or 0,
         )
 

@@ -18,6 +18,7 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.serving.chunks import headers_for
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 
 
@@ -32,9 +33,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     """The routes that create, retrieve and delete a response."""
     keep_alive = service.served.settings.keep_alive
 
-    def logged(log: EventLog, after: int = -1) -> Response:
+    def logged(log: EventLog, after: int = -1, headers: dict[str, str] | None = None) -> Response:
         # The log holds encoded events.
-        return EventStream(lambda: _read(log, after), bytes, keep_alive=keep_alive)
+        return EventStream(lambda: _read(log, after), bytes, headers, keep_alive=keep_alive)
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
@@ -44,13 +45,17 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             return EventStream(
                 streamed.events,
                 encode,
+                headers_for(streamed.ignored),
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
         run = await service.start(body)
         if run.request.background:
             log = await service.run_in_background(run)
-            return logged(log) if run.request.stream else JSONResponse(run.response)
+            headers = headers_for(run.ignored)
+            if run.request.stream:
+                return logged(log, headers=headers)
+            return JSONResponse(run.response, headers=headers)
         return await _whole(run, request, service)
 
     @router.get("/v1/responses/{response_id}")
@@ -132,4 +137,4 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
         kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
-    return JSONResponse(response)
+    return JSONResponse(response, headers=headers_for(run.ignored))

@@ -69,7 +69,7 @@ def _text(request: CreateResponse) -> dict[str, Any]:
 
 
 def usage_of(*transcripts: Transcript) -> dict[str, Any]:
-    given = sum(len(each.prompt) + each.given for each in transcripts)
+    given = sum(len(each.prompt) + each.prefilled + each.given for each in transcripts)
     sampled = sum(each.sampled for each in transcripts)
     cached = sum(each.cached_tokens for each in transcripts)
     reasoning = sum(each.reasoning_tokens for each in transcripts)

@@ -35,6 +35,7 @@ from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompting import begun_call, ignored_fields
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -60,6 +61,7 @@ class Run:
         """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
         self._served = served
         self._store = store
@@ -130,6 +132,8 @@ class Run:
                     if self._compaction is not None:
                         yield stream.add(CompactionBuilder(await self._compact(self._compaction)))
                     if self._compaction is None or not self._compaction.alone:
+                        if begun := self._begun():
+                            yield begun
                         async with aclosing(self._turn_events()) as turn:
                             async for batch in turn:
                                 if type(last := batch[-1]) is TurnFinished:
@@ -150,6 +154,14 @@ class Run:
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)
         return self._turn.events() if self._generates else self._turn.read_prompt()
+
+    def _begun(self) -> list[Event]:
+        """The events of a forced call that the server begins for an engine without grammars."""
+        served, prepared = self._served, self._prepared
+        if prepared.approved or not self._generates:
+            return []
+        tokens = begun_call(prepared.wanted, served.engine.info, served.renderer)
+        return self._stream.feed(self._turn.prefill(tokens)) if tokens else []
 
     async def _close_tools(self) -> None:
         request = self.request
@@ -246,7 +258,8 @@ class Run:
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
         closing = closing_results(self._transcript, self._stream, self._served.renderer)
-        turn = FinishedTurn(self._prepared, self._stream, (*self._transcript.segments, *closing))
+        segments = (*self._prepared.hosted.carries, *self._transcript.segments, *closing)
+        turn = FinishedTurn(self._prepared, self._stream, segments)
         await turn.keep(self._store, self._conversations, adds=adds)
 
 

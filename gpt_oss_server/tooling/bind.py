@@ -42,7 +42,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
         from gpt_oss_server.tooling.servers import add_servers
 
         try:
-            await add_servers(tools.servers, toolset, hosted, ids)
+            await add_servers(tools.servers, toolset, hosted, ids, tools.listings)
         except BaseException:
             await hosted.close(keeps_conversation=True)  # it may hold connections from before the failure
             raise

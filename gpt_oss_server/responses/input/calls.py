@@ -26,6 +26,7 @@ from gpt_oss_server.responses.input.reading import (
     function_recipient,
 )
 from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
+from gpt_oss_server.tooling.listings import carried
 from gpt_oss_server.tooling.search import declared_text
 
 _NOT_KEPT = "(The result was not kept in this conversation.)"
@@ -167,8 +168,9 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
-def _nothing(item: Item, where: str, conversation: Conversation) -> None:
-    """Adds nothing to the prompt: the request declares an MCP server's tools, its history does not."""
+def _mcp_listing(item: Item, where: str, conversation: Conversation) -> None:
+    """Adds nothing to the prompt: the request declares an MCP server's tools, its history only keeps them."""
+    conversation.add(carried(item))
 
 
 CALL_HANDLERS: dict[str, Handler] = {
@@ -187,7 +189,7 @@ CALL_HANDLERS: dict[str, Handler] = {
     "additional_tools": _additional_tools,
     "mcp_call": _mcp_call,
     **dict.fromkeys(BY_ITEM_TYPE, _hosted_call),
-    "mcp_list_tools": _nothing,
+    "mcp_list_tools": _mcp_listing,
     "mcp_approval_request": _approval_request,
     "mcp_approval_response": _approval_response,
 }
