@@ -129,6 +129,7 @@ class ChatRun:
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
             speller=self._speller() if self._prepared.sampling.logprobs is not None else None,
+            scored=frozenset(request.logprobs_include or ()),
             old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"

@@ -1,4 +1,4 @@
-"""POST /v1/completions, /tokenize and /detokenize: reads HTTP requests and sends the answers."""
+"""POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gpt_oss_server.completions.tokens import (
     detokenize,
     tokenize,
 )
+from gpt_oss_server.completions.tokenizer_info import tokenizer_info
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.serving.chunks import answer
@@ -38,6 +39,10 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
         return JSONResponse(detokenize(await read_json(request, limit), served))
+
+    @router.get("/tokenizer_info")
+    async def info() -> Response:
+        return JSONResponse(tokenizer_info(served))
 
     return router
 

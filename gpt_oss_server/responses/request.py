@@ -98,18 +98,29 @@ class CreateResponse(TurnFields, GenerationFields):
     @property
     def scores(self) -> int | None:
         """The number of alternatives listed per log-probability; None: no log-probabilities."""
-        wanted = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
-        return (self.top_logprobs or 0) if wanted else None
+        return (self.top_logprobs or 0) if self.scored else None
+
+    @property
+    def scored(self) -> frozenset[str]:
+        """The types of items that show log-probabilities."""
+        named = {kind for kind, name in _SCORED.items() if name in (self.include or ())}
+        return frozenset(named | {"message"} if self.top_logprobs else named)
 
     @property
     def verbosity(self) -> Verbosity | None:
         return self.text.verbosity if self.text else None
 
 
+_SCORED = {
+    "message": "message.output_text.logprobs",
+    # These two are this server's own.
+    "reasoning": "reasoning.reasoning_text.logprobs",
+    "function_call": "function_call.arguments.logprobs",  # of custom tools too
+}
 INCLUDABLE = frozenset(
     {
+        *_SCORED.values(),
         "reasoning.encrypted_content",
-        "message.output_text.logprobs",
         "message.input_image.image_url",
         "computer_call_output.output.image_url",
         "file_search_call.results",

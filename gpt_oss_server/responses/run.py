@@ -223,9 +223,12 @@ class Run:
             return seal_reasoning(served.sealer, segment.tokens)
 
         sealed = "reasoning.encrypted_content" in (self.request.include or ())
-        scored = self._prepared.sampling.logprobs is not None
+        speller = Speller(served.encoding, as_ids=False)
+        scored = self.request.scored if self._prepared.sampling.logprobs is not None else ()
         return Detail(
-            speller=Speller(self._served.encoding, as_ids=False) if scored else None,
+            speller=speller if "message" in scored else None,
+            reasoning_speller=speller if "reasoning" in scored else None,
+            call_speller=speller if "function_call" in scored else None,
             summary=self.request.summary,
             seal=seal if sealed else None,
             reasoning_events=REASONING_EVENTS[self._served.settings.event_names],

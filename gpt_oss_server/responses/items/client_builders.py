@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpt_oss_server.constraints.model_json import read_json_text
+from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.item_builder import Event, Item, ItemBuilder, WholeItem
 from gpt_oss_server.tooling.client_tools import ClientTool
+from gpt_oss_server.turns.logprobs import Speller, TextScores
+from inference.engine import TokenLogprob
 from tools.tool import ToolOutput
 
 Given = dict[str, Any]
@@ -40,6 +43,11 @@ class _WrittenCall(_ClientCall):
     ) -> None:
         super().__init__(item_id, call_id, recipient)
         self._called = {"name": name, **({"namespace": namespace} if namespace else {})}
+        self.scores: TextScores | None = None  # None: no log-probabilities
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self.scores is not None:
+            self.scores.score(scored)
 
     def _item(self, text: str, status: str) -> Item:
         return {
@@ -49,16 +57,24 @@ class _WrittenCall(_ClientCall):
             self.body: text,
             "call_id": self._call_id,
             **self._called,
+            **self._scored(),
         }
+
+    def _scored(self) -> Item:
+        return {} if self.scores is None else {"logprobs": list(self.scores.sent)}
 
     def open(self) -> tuple[Item, list[Event]]:
         return self._item("", "in_progress"), []
 
     def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": f"{self.event}.delta", "delta": text},)
+        event: Event = {"type": f"{self.event}.delta", "delta": text}
+        if self.scores is not None:
+            event["logprobs"] = self.scores.show(text)
+        return (event,)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        return [self._done(text)], self._item(text, "completed" if complete else "incomplete")
+        done = {**self._done(text), **self._scored()}
+        return [done], self._item(text, "completed" if complete else "incomplete")
 
     def _done(self, text: str) -> Event:
         return {"type": f"{self.event}.done", self.body: text}
@@ -239,13 +255,23 @@ class HostedSearchBuilder(ToolSearchBuilder):
         return [WholeItem(found)]
 
 
-def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBuilder:
+def unknown_call(ids: Ids, recipient: str, speller: Speller | None) -> ItemBuilder:
+    """The item of a call to a tool that the request does not have: a function of this name."""
+    return _scored(FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient)), speller)
+
+
+def client_builder(
+    ids: Ids, tool: ClientTool, *, here: bool = False, speller: Speller | None = None
+) -> ItemBuilder:
+    """`speller`: of the log-probabilities of functions and custom tools."""
     recipient = tool.recipient
     match tool.kind:
         case "function":
-            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, tool.name, tool.namespace)
+            call = FunctionCallBuilder(ids("fc"), ids("call"), recipient, tool.name, tool.namespace)
+            return _scored(call, speller)
         case "custom":
-            return CustomCallBuilder(ids("ctc"), ids("call"), recipient, tool.name, tool.namespace)
+            text = CustomCallBuilder(ids("ctc"), ids("call"), recipient, tool.name, tool.namespace)
+            return _scored(text, speller)
         case "local_shell":
             return LocalShellBuilder(ids("lsh"), ids("call"), recipient)
         case "shell":
@@ -256,6 +282,11 @@ def client_builder(ids: Ids, tool: ClientTool, *, here: bool = False) -> ItemBui
             if here:
                 return HostedSearchBuilder(ids("tsc"), ids("tso"), recipient)
             return ToolSearchBuilder(ids("tsc"), ids("call"), recipient)
+
+
+def _scored(builder: _WrittenCall, speller: Speller | None) -> ItemBuilder:
+    builder.scores = None if speller is None else TextScores(speller)
+    return builder
 
 
 def _object(text: str) -> Given:
