@@ -62,11 +62,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """The log-probability of a sampled token, and the likeliest alternatives as (id, logprob), best first."""
+    """The log-probability of a token, and the likeliest alternatives as (id, logprob), best first."""
 
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+    rank: int | None = None  # among all tokens, from 1; only for tokens of a prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
 from gpt_oss_server.completions.run import CompletionRun
+from gpt_oss_server.completions.tokenizer_info import tokenizer_info
 from gpt_oss_server.completions.tokens import (
     ChatPrompt,
     DetokenizeRequest,
@@ -15,7 +16,6 @@ from gpt_oss_server.completions.tokens import (
     detokenize,
     tokenize,
 )
-from gpt_oss_server.completions.tokenizer_info import tokenizer_info
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.serving.chunks import answer

@@ -13,11 +13,12 @@ from gpt_oss_server.turns.prompting import thinking_of
 
 _GAP = "[[text]]"
 _TEMPLATE = (
-    "{{% raw %}}{system}{{% endraw %}}"
+    "{{{{ {system} }}}}"
     # Instructions at the beginning share one developer message.
     "{{%- set head = namespace(texts=[], open=true) -%}}"
     "{{%- for message in messages -%}}"
-    "{{%- if message['role'] not in ('system', 'developer') -%}}{{%- set head.open = false -%}}{{%- endif -%}}"
+    "{{%- if message['role'] not in ('system', 'developer') -%}}"
+    "{{%- set head.open = false -%}}{{%- endif -%}}"
     "{{%- if head.open -%}}{{%- set head.texts = head.texts + [message['content']] -%}}{{%- endif -%}}"
     "{{%- endfor -%}}"
     "{{%- if head.texts -%}}{{{{ {developer} }}}}{{%- endif -%}}"
@@ -52,7 +53,7 @@ def _template(served: Served) -> str:
     assert developer is not None
     decode = served.encoding.decode
     return _TEMPLATE.format(
-        system=decode(system.tokens),
+        system=_literal(decode(system.tokens)),
         developer=_expression(decode(developer.tokens), "head.texts | join('\\n\\n')"),
         later=_expression(decode(renderer.developer_message(_GAP).tokens), "message['content']"),
         user=_expression(decode(renderer.user(_GAP).tokens), "message['content']"),

@@ -58,7 +58,8 @@ async def add_servers(
         _declare(server, listing, hosted)
         # An operator's server keeps its own list, which may have changed since then.
         if carried_over is None or carried_over.only(server.permissions).tools != listing.tools:
-            hosted.listings.append({**_item(server, ids), "tools": shown_tools(listing)})
+            about = {"instructions": listing.instructions} if listing.instructions else {}
+            hosted.listings.append({**_item(server, ids), "tools": shown_tools(listing), **about})
             record = record_of(server.label, written.get("server_url"), await server.full_listing())
             hosted.carries.append(carried(record))
 

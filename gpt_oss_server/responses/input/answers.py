@@ -40,9 +40,11 @@ def answers_of(items: Sequence[Any], where: str) -> Answers:
             continue
         if kind.endswith("_call_output"):
             call_id = answered_call(item)
+            if not isinstance(call_id, str):
+                continue
             if call_id in answered:
                 replaced.add(place)
-            elif isinstance(call_id, str):
+            else:
                 answered.add(call_id)
                 ever.add(call_id)
         elif kind in _CALLS and isinstance(item.get("call_id"), str):
