@@ -4,6 +4,7 @@
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
+#   make recipe-test      train small models by the recipe of the embedded one
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
@@ -31,7 +32,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
+.PHONY: serve test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -61,11 +62,17 @@ $(VENV)/.developing: $(VENV)/.installed
 
 # --- checks ---
 
+# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves training out.
+recipe-test: $(VENV)/.developing
+	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
+
 test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 $(TESTS)
 
-# The tests come last, so that the last line is pytest's.
-check: lint types docs-check wheel-test harmony-compat
+# The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
+check: $(VENV)/.developing
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check types wheel-test
+	@$(MAKE) --no-print-directory harmony-compat
 	@$(MAKE) --no-print-directory test
 
 lint: $(VENV)/.developing
@@ -90,8 +97,8 @@ wheel-test: wheel
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
-# the library, so this target tests the format and both APIs, but not the folders in AROUND.
-AROUND := inference recipe tools meta cli clients gpu published stores content containers http turns/test_background_runs.py
+# the library, so this target tests the format, the items and chunks made of it, and the model's own turns.
+WITH_OPENAI_HARMONY := harmony properties chat responses/items e2e/test_embedded_model.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -100,7 +107,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(AROUND:%=--ignore=tests/%) $(TESTS)
+		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
 
 # Real clients, in separate folders: their requirements conflict with the server's. Without npm, the tests of its
 # clients are skipped.
