@@ -60,12 +60,7 @@ def read_input(
         leads=leads,
         tools=tools or {},
     )
-    if isinstance(given, str):
-        items: list[Any] = [{"type": "message", "role": "user", "content": given}]
-    elif isinstance(given, dict):
-        items = [given]
-    else:
-        items = given or []
+    items = _as_list(given)
     answers = answers_of(items, where) if is_whole else Answers()
     at, listed = "", list[tuple[int, Item]]()
     before_call = _before_calls(items)
@@ -84,6 +79,12 @@ def read_input(
     as_sent = [item for _, item in sorted(listed, key=lambda each: each[0])]
     conversation.items = with_own_ids(as_sent, set(), ids)
     return conversation
+
+
+def _as_list(given: str | Item | list[Any] | None) -> list[Any]:
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return [given] if isinstance(given, dict) else given or []
 
 
 def _call_ids(item: Any) -> list[str]:
