@@ -169,7 +169,8 @@ class Settings:
         choice("openai", "open-responses"),
         "Answers",
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
-        "`response.reasoning.…`.",
+        "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
+        "requires.",
     )
     end_cut_calls: bool = setting(
         True,

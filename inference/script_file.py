@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import regex
+import regex  # type: ignore[import-untyped, unused-ignore]
 
 from inference.engine import CheckpointError, EngineFailed, ModelNotFound
 

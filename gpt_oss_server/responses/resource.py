@@ -20,7 +20,9 @@ def new_response(
     top_p: float,
     store: bool,
     background: bool = False,
+    null_user: bool = False,
 ) -> dict[str, Any]:
+    """`null_user`: Open Responses requires the key `user`; OpenAI's document allows no null there."""
     return {
         "id": response_id,
         "object": "response",
@@ -54,8 +56,7 @@ def new_response(
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",
         "usage": None,
-        # OpenAI's document has a string here and no null, unlike for its other fields.
-        **({} if request.user is None else {"user": request.user}),
+        **({"user": request.user} if request.user is not None or null_user else {}),
         "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
     }
 

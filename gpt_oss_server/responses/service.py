@@ -104,6 +104,7 @@ class ResponsesService:
             top_p=prepared.sampling.top_p,
             store=keep,
             background=bool(request.background),
+            null_user=self._null_user,
         )
         return Run(
             prepared,
@@ -126,9 +127,14 @@ class ResponsesService:
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
             store=False,
+            null_user=self._null_user,
         )
         served.counters.count("failed", ())
         return RefusedRun(response, error, served.clock)
+
+    @property
+    def _null_user(self) -> bool:
+        return self.served.settings.event_names == "open-responses"
 
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""

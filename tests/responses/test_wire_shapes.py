@@ -27,6 +27,7 @@ async def test_the_user_is_absent_unless_given(api: Make) -> None:
     here = api(scripted(ANSWER))
     assert "user" not in await here.create()
     assert (await here.create(user="me"))["user"] == "me"
+    assert (await api(scripted(ANSWER), event_names="open-responses").create())["user"] is None
 
 
 @pytest.mark.parametrize("kind", every_error())
