@@ -56,10 +56,10 @@ class ChatService:
                 )
 
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
-            if prepared.prefill:  # a grammar covers a whole turn, and this one has already started
-                return prepared
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
             binding = await served.bound(prepared.wanted, by_grammar=by_grammar)
-            begun = () if prepared.approved else begun_call(prepared.wanted, engines.info, served.renderer)
-            return replace(prepared, binding=binding, prefill=begun)
+            prefill = prepared.prefill
+            if not (prefill or prepared.approved):
+                prefill = begun_call(prepared.wanted, engines.info, served.renderer)
+            return replace(prepared, binding=binding, prefill=prefill)
