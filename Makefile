@@ -1,6 +1,7 @@
 # The commands of this project. They need GNU make and Python 3.11 or later; everything else goes to .venv.
 #
-#   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…"
+#   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…" TORCH=cpu|cuda
+#   make demo             set up, then show what the server does: reasoning, tools, citations, a plot, MCP
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
@@ -19,9 +20,14 @@ MODEL ?= tiny
 ARGS ?=
 TESTS ?= tests
 
+# The build of PyTorch: cuda where a card is found, else cpu.
+TORCH ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
+
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+# A terminal sees pip's progress bars; a log stays short.
+QUIET := $(shell test -t 2 || echo -qq)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install $(QUIET) --constraint constraints.txt
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
@@ -32,15 +38,30 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+# --- PyTorch: on Linux, PyPI's build brings CUDA with it, of no use without a card ---
+
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+SIZE_cpu := 0.3 GB to download and 1.3 GB of disk
+SIZE_cuda := about 3 GB to download and 7 GB of disk
+EXTRAS_cpu := browser,exa,python,mcp
+EXTRAS_cuda := all
+TORCH_cuda = true
+# One quick try. Without dependencies: they come from PyPI, with the project.
+TORCH_cpu = { test "$$(uname -s)" != Linux || \
+	PIP_INDEX_URL=$(CPU_INDEX) $(PIP) --no-deps --timeout 10 --retries 0 torch 2> $(VENV)/torch.log || echo "No CPU build from $(CPU_INDEX): PyPI's is taken, $(SIZE_cuda)." >&2; }
 
 # --- set-up: stamp files make a second run free ---
 
 serve: $(VENV)/.installed
 	@unset OMP_NUM_THREADS; exec $(BIN)/gpt-oss-server serve --host $(HOST) --port $(PORT) --model $(MODEL) $(ARGS)
+
+demo: $(VENV)/.installed
+	@unset OMP_NUM_THREADS; exec $(BIN)/python examples/demo.py
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -49,11 +70,12 @@ $(VENV)/.created:
 		echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-# setuptools first and no build isolation: constraints.txt pins every version that builds something.
+# setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) (minutes the first time) …" >&2
+	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed

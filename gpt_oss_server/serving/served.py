@@ -30,6 +30,7 @@ from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
 T = TypeVar("T")
@@ -81,6 +82,10 @@ class Served:
         """The listed names: the engine's own first, then the operator's."""
         names = [self.engine.info.name, *self.settings.served_model_name]
         return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
+
+    @property
+    def turn_limits(self) -> TurnLimits:
+        return turn_limits(self.engine.info, self.settings)
 
     def check_model(self, name: str) -> None:
         if name not in self.model_names and ANY_MODEL not in self.settings.served_model_name:
@@ -148,7 +153,8 @@ class Served:
         enforces = by_grammar and self.engine.info.enforces_grammar
         if not wanted.binds and not enforces:
             return Binding()
-        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)
+        guides = self.settings.guide_arguments
+        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces, guides=guides)
 
     async def stop(self) -> None:
         """Close the tools and the engine; running generations then end by themselves."""
