@@ -41,7 +41,8 @@ def created(monkeypatch: pytest.MonkeyPatch) -> dict[int, matcher.Grammars]:
 
 
 async def test_grammars_are_prepared_at_start_for_any_engine(created: dict[int, matcher.Grammars]) -> None:
-    app = create_app(scripted("<|channel|>final<|message|>Yes.<|return|>"), Settings(python="off", browser="off"))
+    engine = scripted("<|channel|>final<|message|>Yes.<|return|>")
+    app = create_app(engine, Settings(python="off", browser="off"))
     async with app.router.lifespan_context(app):
         for thread in threading.enumerate():
             if thread.name == "grammars":
