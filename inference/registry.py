@@ -115,6 +115,7 @@ def _local(request: Request) -> Engine:
         folder,
         name=_served_name(request.model),
         about=DEMONSTRATOR if request.model == "tiny" else "",
+        loops=request.model == "tiny",
         device=request.device,
         context=request.context,
         progress=request.progress,

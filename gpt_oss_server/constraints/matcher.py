@@ -43,6 +43,13 @@ class CompiledGrammar:
     def start(self) -> MatcherState:
         return MatcherState(self.matcher.deep_copy())
 
+    def after(self, tokens: Sequence[int]) -> CompiledGrammar:
+        """The grammar of what may follow the tokens; raises `GrammarError` if they do not fit."""
+        matcher = self.matcher.deep_copy()
+        if not matcher.consume_tokens(list(tokens)):
+            raise GrammarError("The tokens do not fit the grammar.")
+        return CompiledGrammar(matcher)
+
 
 class MatcherState:
     """Implements `inference.grammar.BatchedState`."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.hosted.tool import HostedTool, Maker
+from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
@@ -123,9 +124,10 @@ class ToolsetMaker:
         offers: list[Offer] = []
         for tool, make in self._makers:
             await self._add_hosted(tool, make, toolset, offers)
-        if self._servers:
+        if self._servers or settings.tool_server:
+            await asyncio.to_thread(_load_mcp)
             self._add_servers(toolset, offers)
-        toolset.toolbox = Toolbox(offers)
+        toolset.toolbox = Toolbox(offers, owner=OWNER.get)
         for offer in offers:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)
@@ -187,6 +189,14 @@ class ToolsetMaker:
                     toolset.refusals.pop(tool.declaration.namespace, None)
                 _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
+
+
+def _load_mcp() -> None:
+    """Imports what `_make` needs. On a thread, because the first import takes more than a second."""
+    from tools.mcp import client, external
+
+    assert client
+    assert external
 
 
 def _operator_servers(settings: Settings) -> tuple[OperatorServer, ...]:

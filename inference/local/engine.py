@@ -123,6 +123,7 @@ def load_local(
     context: int | None = None,
     progress: bool | None = None,
     about: str = "",
+    loops: bool = False,
     any_vocabulary: bool = False,
     options: LocalOptions | None = None,
 ) -> LocalEngine:
@@ -142,6 +143,7 @@ def load_local(
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
         scores_prompts=True,
+        loops=loops,
     )
     return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
 
