@@ -102,7 +102,7 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    headers = {"x-should-retry": "false"} if error.status < 500 else {}
+    headers = {} if error.may_pass else {"x-should-retry": "false"}
     if isinstance(error, EngineUnavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:

@@ -217,7 +217,15 @@ class Settings:
         choice("openai", "open-responses"),
         "Answers",
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
-        "`response.reasoning.…`.",
+        "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
+        "requires.",
+    )
+    end_cut_calls: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
+        "other item. Off: for clients that run each call that is done, whatever its status.",
     )
     call_form: str = setting(
         "channel-first",

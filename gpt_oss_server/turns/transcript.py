@@ -25,7 +25,8 @@ class Transcript:
     warnings: list[TurnWarning] = field(default_factory=list)
     sampled: int = 0  # stop tokens included
     reasoning_tokens: int = 0  # headers and ends of the messages included
-    given: int = 0  # results of tools: input, not output
+    given: int = 0  # results of tools: input, not output; with the cues after them
+    results: int = 0  # the results alone
     cached_tokens: int = 0
     prefilled: int = 0  # the given beginning of the answer: input, not output
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
@@ -92,6 +93,7 @@ class Transcript:
         given = [token for result in results for token in result.tokens] + list(cue)
         self.tokens += given
         self.given += len(given)
+        self.results += sum(len(result.tokens) for result in results)
 
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
         """The prompt of the next generation: all ids so far. Segments include their cue."""
