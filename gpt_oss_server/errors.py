@@ -28,6 +28,7 @@ ApiError                          500  server_error
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── UpgradeRequired               426  code upgrade_required
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
+├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
@@ -169,6 +170,12 @@ class EngineUnavailable(ApiError):
     def __init__(self, message: str, *, param: str | None = None, retry_after: float = 1.0) -> None:
         super().__init__(message, param=param)
         self.retry_after = retry_after  # seconds
+
+
+class StoreUnavailable(ApiError):
+    status = 503
+    code = "store_unavailable"
+    retry_after = 1.0  # seconds
 
 
 class GenerationFailed(ApiError):

@@ -228,29 +228,47 @@ class Settings:
 
     store: str = setting(
         "memory",
-        place("memory"),
+        place("memory, sqlite, sqlite:PATH or postgres://…", "memory", "sqlite", "postgres", "postgresql"),
         "Store",
-        "Where to keep responses, conversations and the events of background responses; `memory` is lost "
-        "when the server ends.",
+        "Where to keep responses, conversations and the events of background responses: `memory`, which is "
+        "lost when the server ends; `sqlite`, a file in the user's state folder; `sqlite:PATH`; or a "
+        "`postgres://…` database, which several servers may share.",
     )
     store_default: bool = setting(
         True, switch(), "Store", "Whether to store a response whose request does not set `store`."
     )
-    store_max_responses: int = setting(
-        10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; it evicts the oldest first."
-    )
-    store_max_conversations: int = setting(
-        10_000,
-        whole("COUNT", 1),
+    store_max_responses: int | None = setting(
+        None,
+        optional(whole("COUNT", 1)),
         "Store",
-        "How many conversations the store keeps; it evicts the least recently changed first.",
+        "How many responses the store keeps; it evicts the oldest first. `none` is 10,000 in memory, and no "
+        "limit elsewhere.",
     )
-    store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may use.")
-    store_max_age: float = setting(
+    store_max_conversations: int | None = setting(
+        None,
+        optional(whole("COUNT", 1)),
+        "Store",
+        "How many conversations the store keeps; it evicts the least recently changed first. `none` is "
+        "10,000 in memory, and no limit elsewhere.",
+    )
+    store_max_bytes: int | None = setting(
+        None,
+        optional(size()),
+        "Store",
+        "How many bytes responses and conversations may use; the oldest are evicted first. `none` is 512MiB "
+        "in memory, and no limit elsewhere.",
+    )
+    store_max_age: float | None = setting(
         30 * 86_400.0,
-        duration(),
+        optional(duration()),
         "Store",
-        "How long the store keeps a response, or a conversation after its last change.",
+        "How long the store keeps a response; `none` is until it is deleted.",
+    )
+    store_max_conversation_age: float | None = setting(
+        None,
+        optional(duration()),
+        "Store",
+        "How long the store keeps a conversation after its last change; `none` is until it is deleted.",
     )
 
     background_max_runs: int = setting(
@@ -263,7 +281,7 @@ class Settings:
         128 * 1024**2,
         size(),
         "Store",
-        "How much memory the events of background responses may use; ended ones are evicted first.",
+        "How many bytes the events of background responses may use; ended ones are evicted first.",
     )
     background_log_max_age: float = setting(
         600.0, duration(), "Store", "How long the events of an ended background response can be read again."
@@ -274,8 +292,8 @@ class Settings:
         optional(text("FILE")),
         "Store",
         "The file of the key that seals data that clients keep for the server (reasoning, compacted "
-        "conversations); created if missing. `none`: a file in the user's state folder. Servers with the "
-        "same key read each other's items.",
+        "conversations); created if missing. `none`: with `--store memory`, a file in the user's state "
+        "folder; otherwise the store itself. Servers with the same key read each other's items.",
     )
 
     log_level: str = setting(

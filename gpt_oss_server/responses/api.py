@@ -128,6 +128,6 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
     if response is None:
         return Response(status_code=499)  # nobody reads it: the client has disconnected
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
-        kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
+        kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
     return JSONResponse(response)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.errors import ApiError, GenerationFailed, from_exception
+from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.responses.compaction import Compaction
@@ -31,6 +31,7 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
@@ -60,6 +61,7 @@ class Run:
         """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.kept = store is not None  # whether the store has the response once it has ended
         self._prepared = prepared
         self._served = served
         self._store = store
@@ -195,9 +197,13 @@ class Run:
         )
         try:
             await self._keep()
-        except Exception:  # the client must get a terminal event, and one that does not claim storage
-            _log.exception("The response %s could not be stored.", self.response["id"])
-            self.error = GenerationFailed("The response could not be stored. The server's log says why.")
+        except LeaseLost:  # another process ends this response
+            raise
+        except (
+            Exception
+        ) as error:  # the client must get a terminal event, and one that does not claim storage
+            self.kept = False
+            self.error = _not_stored(self.id, error)
             end[-1] = self._stream.failed_instead(end[-1], self.error)
         self._log()
         return closing + end
@@ -246,6 +252,14 @@ class Run:
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
         turn = FinishedTurn(self._prepared, self._stream, tuple(self._transcript.segments))
         await turn.keep(self._store, self._conversations, adds=adds)
+
+
+def _not_stored(response_id: str, error: Exception) -> ApiError:
+    if isinstance(error, StoreUnavailable):
+        _log.error("The response %s could not be stored: %s", response_id, error)
+        return StoreUnavailable(f"The response could not be stored. {error}")
+    _log.error("The response %s could not be stored.", response_id, exc_info=error)
+    return GenerationFailed("The response could not be stored. The server's log says why.")
 
 
 def _hosted_calls(prepared: Prepared) -> HostedCalls:

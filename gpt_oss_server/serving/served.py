@@ -24,7 +24,7 @@ from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds import stores_of
+from gpt_oss_server.stores.kinds.table import stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -74,6 +74,8 @@ class Served:
     @cached_property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server. It reads its key at first use."""
+        if self.stores.sealing_secret is not None:
+            return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
 
     @property

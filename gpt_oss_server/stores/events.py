@@ -14,6 +14,10 @@ from typing import Protocol
 from gpt_oss_server.errors import EventsForgotten
 
 
+class LeaseLost(Exception):
+    """Another process has claimed the run, or it was deleted. This process must not go on with it."""
+
+
 class EventLog(Protocol):
     """The events of one run, for readers."""
 
@@ -38,7 +42,7 @@ class EventLogs(Protocol):
         """Adds events, numbered from `first` on. Returns whether to cancel the run.
 
         The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
-        stores all of its events or none.
+        stores all of its events or none. Raises `LeaseLost` where the run now belongs to another process.
         """
         ...
 

@@ -26,6 +26,7 @@ from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.http.http_protocol import HttpProtocol
 from gpt_oss_server.http.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import Engine, EngineInfo
 
 _LAST_PORT = 65_535
@@ -155,6 +156,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
     return f"""
   Model    {names}{described}
   Context  {model.context_length:,} tokens{memory}
+  Store    {kept_where(settings.store)}
   API      {url}/v1   (Responses and Chat Completions; any API key)
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
