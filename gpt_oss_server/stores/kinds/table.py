@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.events import EventLogs
+from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
@@ -22,7 +23,7 @@ from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.secrets import shared_secret
 from gpt_oss_server.stores.sql.store import SqlStore
-from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
+from gpt_oss_server.stores.sql.sweeper import Sweeper
 
 _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
@@ -96,15 +97,6 @@ def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
 
 def _in_database(database: Database, settings: Settings) -> Stores:
     held = Held()
-    bounds = Bounds(
-        responses=settings.store_max_responses,
-        conversations=settings.store_max_conversations,
-        bytes=settings.store_max_bytes,
-        age=settings.store_max_age,
-        conversation_age=settings.store_max_conversation_age,
-        log_bytes=settings.background_log_max_bytes,
-        log_age=settings.background_log_max_age,
-    )
     secret = None
     if settings.sealing_key_file is None:
         # A server that changes from memory to a database goes on with its key.
@@ -114,7 +106,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         SqlStore(database, guard=held.guard),
         SqlEventLogs(database, held, _replica()),
         sealing_secret=secret,
-        sweeper=Sweeper(database, bounds),
+        sweeper=Sweeper(database, bounds_of(settings)),
     )
 
 
