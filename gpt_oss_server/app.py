@@ -68,6 +68,7 @@ def create_app(
         tools.start()
         served.make_ready()
         served.stores.start()
+        service.continuing.start()
         yield
         await service.close()
 

@@ -30,6 +30,7 @@ ApiError                          500  server_error
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
+├── RunInterrupted                500  code response_interrupted: no server could continue it
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
 
@@ -180,6 +181,10 @@ class StoreUnavailable(ApiError):
 
 class GenerationFailed(ApiError):
     pass
+
+
+class RunInterrupted(ApiError):
+    code = "response_interrupted"
 
 
 class InvalidOutput(ApiError):

@@ -277,6 +277,19 @@ class Settings:
         "Store",
         "How many background responses may run or wait simultaneously; any more get 503.",
     )
+    background_max_attempts: int = setting(
+        3,
+        whole("COUNT", 1),
+        "Store",
+        "How many servers may try to finish a background response, as each stops without a word, before it "
+        "fails.",
+    )
+    background_lease: float = setting(
+        30.0,
+        duration(),
+        "Store",
+        "How long a server may give no sign of life before another one continues its background responses.",
+    )
     background_log_max_bytes: int = setting(
         128 * 1024**2,
         size(),

@@ -77,7 +77,10 @@ class ScriptedEngine:
         if limit == 0:
             yield Step((), Finish.LENGTH)  # without using up a turn of the script
             return
-        answer, finish = _cut(self._choose(tokens), limit, sampling.stop_token_ids)
+        turn = self._continued(tokens, sampling.continued) or self._choose(tokens)
+        done = len(sampling.continued) if turn.begins_with(sampling.continued) else 0
+        answer, finish = _cut(turn, limit + done, sampling.stop_token_ids)
+        answer = answer[done:]
         self.active += 1
         try:
             began, sent, count = asyncio.get_running_loop().time(), 0, len(answer)
@@ -92,6 +95,15 @@ class ScriptedEngine:
                 self._check_open()
         finally:
             self.active -= 1
+
+    def _continued(self, prompt: Sequence[int], sampled: tuple[int, ...]) -> _PreparedTurn | None:
+        """The turn that began with these tokens, for an answer that another engine began."""
+        if not sampled:
+            return None
+        text = _decode(prompt[: len(prompt) - len(sampled)]) if self._conditional else ""
+        fitting = [turn for turn in self._conditional if turn.source.when and turn.source.when.search(text)]
+        candidates = (*fitting[:1], *self._in_order)
+        return next((turn for turn in candidates if turn.begins_with(sampled)), None)
 
     def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
         if self._conditional:
@@ -143,6 +155,9 @@ class _PreparedTurn:
         if self.source.tokens is not None:
             return self.source.tokens
         return tuple(_encoding().encode(self.source.text, allowed_special="all"))
+
+    def begins_with(self, tokens: tuple[int, ...]) -> bool:
+        return self.tokens[: len(tokens)] == tokens
 
     @cached_property
     def distinct(self) -> frozenset[int]:

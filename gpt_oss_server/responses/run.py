@@ -31,11 +31,12 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.stores.events import LeaseLost
+from gpt_oss_server.stores.events import Continuation, LeaseLost
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.tape import Tape, TapedTools
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -57,8 +58,17 @@ class Run:
         store: Store | None,
         conversations: Conversations,
         generates: bool = True,
+        tape: Tape | None = None,
+        stored: StoredResponse | None = None,
     ) -> None:
-        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
+        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt.
+
+        With a `tape`, another process can continue the run. `stored` is the response of a run whose process
+        stopped after it had stored the response, but before its last event.
+        """
+        self.tape = tape
+        self.continuation: Continuation | None = None  # with which another process can continue it
+        self._stored = stored
         self.request = prepared.request
         self.error: ApiError | None = None
         self.kept = store is not None  # whether the store has the response once it has ended
@@ -72,7 +82,7 @@ class Run:
         self._ending = False
         self._begin(prepared)
         route = item_route(
-            served.ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients
+            served.ids, _hosted_calls(prepared, tape), self._detail(), prepared.tools.offered_clients
         )
         self._stream = ResponseStream(response, route, served.clock)
 
@@ -84,7 +94,7 @@ class Run:
             renderer=served.renderer,
             sampling=prepared.sampling,
             recipients=prepared.recipients,
-            tools=prepared.hosted,
+            tools=prepared.hosted if self.tape is None else TapedTools(prepared.hosted, self.tape),
             approved=tuple((call.recipient, call.arguments) for call in prepared.approved),
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
@@ -195,6 +205,9 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
+        if self._stored is not None:
+            self._log()
+            return [*closing, *self._stream.ended_as(end, self._stored.response)]
         try:
             await self._keep()
         except LeaseLost:  # another process ends this response
@@ -262,14 +275,14 @@ def _not_stored(response_id: str, error: Exception) -> ApiError:
     return GenerationFailed("The response could not be stored. The server's log says why.")
 
 
-def _hosted_calls(prepared: Prepared) -> HostedCalls:
+def _hosted_calls(prepared: Prepared, tape: Tape | None) -> HostedCalls:
     hosted = prepared.hosted
     return HostedCalls(
         runs=hosted.runs,
         names=hosted.names,
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
-        cite=hosted.cite,
+        cite=hosted.cite if tape is None else tape.citing(hosted.cite),
         answers_json=prepared.wanted.answer is not None,
         conversation_of=hosted.conversation_of,
         include=frozenset(prepared.request.include or ()),

@@ -115,6 +115,9 @@ class MemoryStore:
         kept = self._responses.entries.get(response_id)
         return self._history(kept.position, kept.stored.session) if kept else None
 
+    async def history_at(self, position: Position | None, session: str) -> History:
+        return self._history(position, session)
+
     async def delete(self, response_id: str) -> bool:
         self._evict()
         return self._drop_response(response_id)

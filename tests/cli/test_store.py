@@ -44,9 +44,7 @@ def filled(tmp_path: Path, encoding: Encoding) -> tuple[str, dict[str, str]]:
 
     async def fill(service: ResponsesService) -> None:
         first = await (await service.start({"input": "one"})).wait()
-        second = await (
-            await service.start({"input": "two", "previous_response_id": first["id"]})
-        ).wait()
+        second = await (await service.start({"input": "two", "previous_response_id": first["id"]})).wait()
         await service.delete(first["id"])
         made = await service.conversations.create({"metadata": {"topic": "demo"}})
         for text in ("three", "four"):
@@ -100,7 +98,7 @@ def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, st
     before = run("store", "stat", "--store", place).stdout
     assert "responses              3\n" in before
     assert "conversations          1\n" in before
-    assert "turns                  8\n" in before  # 4 of responses, and question and answer of each joining one
+    assert "turns                  8\n" in before  # 4 of responses, and 4 parts of the conversation
     done = run("store", "vacuum", "--store", place, "--store-max-responses", "1")
     assert done.returncode == 0, done.stderr
     assert "responses              1\n" in run("store", "stat", "--store", place).stdout

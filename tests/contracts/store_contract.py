@@ -112,6 +112,17 @@ class StoreContract:
         assert history.session == "session"
         await store.close()
 
+    async def test_a_history_is_read_by_its_position_after_its_response_is_deleted(self) -> None:
+        store = await self.make()
+        await store.put(turn("a", None))
+        await store.put(turn("b", parent := await position(store, "a")))
+        await store.delete("a")
+        history = await store.history_at(parent, "session")
+        assert [segment.text for segment in history.segments] == ["a"]
+        assert (history.session, history.position) == ("session", parent)
+        assert (await store.history_at(None, "")).segments == ()
+        await store.close()
+
     async def test_calls_wait_until_a_later_turn_answers_them(self) -> None:
         store = await self.make()
         call = ("server.tool", "{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 
@@ -13,7 +14,7 @@ class LogsWithDatabase(SqlEventLogs):
     """Event logs that close their database, which the store of responses does in a server."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database, Held(), "test")
+        super().__init__(database, Held(), Replica())
 
     async def close(self) -> None:
         await super().close()

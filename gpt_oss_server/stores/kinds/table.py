@@ -6,14 +6,12 @@ row.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.events import EventLogs
+from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory import MemoryStore
@@ -21,6 +19,7 @@ from gpt_oss_server.stores.memory_events import MemoryEventLogs
 from gpt_oss_server.stores.sealing import new_secret, saved_secret
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
@@ -35,6 +34,7 @@ class Stores:
 
     responses: Store  # also of conversations
     events: EventLogs  # of background runs
+    claims: Claims | None = None  # None: no other process can continue a run
     sealing_secret: bytes | None = None  # None: the key is in a file
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
 
@@ -104,15 +104,11 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         secret = database.write_now(lambda tx: shared_secret(tx, "sealing", candidate))
     return Stores(
         SqlStore(database, guard=held.guard),
-        SqlEventLogs(database, held, _replica()),
+        logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
+        claims=logs,
         sealing_secret=secret,
         sweeper=Sweeper(database, bounds_of(settings)),
     )
-
-
-def _replica() -> str:
-    """The name of this process in the tables, for people who read them."""
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def _sqlite(place: str) -> Database:

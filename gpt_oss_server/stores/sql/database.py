@@ -3,7 +3,7 @@
 Takes functions of a transaction. Runs each in one transaction and returns its result, or raises what the
 function raised with nothing written. A function may run more than once, so it changes nothing but the
 transaction. The statements are SQL that SQLite and Postgres share, with `?` for values; `{now}`, `{serial}`,
-`{bytes}` and `{real}` stand for what they spell differently.
+`{bytes}`, `{real}` and `{skip_locked}` stand for what they spell differently.
 """
 
 from __future__ import annotations

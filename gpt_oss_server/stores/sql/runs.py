@@ -7,13 +7,15 @@ cut off becomes free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpt_oss_server.stores.events import LeaseLost
+from gpt_oss_server.stores.events import Claimed, LeaseLost
 from gpt_oss_server.stores.sql.codec import key_of, pack, unpack
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import hold, release
+
+ALL = 2**31  # batches: more than any log has
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,70 @@ def delete_ended(tx: Transaction, key: str) -> bool:
     return bool(deleted)
 
 
+# --- which process runs what ------------------------------------------------------------------------
+
+
+def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int] | None:
+    """A run that no process holds, with its new fence."""
+    rows = tx.rows(
+        "SELECT id FROM runs WHERE ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now}"
+        " AND replica <> ? ORDER BY lease_until LIMIT 1 {skip_locked}",
+        replica,
+    )
+    for [key] in rows:
+        claimed = tx.rows(
+            "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
+            " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel",
+            replica,
+            lease,
+            key,
+        )
+        [[fence, request, next_event, attempts, cancel]] = claimed
+        batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
+        records = tuple(record for [body] in batches for record in unpack(body))
+        return Claimed(key, request, records, int(next_event), int(attempts), bool(cancel)), int(fence)
+    return None
+
+
+def give_back(tx: Transaction, run_id: str, fence: int) -> None:
+    """Frees a run; that its process ends in order is no failed attempt."""
+    sql = "UPDATE runs SET replica = '', lease_until = 0, attempts = attempts - 1 WHERE id = ? AND fence = ?"
+    tx.run(sql, key_of(run_id), fence)
+
+
+def renew_leases(tx: Transaction, replica: str, lease: float) -> None:
+    """Extends the leases of a process, also those that have ended but that no other process has claimed."""
+    tx.run("UPDATE runs SET lease_until = {now} + ? WHERE replica = ? AND ended_at IS NULL", lease, replica)
+
+
+def free_runs_of(tx: Transaction, replicas: Iterable[str]) -> None:
+    """Ends the leases of processes that are known to be dead."""
+    for replica in replicas:
+        tx.run("UPDATE runs SET lease_until = 0 WHERE replica = ? AND ended_at IS NULL", replica)
+
+
+def end_abandoned(tx: Transaction) -> int:
+    """Ends the logs of runs that no process holds or can continue."""
+    sql = (
+        "UPDATE runs SET ended_at = {now} WHERE ended_at IS NULL AND request IS NULL AND lease_until <= {now}"
+    )
+    return tx.run(sql)
+
+
+def holders(tx: Transaction) -> list[str]:
+    """The processes that hold runs."""
+    rows = tx.rows("SELECT DISTINCT replica FROM runs WHERE ended_at IS NULL AND lease_until > 0")
+    return [replica for [replica] in rows if replica]
+
+
+def cancelled_runs(tx: Transaction, replica: str) -> list[str]:
+    sql = "SELECT id FROM runs WHERE replica = ? AND cancel = 1 AND ended_at IS NULL"
+    return [key for [key] in tx.rows(sql, replica)]
+
+
+# --- event logs, for readers ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     ended: bool
@@ -121,6 +187,12 @@ class LogState:
 def log_state(tx: Transaction, run_id: str) -> LogState | None:
     rows = tx.rows("SELECT ended_at, next_event FROM runs WHERE id = ?", key_of(run_id))
     return LogState(rows[0][0] is not None, int(rows[0][1])) if rows else None
+
+
+def request_of(tx: Transaction, run_id: str) -> bytes | None:
+    """The request of a run that has not ended."""
+    rows = tx.rows("SELECT request FROM runs WHERE id = ? AND ended_at IS NULL", key_of(run_id))
+    return None if not rows or rows[0][0] is None else bytes(rows[0][0])
 
 
 def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> list[bytes]:

@@ -16,7 +16,7 @@ from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
 from gpt_oss_server.stores.sql.responses import delete_response
-from gpt_oss_server.stores.sql.runs import delete_ended
+from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
@@ -71,6 +71,7 @@ class Sweeper:
             self._by_bytes,
             self._logs_by_age,
             self._logs_by_bytes,
+            end_abandoned,
             _unheld,
         ):
             while count := await self._database.write(step):

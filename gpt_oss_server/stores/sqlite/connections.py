@@ -23,6 +23,7 @@ _SPELLING = {
     "{now}": "seconds_now()",
     "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never uses a number again
     "{bytes}": "BLOB",
+    "{skip_locked}": "",
     "{real}": "REAL",
 }
 
