@@ -107,8 +107,11 @@ def essence(response: dict[str, Any]) -> Any:
     return response["status"], items, usage
 
 
-def texts_of(events: list[dict[str, Any]]) -> str:
-    return "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+def agrees(events: list[dict[str, Any]], response: dict[str, Any]) -> bool:
+    """Whether the streamed text is the response's."""
+    streamed = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    messages = [item for item in response["output"] if item["type"] == "message"]
+    return streamed == "".join(part["text"] for message in messages for part in message["content"])
 
 
 async def check(client: Client, outcome: Outcome, expected: list[Any], until: float) -> None:
@@ -131,12 +134,7 @@ async def check(client: Client, outcome: Outcome, expected: list[Any], until: fl
             problem("another end in the log", response_id)
         if essence(response) != expected[kind]:
             problem("another response", response_id, essence(response))
-        elif texts_of(events) != "".join(
-            part["text"]
-            for item in response["output"]
-            if item["type"] == "message"
-            for part in item["content"]
-        ):
+        elif not agrees(events, response):
             problem("another text in the log", response_id)
 
 
