@@ -308,6 +308,13 @@ class Settings:
         "How long the store keeps a conversation after its last change; `none` is until it is deleted.",
     )
 
+    on_disconnect: str = setting(
+        "cancel",
+        choice("cancel", "continue"),
+        "Store",
+        "What happens to a stored, streamed response whose client disconnects: `continue` runs it to its "
+        "end, and `GET /v1/responses/{id}?stream=true&starting_after=N` reads the rest. A request may choose.",
+    )
     background_max_runs: int = setting(
         256,
         whole("COUNT", 1),

@@ -40,7 +40,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     async def create(request: Request) -> Response:
         body = await read_json(request, service.served.settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
-            streamed = await service.start_streamed(body)
+            streamed = await service.start_streamed(body, outlives=True)
+            if isinstance(streamed, Run) and streamed.outlives:
+                return logged(await service.run_in_background(streamed))
             return EventStream(
                 streamed.events,
                 encode,

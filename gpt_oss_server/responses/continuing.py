@@ -102,6 +102,7 @@ class Continuing:
             blueprint.response,
             store=served.store,
             conversations=self._conversations,
+            outlives=True,
             tape=tape,
             stored=stored,
         )

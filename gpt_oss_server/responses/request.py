@@ -56,6 +56,7 @@ class CreateResponse(TurnFields, GenerationFields):
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = None
     background: Boolean | None = None
+    on_disconnect: Literal["cancel", "continue"] | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
     top_k: Annotated[Integer, Field(ge=0)] | None = None

@@ -58,14 +58,17 @@ class Run:
         store: Store | None,
         conversations: Conversations,
         generates: bool = True,
+        outlives: bool = False,
         tape: Tape | None = None,
         stored: StoredResponse | None = None,
     ) -> None:
         """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt.
 
-        With a `tape`, another process can continue the run. `stored` is the response of a run whose process
-        stopped after it had stored the response, but before its last event.
+        If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
+        can continue it. `stored` is the response of a run whose process stopped after it had stored the
+        response, but before its last event.
         """
+        self.outlives = outlives
         self.tape = tape
         self.continuation: Continuation | None = None  # with which another process can continue it
         self._stored = stored
@@ -157,8 +160,8 @@ class Run:
                 await self._close_tools()
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:
-        """Count a client that disconnects; a background run continues without its client."""
-        return nullcontext() if self.request.background else self._served.counters.counting_cancellation()
+        """Count a client that disconnects, unless the run continues without its client."""
+        return nullcontext() if self.outlives else self._served.counters.counting_cancellation()
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)

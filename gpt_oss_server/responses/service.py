@@ -77,31 +77,38 @@ class ResponsesService:
         return await self._start(parse_request(body), store, generates)
 
     async def start_streamed(
-        self, body: object, *, store: Store | None = None, generates: bool = True
+        self, body: object, *, store: Store | None = None, generates: bool = True, outlives: bool = False
     ) -> Run | RefusedRun:
-        """Like `start`, but a prompt that is too long becomes a failed response in the stream."""
+        """Like `start`, but a prompt that is too long becomes a failed response in the stream.
+
+        With `outlives`, the run may outlive its connection, if the request and the settings wish so.
+        """
         request = parse_request(body)
         try:
-            return await self._start(request, store, generates)
+            return await self._start(request, store, generates, outlives=outlives)
         except ContextLengthExceeded as error:
             return self._refused(request, error)
 
-    async def _start(self, request: CreateResponse, store: Store | None, generates: bool) -> Run:
+    async def _start(
+        self, request: CreateResponse, store: Store | None, generates: bool, *, outlives: bool = False
+    ) -> Run:
         served = self.served
         response_id = served.ids("resp")
-        if request.background:
+        keep = served.settings.store_default if request.store is None else request.store
+        keep = keep or bool(request.background)
+        on_disconnect = request.on_disconnect or served.settings.on_disconnect
+        outlives = bool(request.background) or (outlives and keep and on_disconnect == "continue")
+        if outlives:
             self.background.check_room()
         if generates:
             served.check_room()
         else:
             request = without_compaction(request)
-        recording = self.continuing.new_recording() if request.background and store is None else None
+        recording = self.continuing.new_recording() if outlives and store is None else None
         served = served if recording is None else recording.served
         prepared = await self._prepare(
             request, response_id, served.store if store is None else store, served=served
         )
-        keep = served.settings.store_default if request.store is None else request.store
-        keep = keep or bool(request.background)
         response = new_response(
             request,
             response_id=response_id,
@@ -121,6 +128,7 @@ class ResponsesService:
             store=store if store is not None or not keep else served.store,
             conversations=self.conversations,
             generates=generates,
+            outlives=outlives,
             tape=None if recording is None else recording.tape,
         )
         if recording is not None:
@@ -213,9 +221,10 @@ class ResponsesService:
 
     async def cancel(self, response_id: str) -> dict[str, Any]:
         """The cancelled response. Cancelling it again changes nothing."""
+        was_running = await self._is_running(response_id)
         await self._stop(response_id)
         response = (await self.retrieve(response_id)).response
-        if not response["background"]:
+        if not response["background"] and not was_running:
             raise InvalidRequest(
                 "Only a background response can be cancelled. To stop any other, close the connection.",
                 param="response_id",
