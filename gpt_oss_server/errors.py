@@ -21,6 +21,7 @@ ApiError                          500  server_error
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
 │   ├── PreviousResponseNotFound  404  code previous_response_not_found
+│   ├── CompletionNotFound        404  code completion_not_found
 │   ├── ConversationNotFound      404  code conversation_not_found
 │   ├── ItemNotFound              404  code item_not_found
 │   ├── ContainerNotFound         404  code container_not_found
@@ -131,6 +132,10 @@ class ResponseNotFound(NotFound):
 
 class PreviousResponseNotFound(NotFound):
     code = "previous_response_not_found"
+
+
+class CompletionNotFound(NotFound):
+    code = "completion_not_found"
 
 
 class ConversationNotFound(NotFound):

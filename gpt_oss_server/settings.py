@@ -313,7 +313,7 @@ class Settings:
         choice("cancel", "continue"),
         "Store",
         "What happens to a stored, streamed response whose client disconnects: `continue` runs it to its "
-        "end, and `GET /v1/responses/{id}?stream=true&starting_after=N` reads the rest. A request may choose.",
+        "end, and `GET /v1/responses/{id}?stream=true&starting_after=N` reads on. A request may choose.",
     )
     background_max_runs: int = setting(
         256,

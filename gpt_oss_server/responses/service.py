@@ -204,6 +204,8 @@ class ResponsesService:
         stored = await self.served.store.get(response_id)
         if stored is None:
             stored = await self.continuing.running_elsewhere(response_id)
+        if stored is None:  # it may have ended between the two looks
+            stored = await self.served.store.get(response_id)
         if stored is None:
             raise ResponseNotFound(
                 f"No response with id {response_id!r} is stored. It may have expired, been deleted, or been "

@@ -7,16 +7,18 @@ row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.completions import Completions, MemoryCompletions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
 from gpt_oss_server.stores.sealing import new_secret, saved_secret
+from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
@@ -34,6 +36,7 @@ class Stores:
 
     responses: Store  # also of conversations
     events: EventLogs  # of background runs
+    completions: Completions = field(default_factory=MemoryCompletions)
     claims: Claims | None = None  # None: no other process can continue a run
     sealing_secret: bytes | None = None  # None: the key is in a file
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
@@ -86,7 +89,8 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         max_age=settings.store_max_age,
         max_conversation_age=settings.store_max_conversation_age,
     )
-    return Stores(responses, _event_logs_in_memory(settings))
+    completions = MemoryCompletions(most=settings.store_max_responses or _MOST_IN_MEMORY)
+    return Stores(responses, _event_logs_in_memory(settings), completions)
 
 
 def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
@@ -105,6 +109,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
     return Stores(
         SqlStore(database, guard=held.guard),
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
+        SqlCompletions(database),
         claims=logs,
         sealing_secret=secret,
         sweeper=Sweeper(database, bounds_of(settings)),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.stores.sql.completions import delete_completion
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
@@ -20,14 +21,14 @@ from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
-_OLDEST_RESPONSES = (
+_DELETIONS = (delete_response, delete_conversation, delete_completion)
+_OLDEST = (  # when it was stored or changed, its kind, id and size
     "SELECT stored_at, 0, id, responses.size + links.size FROM responses"
-    " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?"
-)
-_OLDEST_CONVERSATIONS = (
+    " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?",
     "SELECT changed_at, 1, id, conversations.size + (SELECT COALESCE(SUM(links.size), 0) FROM parts"
     " JOIN links ON links.position = parts.position WHERE parts.conversation = conversations.id)"
-    " FROM conversations ORDER BY changed_at LIMIT ?"
+    " FROM conversations ORDER BY changed_at LIMIT ?",
+    "SELECT stored_at, 2, id, size FROM completions ORDER BY stored_at LIMIT ?",
 )
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ class Sweeper:
         for step in (
             self._responses_by_age,
             self._conversations_by_age,
+            self._completions_by_age,
             self._responses_by_count,
+            self._completions_by_count,
             self._conversations_by_count,
             self._by_bytes,
             self._logs_by_age,
@@ -105,14 +108,20 @@ class Sweeper:
         most = self._bounds.conversations
         return _surplus(tx, "conversations", "changed_at", most, delete_conversation)
 
+    def _completions_by_age(self, tx: Transaction) -> int:
+        return _aged(tx, "completions", "stored_at", self._bounds.age, delete_completion)
+
+    def _completions_by_count(self, tx: Transaction) -> int:
+        return _surplus(tx, "completions", "stored_at", self._bounds.responses, delete_completion)
+
     def _by_bytes(self, tx: Transaction) -> int:
         excess = 0 if self._bounds.bytes is None else used_bytes(tx) - self._bounds.bytes
         if excess <= 0:
             return 0
-        oldest = sorted(tx.rows(_OLDEST_RESPONSES, _AT_ONCE) + tx.rows(_OLDEST_CONVERSATIONS, _AT_ONCE))
+        oldest = sorted(row for sql in _OLDEST for row in tx.rows(sql, _AT_ONCE))
         deleted = 0
-        for _, is_conversation, key, size in oldest[:_AT_ONCE]:
-            deleted += (delete_conversation if is_conversation else delete_response)(tx, key)
+        for _, kind, key, size in oldest[:_AT_ONCE]:
+            deleted += _DELETIONS[kind](tx, key)
             excess -= size
             if excess <= 0:
                 break
@@ -138,7 +147,8 @@ def used_bytes(tx: Transaction) -> int:
     [[responses]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM responses")
     [[conversations]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM conversations")
     [[links]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM links")
-    return int(responses + conversations + links)
+    [[completions]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM completions")
+    return int(responses + conversations + links + completions)
 
 
 def _logged_bytes(tx: Transaction) -> int:

@@ -85,3 +85,14 @@ CREATE TABLE secrets (
     name TEXT PRIMARY KEY,
     secret {bytes} NOT NULL
 );
+
+-- Chat completions that clients asked to store, with the messages of their requests.
+CREATE TABLE completions (
+    position {serial},
+    id TEXT NOT NULL UNIQUE,
+    stored_at {real} NOT NULL,
+    size BIGINT NOT NULL,
+    body {bytes} NOT NULL,
+    messages {bytes} NOT NULL
+);
+CREATE INDEX completions_by_age ON completions (stored_at, size);
