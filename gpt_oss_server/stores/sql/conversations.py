@@ -79,11 +79,11 @@ def append_parts(tx: Transaction, append: Append) -> tuple[tuple[Item, ...], lis
         return None
 
     def taken(item_id: str) -> bool:
-        sql = (
-            "SELECT 1 FROM items JOIN parts ON parts.position = items.position"
-            " WHERE items.id = ? AND parts.conversation = ? LIMIT 1"
-        )
-        return bool(tx.rows(sql, key_of(item_id), key))
+        # Two steps: a planner could look at all parts of the conversation for a join.
+        for [position] in tx.rows("SELECT position FROM items WHERE id = ?", key_of(item_id)):
+            if tx.rows("SELECT 1 FROM parts WHERE position = ? AND conversation = ?", position, key):
+                return True
+        return False
 
     parts = list(append.unique(taken))
     links = _extend(tx, append.conversation_id, changed[0], parts)
