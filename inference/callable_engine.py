@@ -14,6 +14,7 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
+    SAMPLING_FIELDS,
     ContextOverflow,
     EngineFailed,
     EngineInfo,
@@ -46,6 +47,8 @@ class CallableEngine:
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
             honours=frozenset({"temperature"}),
+            ignores=SAMPLING_FIELDS - {"temperature", "logit_bias"},  # a bias asks for particular tokens
+            takes_begun_calls=True,
         )
 
     @property

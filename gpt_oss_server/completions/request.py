@@ -13,7 +13,13 @@ from pydantic import Field
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
 from gpt_oss_server.http.fields import SAMPLERS_NOT_SERVED, Boolean, Integer, NotServed, read_body
-from gpt_oss_server.http.shared_fields import Alternatives, ChoiceFields, GenerationFields, check_stops
+from gpt_oss_server.http.shared_fields import (
+    Alternatives,
+    ChoiceFields,
+    GenerationFields,
+    check_stops,
+    check_stream_options,
+)
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.turns.beams import check_best_of
 
@@ -40,6 +46,7 @@ _NOT_SERVED: NotServed = {
 def parse_request(body: object) -> CreateCompletion:
     request = read_body(body, CreateCompletion, _NOT_SERVED, _EXAMPLE)
     check_stops(request.stops)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
     if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest(

@@ -74,7 +74,7 @@ class Wanted:
     guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     answer: Schema | None = None
     must_call: bool = False
-    only: frozenset[str] | None = None  # the only recipients that may be called; None: all
+    only: frozenset[str] | None = None  # the only recipients that may be called; None: all; empty: no call
     parallel: bool = False  # several calls in one generation
     choice_param: str = "tool_choice"
     bounds_reasoning: bool = False  # limits reasoning to a number of tokens
@@ -89,9 +89,14 @@ class Wanted:
         return {call.recipient: call.form for call in self.calls if call.form is not None}
 
     @property
+    def needs_grammars(self) -> bool:
+        """Whether a form is required that only the grammars' library can check."""
+        return bool(self.forms) or self.answer is not None
+
+    @property
     def binds(self) -> bool:
         """Whether the request requires anything beyond legal headers."""
-        return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
+        return self.needs_grammars or self.must_call or self.only is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +141,8 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = F
     try:
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
-        if not wanted.binds:
-            return Binding()
+        if not wanted.needs_grammars:
+            return _checked_by_header(wanted)
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
     answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
@@ -181,6 +186,13 @@ def _enforced(
         return bound
     unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
+
+
+def _checked_by_header(wanted: Wanted) -> Binding:
+    """The check of which tools the turn calls, which needs no grammars."""
+    return (
+        Binding(check=TurnCheck(None, None, {}, wanted.must_call, wanted.only)) if wanted.binds else Binding()
+    )
 
 
 def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:

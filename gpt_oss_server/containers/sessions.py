@@ -70,8 +70,8 @@ class Containers:
         if outlives and await self._stored_since(conversation_of(container)) is not None:
             return (
                 f"The container {container!r} is not on this server. Its conversation is stored, but its "
-                "files stay with the server that ran its python, for as long as that runs: ask that server, or let "
-                "the conversation use python again."
+                "files stay with the server that ran its python, for as long as that runs: ask that "
+                "server, or let the conversation use python again."
             )
         return (
             f"There is no container {container!r}. Its conversation did not use python, has ended, or was "

@@ -112,7 +112,7 @@ class Continuing:
         logs = self._served.stores.events
         blueprint = Blueprint.read(claimed.request)
         failed = await self._snapshot(claimed.run_id, blueprint)
-        failed.response.update(status="failed", error={"code": error.code, "message": error.message})
+        failed.response.update(status="failed", error=error.of_response())
         end = {"type": "response.failed", "sequence_number": claimed.events, "response": failed.response}
         await self._served.store.put(replace(failed, parent=blueprint.position, session=blueprint.session))
         await logs.append(claimed.run_id, claimed.events, [encode(end)])

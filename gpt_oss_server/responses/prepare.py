@@ -16,6 +16,7 @@ from gpt_oss_server.constraints.binding import Binding, Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment, since_compaction
+from gpt_oss_server.harmony.unanswered import unanswered
 from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
@@ -24,6 +25,7 @@ from gpt_oss_server.responses.compaction import (
     summary_prompt,
     user_messages_in,
 )
+from gpt_oss_server.responses.input.answers import check_answered
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Approved, Conversation
 from gpt_oss_server.responses.past import Past
@@ -93,6 +95,7 @@ def prepare(
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
+    check_answered(past.recipients, unanswered(past.history, served.renderer), conversation.answered)
     preparing = _Preparing(request, tools, hosted, served, info, conversation)
     alone = compacts or conversation.compacts
     if alone:
@@ -203,6 +206,7 @@ class _Preparing:
                 prompt=len(prompt),
                 limit=limit,
                 logprobs=request.scores,
+                debug=request.debug,
             ),
             recipients=known_recipients(tools, hosted),
             tools=tools,

@@ -38,7 +38,7 @@ from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, in_thread_if_large
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.debug import log_turn
@@ -120,6 +120,7 @@ class ResponsesService:
             top_p=prepared.sampling.top_p,
             store=keep,
             background=bool(request.background),
+            null_user=self._null_user,
         )
         run = Run(
             prepared,
@@ -147,9 +148,14 @@ class ResponsesService:
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
             store=False,
+            null_user=self._null_user,
         )
         served.counters.count("failed", ())
         return RefusedRun(response, error, served.clock)
+
+    @property
+    def _null_user(self) -> bool:
+        return self.served.settings.event_names == "open-responses"
 
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
@@ -265,6 +271,9 @@ class ResponsesService:
                 param="stream",
             )
         await log.check(after)
+        ended = after >= 0 and await self.served.store.get(response_id) is not None
+        if ended and not await has_event(log, after):
+            raise past_the_end(after)
         return log
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
+from gpt_oss_server.constraints.binding import Wanted
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
@@ -46,6 +47,7 @@ _VERBOSITY = {
 }
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
+_ALL_TOKENS = -1  # as `top_k`
 _ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
 _ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
 _SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
@@ -185,16 +187,24 @@ def sampling_of(
     prompt: int,
     limit: int | None,
     logprobs: int | None = None,
+    debug: bool = False,
 ) -> Sampling:
-    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any."""
+    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any.
+
+    `debug` needs the sampled tokens' log-probabilities, where the engine has them.
+    """
     values = {name: getattr(request, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if given.get("top_k") == -1:  # all tokens, which every engine supports
+    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
         del given["top_k"]
     if request.logit_bias:
         given["logit_bias"] = _logit_bias(request.logit_bias, info.vocab_size)
+    if logprobs is None and debug and "logprobs" in info.honours:
+        logprobs = 0
     if logprobs is not None:
         given["logprobs"] = logprobs
+    for name in ignored_fields(request, info, logprobs=logprobs):
+        del given[name]
     _check_honoured(given, info)
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
@@ -202,6 +212,28 @@ def sampling_of(
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
     return Sampling(max_tokens=most, **given)
+
+
+def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:
+    """The request's sampling fields without effect on this engine, in the order of the alphabet."""
+    neutral = Sampling()
+    values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": logprobs}
+    if values.get("top_k") == _ALL_TOKENS:
+        del values["top_k"]
+    given = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}
+    return sorted(given & info.ignores)
+
+
+def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[int, ...]:
+    """The header of the only call that the turn may make, where the engine would not be bound to it."""
+    if not (info.takes_begun_calls and wanted.must_call and wanted.only is not None):
+        return ()
+    forced = [call for call in wanted.calls if call.recipient in wanted.only]
+    if len(wanted.only) != 1 or not forced:  # several tools, or one that runs here
+        return ()
+    [call] = forced
+    written = renderer.call(call.recipient, "", content_type=None if call.raw else "json").tokens
+    return written[len(renderer.cue) : -1]
 
 
 def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.cli.line.flags import add_flags
+from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
 examples:
@@ -32,12 +33,12 @@ SETTINGS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument(
         "names", nargs="*", metavar="ID|FILE", help="ids to export or delete; files to import"
     )
-    add_flags(parser, only=SETTINGS)
+    add_flags(parser, only=SETTINGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

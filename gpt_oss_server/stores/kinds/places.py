@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.sealing import state_folder
-from inference.engine import ModelNotFound
-from inference.paths import path_of
+from inference.paths import UnknownHome, path_of
 
 _FILE = "store.sqlite"
 
@@ -23,7 +22,7 @@ def sqlite_file(place: str) -> Path:
             return path_of(named, "file")
         folder = state_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except ModelNotFound as error:
+    except UnknownHome as error:
         raise SettingsError(f"--store: {error}") from error
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
         raise SettingsError(
