@@ -17,6 +17,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gpt_oss_server import __version__
+from gpt_oss_server.own_packages import require_own_packages
+
+require_own_packages()  # before the imports that would fail without a reason
+
 from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router

@@ -108,6 +108,7 @@ class EngineInfo:
     # next token depends on the prompt alone, so that beam search works on it.
     scores_prompts: bool = False
     replays: bool = False  # its output ignores the prompt: a turn cannot be interrupted and resumed
+    is_demo: bool = False  # the embedded model, which can do only what it was trained to show
     loops: bool = False  # the model often repeats itself without end, which a server should limit
     plan: str = ""  # how its memory is divided, for the operator
 

@@ -27,7 +27,7 @@ from inference.engine import (
     Step,
     TokenLogprob,
 )
-from inference.paths import path_of
+from inference.paths import UnknownHome, path_of
 from inference.script_file import Script, ScriptedTurn, read_script
 
 CONTEXT_LENGTH = 131_072
@@ -162,7 +162,11 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
         raise CheckpointError(
             f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
-    script = read_script(path_of(path, "file"), VOCAB_SIZE)
+    try:
+        file = path_of(path, "file")
+    except UnknownHome as error:
+        raise ModelNotFound(str(error)) from error
+    script = read_script(file, VOCAB_SIZE)
     engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
     engine.prepare()
     return engine

@@ -86,9 +86,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
-    sampling = sampling_of(
-        request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
-    )
+    sampling = _sampling(request, engines, settings, length)
     return PreparedChat(
         request=request,
         engines=engines,
@@ -101,6 +99,18 @@ def prepare(
         approved=approved,
         wanted=wanted,
         thinking=thinking,
+    )
+
+
+def _sampling(request: CreateChatCompletion, engines: Engines, settings: Settings, length: int) -> Sampling:
+    return sampling_of(
+        request,
+        engines.info,
+        settings,
+        prompt=length,
+        limit=request.limit,
+        logprobs=request.scores,
+        debug=request.debug,
     )
 
 

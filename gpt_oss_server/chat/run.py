@@ -129,7 +129,7 @@ class ChatRun:
             preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=self._speller() if self._prepared.sampling.logprobs is not None else None,
+            speller=self._speller() if self._shows_scores else None,
             scored=frozenset(request.logprobs_include or ()),
             old_calls=request.functions is not None,
             custom=frozenset(
@@ -216,6 +216,11 @@ class ChatRun:
         if scored is None or top is None:
             return None
         return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while
+
+    @property
+    def _shows_scores(self) -> bool:
+        """Whether the client requested log-probabilities and the engine has them. Debugging uses them too."""
+        return self.request.scores is not None and self._prepared.sampling.logprobs is not None
 
     def _speller(self) -> Speller:
         return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))

@@ -206,6 +206,7 @@ class _Preparing:
                 prompt=len(prompt),
                 limit=limit,
                 logprobs=request.scores,
+                debug=request.debug,
             ),
             recipients=known_recipients(tools, hosted),
             tools=tools,

@@ -208,7 +208,7 @@ def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     try:
-        from tools.mcp.request import public_form
+        from tools.mcp.public_form import public_form
     except ImportError as error:
         raise ToolNotAvailable(
             f"MCP servers cannot be used here. {how_to_install(error)}", param=where

@@ -187,14 +187,20 @@ def sampling_of(
     prompt: int,
     limit: int | None,
     logprobs: int | None = None,
+    debug: bool = False,
 ) -> Sampling:
-    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any."""
+    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any.
+
+    `debug` needs the sampled tokens' log-probabilities, where the engine has them.
+    """
     values = {name: getattr(request, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
         del given["top_k"]
     if request.logit_bias:
         given["logit_bias"] = _logit_bias(request.logit_bias, info.vocab_size)
+    if logprobs is None and debug and "logprobs" in info.honours:
+        logprobs = 0
     if logprobs is not None:
         given["logprobs"] = logprobs
     for name in ignored_fields(request, info, logprobs=logprobs):

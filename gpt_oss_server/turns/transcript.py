@@ -29,6 +29,7 @@ class Transcript:
     results: int = 0  # the results alone
     cached_tokens: int = 0
     prefilled: int = 0  # the given beginning of the answer: input, not output
+    scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     messages: list[MessageFinished] = field(default_factory=list)
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _ended: int = 0  # how many messages belong to earlier generations
@@ -39,7 +40,10 @@ class Transcript:
         self.tokens += tokens
         self.prefilled = len(tokens)
 
-    def sample(self, tokens: Sequence[int]) -> None:
+    def sample(self, tokens: Sequence[int], scores: Sequence[float] | None = None) -> None:
+        """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""
+        if scores is not None:
+            self.scores.update(enumerate(scores, len(self.tokens)))
         self._generation += tokens
         self.tokens += tokens
         self.sampled += len(tokens)
