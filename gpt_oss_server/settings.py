@@ -164,6 +164,13 @@ class Settings:
         "The field of a chat message that holds the model's preamble, its message to the user before a call; "
         "clients that treat any `content` as the answer need `reasoning`.",
     )
+    unknown_fields: str = setting(
+        "warn",
+        choice("reject", "warn", "ignore"),
+        "Network",
+        "What happens to a request with a field that the server does not know: 400 with the field that was "
+        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
+    )
     event_names: str = setting(
         "openai",
         choice("openai", "open-responses"),

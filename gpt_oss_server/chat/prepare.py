@@ -85,7 +85,13 @@ def prepare(
     hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
     sampling = sampling_of(
-        request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
+        request,
+        engines.info,
+        settings,
+        prompt=length,
+        limit=request.limit,
+        encoding=encoding,
+        logprobs=request.scores,
     )
     return PreparedChat(
         request=request,

@@ -27,6 +27,7 @@ from gpt_oss_server.turns.events import TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -108,6 +109,7 @@ class ChatRun:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
         )
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
@@ -149,7 +151,9 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
+        yield self._with_ids(
+            choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish, choice.turn.stopped_by)]
+        )
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:
         """Adds the ids of the tokens that these parts, and the headers before them, consist of."""

@@ -110,13 +110,15 @@ class ChoiceStream:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
-    def finish(self, finish: Finish) -> list[ChunkPart]:
+    def finish(self, finish: Finish, stopped_by: int | None = None) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         if self._stops is not None and self.stopped:
             end["stop_reason"] = self._stops.found
+        elif stopped_by is not None:
+            end["stop_reason"] = stopped_by
         return [*out, end]
 
     def _choice(self, part: ChunkPart) -> ChunkPart:

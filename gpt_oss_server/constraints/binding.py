@@ -14,7 +14,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
+from gpt_oss_server.constraints.grammar import (
+    ANY_OBJECT,
+    NOTHING,
+    Banned,
+    Callee,
+    JsonBody,
+    TextBody,
+    TurnShape,
+    plain_grammar,
+    turn_grammar,
+)
 from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
 from gpt_oss_server.constraints.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
 from gpt_oss_server.constraints.schema_support import SchemaRefused
@@ -63,7 +73,8 @@ class Wanted:
 
     calls: Sequence[ClientCall] = ()  # to the client's tools
     declarations: Sequence[Declaration] = ()  # tools that run here
-    answer: Schema | None = None
+    answer: Schema | TextGrammar | None = None
+    banned: Banned = NOTHING  # what no text contains
     must_call: bool = False
     only: frozenset[str] | None = None  # the only recipients that may be called; None: all
     parallel: bool = False  # several calls in one generation
@@ -78,7 +89,8 @@ class Wanted:
     @property
     def binds(self) -> bool:
         """Whether the request requires anything beyond legal headers."""
-        return bool(self.forms) or self.answer is not None or self.must_call or self.only is not None
+        bound = self.answer is not None or self.must_call or self.only is not None
+        return bound or bool(self.forms) or self.banned != NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +134,23 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
         if not wanted.binds:
             return Binding()
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
-    answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
+    answer = None if wanted.answer is None else _form(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
     if not enforces:
-        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
-    body = None if answer is None else JsonBody(answer)
+        check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+        return Binding(check=check)
     # A turn whose whole output has a form has no place for preambles.
-    preambles = () if body is not None and not callees else _PREAMBLES
+    preambles = () if answer is not None and not callees else _PREAMBLES
     first = TurnShape(
-        callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
+        callees,
+        answer,
+        not wanted.must_call,
+        asides=(*_REASONING, *preambles),
+        parallel=wanted.parallel,
+        banned=wanted.banned,
     )
     later = replace(first, may_answer=True)
 
@@ -147,6 +164,17 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
         return bound
     unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
+
+
+def bind_plain(form: Schema | TextGrammar | None, banned: Banned, param: str, encoding: Encoding) -> Grammar:
+    """Compiles the grammar of a plain completion, for an engine that enforces it. Slow, like `bind`."""
+    try:
+        grammars = grammars_of(encoding)
+    except GrammarsMissing as error:
+        raise ToolNotAvailable(str(error), param=param) from None
+    body = None if form is None else _form(grammars, form)
+    wanted = Wanted(answer=form, banned=banned, choice_param=param)
+    return _compiled(grammars, plain_grammar(body, banned), wanted)
 
 
 def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
@@ -214,4 +242,6 @@ def _param_of(wanted: Wanted) -> str:
         return wanted.answer.param
     if wanted.forms:
         return next(iter(wanted.forms.values())).param
+    if wanted.banned != NOTHING:
+        return "banned_strings"
     return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

@@ -44,14 +44,18 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             return EventStream(
                 streamed.events,
                 encode,
+                service.served.headers_for(body, CreateResponse),
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
         run = await service.start(body)
         if run.request.background:
             log = await service.run_in_background(run)
-            return logged(log) if run.request.stream else JSONResponse(run.response)
-        return await _whole(run, request, service)
+            answer = logged(log) if run.request.stream else JSONResponse(run.response)
+        else:
+            answer = await _whole(run, request, service)
+        answer.headers.update(service.served.headers_for(body, CreateResponse))
+        return answer
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:

@@ -28,17 +28,25 @@ class ChunkRun(Protocol):
     async def wait(self) -> dict[str, Any]: ...
 
 
-async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: float | None) -> Response:
+async def answer(
+    run: ChunkRun,
+    request: Request,
+    *,
+    streams: bool,
+    keep_alive: float | None,
+    headers: dict[str, str] | None = None,
+) -> Response:
     if streams:
         return EventStream(
             run.chunks,
             encode_chunk,
+            headers,
             keep_alive=keep_alive,
             end=lambda: _DONE if run.error is None else b"",
         )
     whole = await unless_gone(request.receive, run.wait())
     return (
-        JSONResponse(whole) if whole is not None else Response(status_code=499)
+        JSONResponse(whole, headers=headers) if whole is not None else Response(status_code=499)
     )  # the client has disconnected
 
 

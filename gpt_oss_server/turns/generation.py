@@ -25,6 +25,7 @@ from gpt_oss_server.turns.events import ToolStarted, TurnEvent
 from gpt_oss_server.turns.passage import Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.stop_ids import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish, Sampling, Step
 
@@ -42,6 +43,7 @@ class Generation:
     ) -> None:
         self.finish = Finish.STOP
         self.calls_client = False  # one of its parallel calls goes to a tool of the client
+        self.stopped_by: int | None = None  # a stop id of the request's own
         self._plan = plan
         self._transcript = transcript
         self._budget = budget
@@ -62,6 +64,7 @@ class Generation:
                 async for step in steps:
                     if not self._transcript.sampled:  # later prompts contain the turn's own tokens
                         self._transcript.cached_tokens += step.cached_tokens
+                    step, own_stop = without_own_stop(step, self._plan.hidden_stops)
                     at = 0
                     while at < len(step.tokens) and not self._is_cut:
                         events, at = self._read(step, at)
@@ -74,6 +77,9 @@ class Generation:
                     if self._is_cut:
                         break
                     self.finish = step.finish or self.finish
+                    if own_stop is not None:
+                        self.stopped_by = own_stop
+                        self._transcript.pass_over(own_stop)
             if not self._passage.is_over_budget:
                 break
             if events := self._end_reasoning():
@@ -143,4 +149,5 @@ class Generation:
         if sampling.max_tokens is None or not sampled:
             return sampling
         room = plan.engine.info.context_length - prompt
-        return replace(sampling, max_tokens=min(sampling.max_tokens - sampled, room))
+        most, least = min(sampling.max_tokens - sampled, room), max(sampling.min_tokens - sampled, 0)
+        return replace(sampling, max_tokens=most, min_tokens=least)
