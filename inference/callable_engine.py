@@ -119,7 +119,7 @@ class _Call:
 
     def _finish(self, token: int) -> Finish | None:
         # The function picks the token, so a stop id that must not end the generation is sampled past.
-        if token in self._stops and self._sampled >= self._sampling.min_tokens:
+        if token in self._stops and self._sampled > self._sampling.min_tokens:
             return Finish.STOP
         return Finish.LENGTH if self._left == 0 else None
 

@@ -159,7 +159,7 @@ async def test_temperature_and_the_length_are_honoured() -> None:
     ("fields", "count"),
     [
         ({}, 1),
-        ({"min_tokens": 6}, 6),
+        ({"min_tokens": 6}, 7),
         ({"ignored_stop_ids": frozenset({7})}, 20),
         ({"ignored_stop_ids": frozenset({8})}, 1),
     ],
