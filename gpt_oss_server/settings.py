@@ -95,6 +95,13 @@ class Settings:
     max_body_bytes: int = setting(
         64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
     )
+    unknown_fields: str = setting(
+        "warn",
+        choice("reject", "warn", "ignore"),
+        "Network",
+        "What happens to a request with a field that the server does not know: 400 with the field that was "
+        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
+    )
     allow_origin: tuple[str, ...] = setting(
         (),
         names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
@@ -163,13 +170,6 @@ class Settings:
         "Answers",
         "The field of a chat message that holds the model's preamble, its message to the user before a call; "
         "clients that treat any `content` as the answer need `reasoning`.",
-    )
-    unknown_fields: str = setting(
-        "warn",
-        choice("reject", "warn", "ignore"),
-        "Network",
-        "What happens to a request with a field that the server does not know: 400 with the field that was "
-        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
     )
     event_names: str = setting(
         "openai",

@@ -84,15 +84,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
-    sampling = sampling_of(
-        request,
-        engines.info,
-        settings,
-        prompt=length,
-        limit=request.limit,
-        encoding=encoding,
-        logprobs=request.scores,
-    )
+    sampling = _sampling(request, engines, settings, encoding, length)
     return PreparedChat(
         request=request,
         engines=engines,
@@ -105,6 +97,20 @@ def prepare(
         approved=approved,
         wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
         thinking=thinking,
+    )
+
+
+def _sampling(
+    request: CreateChatCompletion, engines: Engines, settings: Settings, encoding: Encoding, prompt: int
+) -> Sampling:
+    return sampling_of(
+        request,
+        engines.info,
+        settings,
+        prompt=prompt,
+        limit=request.limit,
+        encoding=encoding,
+        logprobs=request.scores,
     )
 
 
