@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.binding import Wanted
-from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.tooling.answer_form import requested_answer
 from gpt_oss_server.tooling.dialect import FLAT, NESTED
@@ -21,14 +20,7 @@ def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools, encoding: Encoding
 ) -> tuple[AnswerFormat, Wanted]:
     answer = requested_answer(request, request.response_format, "response_format", NESTED, encoding)
-    wanted = _wanted(request, answer, tools, hosted)
-    if wanted.binds and (request.response_prefix is not None or request.continue_final_message):
-        raise InvalidRequest(
-            "The request gives the start of the answer, so the answer cannot be held to a form. Leave out "
-            "response_format, tool_choice and strict, or the start.",
-            param="response_prefix" if request.response_prefix is not None else "continue_final_message",
-        )
-    return answer, wanted
+    return answer, _wanted(request, answer, tools, hosted)
 
 
 def _wanted(

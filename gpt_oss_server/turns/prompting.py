@@ -18,6 +18,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.turns.plan import default_output_limit
 from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
@@ -216,7 +217,7 @@ def sampling_of(
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
-    limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
+    limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
