@@ -14,6 +14,7 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
+    SAMPLING_FIELDS,
     ContextOverflow,
     EngineFailed,
     EngineInfo,
@@ -25,6 +26,7 @@ from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
+_HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 
 
 class CallableEngine:
@@ -45,7 +47,9 @@ class CallableEngine:
             context_length=context_length,
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
-            honours=frozenset({"temperature", "min_tokens", "ignored_stop_ids"}),
+            honours=_HONOURED,
+            ignores=SAMPLING_FIELDS - _HONOURED - {"logit_bias"},  # a bias asks for particular tokens
+            takes_begun_calls=True,
         )
 
     @property

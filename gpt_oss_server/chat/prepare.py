@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from gpt_oss_server.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
@@ -113,6 +114,7 @@ def _sampling(
         limit=request.limit,
         encoding=encoding,
         logprobs=request.scores,
+        debug=request.debug,
     )
 
 

@@ -28,6 +28,7 @@ from gpt_oss_server.http.shared_fields import (
     TurnFields,
     check_metadata,
     check_stops,
+    check_stream_options,
 )
 from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
 from gpt_oss_server.serving.generation_config import with_generation_config
@@ -95,6 +96,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
     truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None
     logprobs: Boolean | None = None
+    logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = None
     reasoning_effort: Effort | None = None
     include_reasoning: Boolean | None = None
     enable_thinking: Boolean | None = None
@@ -173,11 +175,14 @@ def parse_request(body: object) -> CreateChatCompletion:
     check_stops(request.stops)
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
     if not request.messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
+    if request.logprobs_include and not request.logprobs:
+        raise InvalidRequest("`logprobs_include` needs `logprobs` to be true.", param="logprobs_include")
     if request.tools is not None and request.functions is not None:
         raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
     if request.continue_final_message and request.add_generation_prompt:

@@ -15,6 +15,7 @@ from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.turns.prompting import begun_call
 
 
 class ChatService:
@@ -62,4 +63,8 @@ class ChatService:
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
-            return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
+            binding = await served.bound(prepared.wanted, by_grammar=by_grammar)
+            prefill = prepared.prefill
+            if not (prefill or prepared.approved):
+                prefill = begun_call(prepared.wanted, engines.info, served.renderer)
+            return replace(prepared, binding=binding, prefill=prefill)

@@ -7,7 +7,7 @@ raises a 400 that names the field as the client sent it.
 from __future__ import annotations
 
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Wanted
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.tooling.answer_form import requested_answer
 from gpt_oss_server.tooling.dialect import FLAT, NESTED

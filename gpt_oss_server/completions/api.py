@@ -1,4 +1,4 @@
-"""POST /v1/completions, /tokenize and /detokenize: reads HTTP requests and sends the answers."""
+"""POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.responses import Response
 from gpt_oss_server.completions.form import grammar_of
 from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of, truncated
 from gpt_oss_server.completions.run import CompletionRun
+from gpt_oss_server.completions.tokenizer_info import tokenizer_info
 from gpt_oss_server.completions.tokens import (
     ChatPrompt,
     DetokenizeRequest,
@@ -42,6 +43,10 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
         return JSONResponse(detokenize(await read_json(request, limit), served))
+
+    @router.get("/tokenizer_info")
+    async def info() -> Response:
+        return JSONResponse(tokenizer_info(served))
 
     return router
 

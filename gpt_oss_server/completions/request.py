@@ -19,6 +19,7 @@ from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
     check_stops,
+    check_stream_options,
 )
 from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
 from gpt_oss_server.http.validation import json_type
@@ -60,6 +61,7 @@ def parse_request(body: object) -> CreateCompletion:
         with_generation_config(body, CreateCompletion, "max_tokens"), CreateCompletion, _EXAMPLE
     )
     check_stops(request.stops)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
     check_bias(request.logit_bias)
     if request.max_tokens == 0 and not request.echo:

@@ -21,7 +21,7 @@ from gpt_oss_server.turns.beams import beam_search
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.turns.prompting import sampling_of
+from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
@@ -59,6 +59,7 @@ class CompletionRun:
     ) -> None:
         self.request = request
         self.error: ApiError | None = None
+        self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
         self._grammar = grammar
@@ -146,7 +147,7 @@ class CompletionRun:
         return replace(sampling, grammar=self._grammar)
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
-        text = self._text()
+        text = self._text(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
@@ -177,22 +178,19 @@ class CompletionRun:
         last = self._chunk(choice, shown, scores)
         part, top = last["choices"][0], self.request.prompt_logprobs
         part["finish_reason"] = str(choice.finish)
-        if text.stopped is not None:
-            part["stop_reason"] = text.stopped
-        elif choice.stopped_by is not None:
-            part["stop_reason"] = choice.stopped_by
+        part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
         if top is not None and choice.scored is not None:
             # Spelling the scores of a long prompt takes a while.
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
         return last
 
-    def _text(self) -> PlainText:
+    def _text(self, choice: _Choice) -> PlainText:
         request = self.request
         return PlainText(
             self._served.encoding,
             StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
-            speller=None if request.logprobs is None else self._speller(),
+            speller=None if choice.sampling.logprobs is None else self._speller(),
             top=request.logprobs or 0,
         )
 
@@ -214,7 +212,7 @@ class CompletionRun:
         chunk: Chunk = {**self._head, "choices": [part]}
         options = self.request.stream_options
         if options and options.include_usage:
-            chunk["usage"] = self._usage() if options.continuous_usage_stats else None
+            chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
         return chunk
 
     def _usage(self) -> dict[str, Any]:
@@ -226,16 +224,24 @@ class CompletionRun:
             min(choice.cached for choice in self._choices[at : at + each])
             for at in range(0, len(self._choices), each)
         )
-        return {
-            "prompt_tokens": given,
-            "completion_tokens": made,
-            "total_tokens": given + made,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        }
+        return _counted(given, made, cached)
+
+    def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
+        """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
+        return _counted(len(choice.prompt), choice.sampled, choice.cached)
 
     def _count(self) -> None:
         for choice in self._choices:
             self._served.counters.count(outcome(choice.finish, self.error), ())
+
+
+def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -36,8 +36,9 @@ from gpt_oss_server.constraints.matcher import (
     grammars_of,
 )
 from gpt_oss_server.constraints.schema_support import SchemaRefused
-from gpt_oss_server.constraints.text_grammar import GrammarRefused, Syntax, text_grammar
+from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.constraints.turn_check import TurnCheck
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.grammar import Grammar
@@ -46,65 +47,6 @@ from tools.tool import Declaration
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema as the client sent it, and the parameter that held it."""
-
-    given: Mapping[str, Any]
-    param: str
-    strict: bool = True  # False: what cannot be enforced is declared to the model, but not enforced
-
-
-@dataclass(frozen=True, slots=True)
-class TextGrammar:
-    """A grammar of free text as the client sent it, and the parameter that held it."""
-
-    syntax: Syntax
-    definition: str
-    param: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCall:
-    """A tool that the client runs: its recipient, and the form of the call's body."""
-
-    recipient: str
-    form: Schema | TextGrammar | None = None
-    raw: bool = False  # the body is text rather than JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a request requires of the form of a turn."""
-
-    calls: Sequence[ClientCall] = ()  # to the client's tools
-    declarations: Sequence[Declaration] = ()  # tools that run here
-    # By recipient: schemas that guide the bodies of calls without binding them.
-    guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    answer: Schema | TextGrammar | None = None
-    banned: Banned = NOTHING  # what no text contains
-    must_call: bool = False
-    only: frozenset[str] | None = None  # the only recipients that may be called; None: all
-    parallel: bool = False  # several calls in one generation
-    choice_param: str = "tool_choice"
-    bounds_reasoning: bool = False  # limits reasoning to a number of tokens
-    answers_only: bool = False  # one final message, without reasoning
-    # The tokens with which the request begins the turn, and the parameter that held their text.
-    begun: tuple[int, ...] = ()
-    begun_param: str = ""
-
-    @property
-    def forms(self) -> dict[str, Schema | TextGrammar]:
-        """The forms of the bodies of calls, by recipient."""
-        return {call.recipient: call.form for call in self.calls if call.form is not None}
-
-    @property
-    def binds(self) -> bool:
-        """Whether the request requires anything beyond legal headers."""
-        bound = self.answer is not None or self.must_call or self.only is not None
-        return bound or bool(self.forms) or self.banned != NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +91,8 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = F
     try:
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
-        if not wanted.binds:
-            return Binding()
+        if not wanted.needs_grammars:
+            return _checked_by_header(wanted)
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
     answer = None if wanted.answer is None else _form(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
@@ -216,6 +158,12 @@ def bind_plain(form: Schema | TextGrammar | None, banned: Banned, param: str, en
         return _compile(grammars, plain_grammar(body, banned))
     except GrammarError as error:
         raise _too_large(Wanted(answer=form, banned=banned), error) from None
+
+
+def _checked_by_header(wanted: Wanted) -> Binding:
+    """The check of which tools the turn calls and of banned strings, which needs no grammars."""
+    check = TurnCheck(None, None, {}, wanted.must_call, wanted.only, wanted.banned)
+    return Binding(check=check) if wanted.binds else Binding()
 
 
 def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:

@@ -19,7 +19,7 @@ from gpt_oss_server.harmony.events import Header
 
 @dataclass(frozen=True, slots=True)
 class TurnCheck:
-    grammars: Grammars
+    grammars: Grammars | None  # None: no form needs them
     answer: Body
     bodies: Mapping[str, Body]  # the form of a call's body, by its recipient
     must_call: bool
@@ -46,9 +46,13 @@ class TurnCheck:
             if self.banned != NOTHING and re.search(self.banned.pattern, text):
                 return "The model wrote a text that the request bans."
             return self._of_answer(text) if header.channel == "final" else None
-        if self.only is not None and recipient not in self.only:
-            return f"The model called '{recipient}', which tool_choice does not allow."
-        return self._of_call(recipient, text)
+        return self.of_header(header) or self._of_call(recipient, text)
+
+    def of_header(self, header: Header) -> str | None:
+        """Why a message with this header must not begin: it is a call that the request does not allow."""
+        if self.only is None or header.recipient is None or header.recipient in self.only:
+            return None
+        return f"The model called '{header.recipient}', which tool_choice does not allow."
 
     def _of_answer(self, text: str) -> str | None:
         match self.answer:
@@ -58,6 +62,7 @@ class TurnCheck:
                 problem = self._of_json(schema, text)
                 return problem and f"The model's answer does not fit the requested format: {problem}."
             case TextBody(lark):
+                assert self.grammars is not None
                 fits = self.grammars.matches(self.grammars.compile(lark), text)
                 return None if fits else "The model's answer does not follow the requested grammar."
             case _:
@@ -72,6 +77,7 @@ class TurnCheck:
                 problem = self._of_json(schema, text)
                 return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
             case TextBody(lark):
+                assert self.grammars is not None
                 fits = self.grammars.matches(self.grammars.compile(lark), text)
                 return None if fits else f"The input for '{recipient}' does not follow its grammar."
             case _:
@@ -82,4 +88,5 @@ class TurnCheck:
             value = read_json_text(text)
         except ValueError as error:
             return f"it is not JSON ({error})"
+        assert self.grammars is not None
         return JsonCheck(schema, self.grammars).problem(value)

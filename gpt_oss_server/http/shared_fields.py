@@ -17,6 +17,7 @@ from gpt_oss_server.http.unserved import NotServed
 
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
+MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512  # keys, and characters of each
 
 Temperature = Annotated[Number, Field(ge=0, le=2)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -190,7 +191,27 @@ def check_stops(stops: tuple[str, ...]) -> None:
         raise InvalidRequest("`stop` contains an empty string, which would stop immediately.", param="stop")
 
 
+def check_stream_options(options: object, *, streams: bool) -> None:
+    if options is not None and not streams:
+        raise InvalidRequest(
+            "`stream_options` needs `stream` to be true. Leave it out, or stream the answer.",
+            param="stream_options",
+        )
+
+
 def check_metadata(metadata: dict[str, Any] | None) -> None:
-    for key, value in (metadata or {}).items():
-        if not isinstance(value, str) and key != "__debug":
-            raise InvalidRequest(f"`metadata.{key}` must be a string.", param=f"metadata.{key}")
+    """OpenAI's limits. `__debug` is this server's own key and does not count."""
+    pairs = {key: value for key, value in (metadata or {}).items() if key != "__debug"}
+    if len(pairs) > MAX_METADATA:
+        raise InvalidRequest(
+            f"`metadata` may have {MAX_METADATA} keys at most, not {len(pairs)}.", param="metadata"
+        )
+    for key, value in pairs.items():
+        where = f"metadata.{key:.{MAX_METADATA_KEY}}"
+        if not isinstance(value, str):
+            raise InvalidRequest(f"`{where}` must be a string.", param=where)
+        for text, what, most in ((key, "key", MAX_METADATA_KEY), (value, "value", MAX_METADATA_VALUE)):
+            if len(text) > most:
+                raise InvalidRequest(
+                    f"`{where}`: a {what} may have {most} characters at most, not {len(text)}.", param=where
+                )

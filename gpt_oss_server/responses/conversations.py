@@ -20,6 +20,7 @@ from gpt_oss_server.responses.input.listing import with_own_ids
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import (
+    CONVERSATION,
     Past,
     items_of_conversation,
     no_conversation,
@@ -67,7 +68,7 @@ class Conversations:
     async def create(self, body: object) -> dict[str, Any]:
         given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
-        new = StoredConversation(self._ids("conv"), int(self._clock()), given.metadata or {})
+        new = StoredConversation(self._ids(CONVERSATION), int(self._clock()), given.metadata or {})
         parts = [await self._read(given.items, Past())] if given.items else []
         await self.store.put_conversation(new, parts)
         return _shown(new)
@@ -169,6 +170,7 @@ class Conversations:
             approvals=approvals,
             sealer=self._sealer,
             where="items",
+            is_whole=False,
         )
 
     def _without(

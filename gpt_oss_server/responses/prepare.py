@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment, since_compaction
+from gpt_oss_server.harmony.unanswered import unanswered
 from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
@@ -24,6 +26,7 @@ from gpt_oss_server.responses.compaction import (
     summary_prompt,
     user_messages_in,
 )
+from gpt_oss_server.responses.input.answers import check_answered
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Approved, Conversation
 from gpt_oss_server.responses.past import Past
@@ -96,6 +99,7 @@ def prepare(
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
+    check_answered(past.recipients, unanswered(past.history, served.renderer), conversation.answered)
     preparing = _Preparing(request, tools, hosted, served, info, conversation)
     alone = compacts or conversation.compacts
     if alone:
@@ -216,6 +220,7 @@ class _Preparing:
                 limit=limit,
                 encoding=self._served.encoding,
                 logprobs=request.scores,
+                debug=request.debug,
             ),
             recipients=known_recipients(tools, hosted),
             tools=tools,

@@ -27,6 +27,7 @@ from gpt_oss_server.http.shared_fields import (
     Reasoning,
     TurnFields,
     check_metadata,
+    check_stream_options,
 )
 from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
 from gpt_oss_server.responses.items.summary import SummaryKind
@@ -96,7 +97,6 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     background: Boolean | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    top_k: Annotated[Integer, Field(ge=0)] | None = None
     enable_response_messages: Boolean | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -131,18 +131,29 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     @property
     def scores(self) -> int | None:
         """The number of alternatives listed per log-probability; None: no log-probabilities."""
-        wanted = self.top_logprobs or "message.output_text.logprobs" in (self.include or ())
-        return (self.top_logprobs or 0) if wanted else None
+        return (self.top_logprobs or 0) if self.scored else None
+
+    @property
+    def scored(self) -> frozenset[str]:
+        """The types of items that show log-probabilities."""
+        named = {kind for kind, name in _SCORED.items() if name in (self.include or ())}
+        return frozenset(named | {"message"} if self.top_logprobs else named)
 
     @property
     def verbosity(self) -> Verbosity | None:
         return self.text.verbosity if self.text else None
 
 
+_SCORED = {
+    "message": "message.output_text.logprobs",
+    # These two are this server's own.
+    "reasoning": "reasoning.reasoning_text.logprobs",
+    "function_call": "function_call.arguments.logprobs",  # of custom tools too
+}
 INCLUDABLE = frozenset(
     {
+        *_SCORED.values(),
         "reasoning.encrypted_content",
-        "message.output_text.logprobs",
         "message.input_image.image_url",
         "computer_call_output.output.image_url",
         "file_search_call.results",
@@ -196,6 +207,7 @@ def _check_whole(request: CreateResponse) -> None:
         )
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
 
 
 def check_included(names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Wanted
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import (
     ApiError,
     ContextLengthExceeded,
@@ -36,7 +36,7 @@ from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, in_thread_if_large
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.debug import log_turn
@@ -110,6 +110,7 @@ class ResponsesService:
             top_p=prepared.sampling.top_p,
             store=keep,
             background=bool(request.background),
+            null_user=self._null_user,
         )
         return Run(
             prepared,
@@ -132,9 +133,14 @@ class ResponsesService:
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
             store=False,
+            null_user=self._null_user,
         )
         served.counters.count("failed", ())
         return RefusedRun(response, error, served.clock)
+
+    @property
+    def _null_user(self) -> bool:
+        return self.served.settings.event_names == "open-responses"
 
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
@@ -237,6 +243,9 @@ class ResponsesService:
                 param="stream",
             )
         await log.check(after)
+        ended = after >= 0 and await self.served.store.get(response_id) is not None
+        if ended and not await has_event(log, after):
+            raise past_the_end(after)
         return log
 
     async def close(self) -> None:

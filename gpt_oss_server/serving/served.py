@@ -15,7 +15,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from gpt_oss_server.constraints.binding import Binding, Wanted, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer

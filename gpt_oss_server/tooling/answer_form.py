@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, assert_never
 
-from gpt_oss_server.constraints.binding import Schema, TextGrammar
 from gpt_oss_server.constraints.grammar import NOTHING, Banned
 from gpt_oss_server.constraints.text_grammar import choice_grammar
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import ResponseFormat

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
@@ -48,6 +49,7 @@ _VERBOSITY = {
 }
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
+_ALL_TOKENS = -1  # as `top_k`
 _ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
 _READ_APART = frozenset({"logit_bias", "logprobs", "ignored_stop_ids"})
 _OWN_NAMES = SAMPLING_FIELDS - _READ_APART
@@ -199,11 +201,15 @@ def sampling_of(
     limit: int | None,
     encoding: Encoding,
     logprobs: int | None = None,
+    debug: bool = False,
 ) -> Sampling:
-    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any."""
+    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any.
+
+    `debug` needs the sampled tokens' log-probabilities, where the engine has them.
+    """
     values = {name: getattr(request, name, None) for name in _OWN_NAMES}
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if given.get("top_k") == -1:  # all tokens, which every engine supports
+    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
         del given["top_k"]
     bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
     bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
@@ -211,9 +217,14 @@ def sampling_of(
         given["logit_bias"] = bias
     if request.ignore_eos:
         given["ignored_stop_ids"] = HARMONY_STOPS
+    if logprobs is None and debug and "logprobs" in info.honours:
+        logprobs = 0
     if logprobs is not None:
         given["logprobs"] = logprobs
-    _check_honoured(given, info)
+    for name in ignored_fields(request, info, logprobs=logprobs):
+        del given[name]
+    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
+    _check_honoured(given, info, names)
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
@@ -224,10 +235,32 @@ def sampling_of(
     return Sampling(max_tokens=most, **{**given, "min_tokens": least, "stop_token_ids": stops})
 
 
-def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:
+def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:
+    """The request's sampling fields without effect on this engine, in the order of the alphabet."""
+    neutral = Sampling()
+    values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": logprobs}
+    if values.get("top_k") == _ALL_TOKENS:
+        del values["top_k"]
+    given = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}
+    return sorted(given & info.ignores)
+
+
+def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[int, ...]:
+    """The header of the only call that the turn may make, where the engine would not be bound to it."""
+    if not (info.takes_begun_calls and wanted.must_call and wanted.only is not None):
+        return ()
+    forced = [call for call in wanted.calls if call.recipient in wanted.only]
+    if len(wanted.only) != 1 or not forced:  # several tools, or one that runs here
+        return ()
+    [call] = forced
+    written = renderer.call(call.recipient, "", content_type=None if call.raw else "json").tokens
+    return written[len(renderer.cue) : -1]
+
+
+def _check_honoured(given: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
     for name in given:
         if name not in info.honours and given[name] != getattr(Sampling(), name):
-            field = _FIELD_OF.get(name, name)
+            field = names.get(name, name)
             raise UnsupportedField(
                 f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field
             )

@@ -126,12 +126,13 @@ def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) 
     return repeated
 
 
-def score_of(logits: Tensor, token: int, top: int) -> TokenLogprob:
-    """A token's log-probability under these V logits, and the `top` likeliest tokens."""
+def score_of(logits: Tensor, token: int, top: int, *, ranked: bool = False) -> TokenLogprob:
+    """A token's log-probability under these V logits, the `top` likeliest tokens, its rank if `ranked`."""
     total = torch.logsumexp(logits, 0)
     own = float((logits[token] - total).item())
+    rank = int((logits > logits[token]).sum().item()) + 1 if ranked else None
     if top == 0:
-        return TokenLogprob(token, own)
+        return TokenLogprob(token, own, rank=rank)
     values, ids = largest(logits, min(top, len(logits)))
     pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
-    return TokenLogprob(token, own, tuple(pairs))
+    return TokenLogprob(token, own, tuple(pairs), rank)

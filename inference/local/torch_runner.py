@@ -113,7 +113,8 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
     try:
         if part.scored is not None:
             top = sampler.sampling.prompt_logprobs or 0
-            scores = tuple(score_of(row, token, top) for row, token in zip(logits, part.scored, strict=False))
+            scored = zip(logits, part.scored, strict=False)
+            scores = tuple(score_of(row, token, top, ranked=True) for row, token in scored)
         _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)
