@@ -52,12 +52,18 @@ def new_response(
         "tools": tools,
         "top_logprobs": request.top_logprobs or 0,
         "top_p": top_p,
-        "presence_penalty": request.presence_penalty or 0.0,
-        "frequency_penalty": request.frequency_penalty or 0.0,
+        **_penalties(request),
         "truncation": request.truncation or "disabled",
         "usage": None,
         **({"user": request.user} if request.user is not None or null_user else {}),
         "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
+    }
+
+
+def _penalties(request: CreateResponse) -> dict[str, float]:
+    return {
+        "presence_penalty": request.presence_penalty or 0.0,
+        "frequency_penalty": request.frequency_penalty or 0.0,
     }
 
 
