@@ -145,7 +145,7 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need it for the first schema alone: it may wait until the server is up.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
         make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
