@@ -8,9 +8,8 @@ part of the server, nor third-party packages.
 
 from __future__ import annotations
 
-import argparse
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -34,7 +33,7 @@ from gpt_oss_server.options import (
     whole,
 )
 
-__all__ = ["OPTIONS", "Settings", "SettingsError", "add_flags", "misspelt_variables", "read_settings"]
+__all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +46,31 @@ class Settings:
         "Model",
         "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `scripted:FILE`, or `random:20b` "
         "(random weights, for measuring).",
+        also=("-m", "-hf", "--hf-repo"),
+        common=True,
     )
     device: str = setting(
         "auto",
         choice("auto", "cpu", "cuda"),
         "Model",
         "Where the model runs; `auto` uses a GPU if there is one.",
+        common=True,
     )
     context: int | None = setting(
-        None, optional(whole("TOKENS", 1)), "Model", "The context length; `none` is the model's own."
+        None,
+        optional(whole("TOKENS", 1)),
+        "Model",
+        "The context length; `none` is the model's own.",
+        also=("-c", "--ctx-size", "--max-model-len"),
+        common=True,
     )
     max_concurrent: int | None = setting(
         None,
         optional(whole("COUNT", 1)),
         "Model",
         "How many requests may generate simultaneously; `none` is 32 on a CPU, 64 on a GPU.",
+        also=("-np", "--parallel", "--max-num-seqs"),
+        common=True,
     )
     max_waiting: int = setting(
         1000,
@@ -74,6 +83,7 @@ class Settings:
         optional(size()),
         "Model",
         "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
+        also=("--kv-cache-memory-bytes",),
     )
     speculation: bool = setting(
         False,
@@ -86,16 +96,34 @@ class Settings:
         names(),
         "Model",
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
+        also=("-a", "--alias"),
+        common=True,
     )
 
     host: str = setting(
-        "127.0.0.1", text("HOST"), "Network", "The address to listen on; `0.0.0.0` is all addresses."
+        "127.0.0.1",
+        text("HOST"),
+        "Network",
+        "The address to listen on; `0.0.0.0` is all addresses.",
+        common=True,
     )
     port: int = setting(
-        8000, whole("PORT", 0, 65_535), "Network", "The port to listen on; 0 picks a free one."
+        8000,
+        whole("PORT", 0, 65_535),
+        "Network",
+        "The port to listen on; 0 picks a free one.",
+        also=("-p",),
+        common=True,
     )
     max_body_bytes: int = setting(
         64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
+    )
+    unknown_fields: str = setting(
+        "warn",
+        choice("reject", "warn", "ignore"),
+        "Network",
+        "What happens to a request with a field that the server does not know: 400 with the field that was "
+        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
     )
     allow_origin: tuple[str, ...] = setting(
         (),
@@ -129,6 +157,7 @@ class Settings:
         "Answers",
         "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
         "but for the embedded model it is 16384.",
+        also=("-n", "--predict", "--n-predict"),
     )
     max_output_tokens_cap: int | None = setting(
         None,
@@ -161,12 +190,15 @@ class Settings:
         choice("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "Answers",
         "The reasoning effort of a request that sets none.",
+        also=("--effort", "--reasoning-effort"),
+        common=True,
     )
     default_reasoning_budget: int | None = setting(
         None,
         optional(whole("TOKENS", 0)),
         "Answers",
         "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
+        also=("--reasoning-budget",),
     )
     identity: str | None = setting(
         None,
@@ -192,7 +224,15 @@ class Settings:
         choice("openai", "open-responses"),
         "Answers",
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
-        "`response.reasoning.…`.",
+        "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
+        "requires.",
+    )
+    end_cut_calls: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
+        "other item. Off: for clients that run each call that is done, whatever its status.",
     )
     call_form: str = setting(
         "channel-first",
@@ -207,12 +247,14 @@ class Settings:
         "Tools",
         "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
         "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
+        common=True,
     )
     python: str = setting(
         "auto",
         choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
         "Tools",
         "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
+        common=True,
     )
     python_image: str | None = setting(
         None,
@@ -320,6 +362,7 @@ class Settings:
         choice("debug", "info", "warning", "error"),
         "Logging",
         "The least severe messages that the server writes to standard error.",
+        also=("--uvicorn-log-level",),
     )
     log_prompts: bool = setting(False, switch(), "Logging", "Whether to log prompts and outputs. Off: never.")
     access_log: bool = setting(False, switch(), "Logging", "Whether to log each HTTP request as a line.")
@@ -331,23 +374,6 @@ class Settings:
 
 OPTIONS: tuple[Option, ...] = tuple(option_of(row) for row in fields(Settings))
 """The table, in the order of the docs."""
-
-
-def add_flags(parser: argparse.ArgumentParser, only: Sequence[str] | None = None) -> None:
-    """Adds the settings, or only those named, as flags of `parser`. Omitted flags set no attribute."""
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for option in OPTIONS:
-        if only is not None and option.name not in only:
-            continue
-        group = groups.get(option.section) or parser.add_argument_group(option.section.lower())
-        groups[option.section] = group
-        help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
-        keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
-        if option.kind.switch:
-            group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **keywords)
-        else:
-            action = "append" if option.kind.many else "store"
-            group.add_argument(option.flag, action=action, metavar=option.kind.metavar, **keywords)
 
 
 def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

@@ -14,6 +14,7 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
+    SAMPLING_FIELDS,
     ContextOverflow,
     EngineFailed,
     EngineInfo,
@@ -25,6 +26,7 @@ from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
+_HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 
 
 class CallableEngine:
@@ -45,7 +47,9 @@ class CallableEngine:
             context_length=context_length,
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
-            honours=frozenset({"temperature"}),
+            honours=_HONOURED,
+            ignores=SAMPLING_FIELDS - _HONOURED - {"logit_bias"},  # a bias asks for particular tokens
+            takes_begun_calls=True,
         )
 
     @property
@@ -100,6 +104,8 @@ class _Call:
         self.outbox = outbox
         self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
         self._is_first = True
+        self._sampled = 0
+        self._stops = sampling.stop_token_ids - sampling.ignored_stop_ids
 
     def advance(self) -> bool:
         if self._left <= 0:
@@ -110,12 +116,14 @@ class _Call:
         self._is_first = False
         self._tokens.append(token)
         self._left -= 1
+        self._sampled += 1
         finish = self._finish(token)
         self.outbox.put(token, finish=finish)
         return finish is None
 
     def _finish(self, token: int) -> Finish | None:
-        if token in self._sampling.stop_token_ids:
+        # The function picks the token, so a stop id that must not end the generation is sampled past.
+        if token in self._stops and self._sampled > self._sampling.min_tokens:
             return Finish.STOP
         return Finish.LENGTH if self._left == 0 else None
 

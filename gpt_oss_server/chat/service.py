@@ -15,6 +15,7 @@ from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.turns.prompting import begun_call
 
 
 class ChatService:
@@ -25,13 +26,18 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        return ChatRun(await self._prepare(parse_request(body)), self.served, completion_id)
+        return ChatRun(await self._prepare(self._parsed(body)), self.served, completion_id)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(parse_request(body))
+        prepared = await self._prepare(self._parsed(body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
+
+    def _parsed(self, body: object) -> CreateChatCompletion:
+        request = parse_request(body)
+        self.served.treat_unknown_fields(body, CreateChatCompletion)
+        return request
 
     async def _prepare(self, request: CreateChatCompletion) -> PreparedChat:
         served = self.served
@@ -46,7 +52,7 @@ class ChatService:
                     request,
                     tools,
                     hosted,
-                    read_form(request, tools, hosted),
+                    read_form(request, tools, hosted, served.encoding),
                     engines=engines,
                     settings=served.settings,
                     encoding=served.encoding,
@@ -57,4 +63,8 @@ class ChatService:
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
-            return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
+            binding = await served.bound(prepared.wanted, by_grammar=by_grammar)
+            prefill = prepared.prefill
+            if not (prefill or prepared.approved):
+                prefill = begun_call(prepared.wanted, engines.info, served.renderer)
+            return replace(prepared, binding=binding, prefill=prefill)

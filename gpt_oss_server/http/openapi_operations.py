@@ -29,9 +29,7 @@ class Operation:
 
 _TABLE = {
     "post /v1/responses": Operation("Responses", "Create a response", generates=True),
-    "get /v1/responses/{response_id}": Operation(
-        "Responses", "Retrieve a response, or its events", (400,)
-    ),
+    "get /v1/responses/{response_id}": Operation("Responses", "Retrieve a response, or its events", (400,)),
     "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response"),
     "post /v1/responses/input_tokens": Operation("Responses", "Count the tokens of a request", (404,)),
     "post /v1/responses/compact": Operation("Responses", "Compact a conversation", generates=True),

@@ -15,13 +15,16 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from gpt_oss_server.constraints.binding import Binding, Wanted, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
+from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds import stores_of
@@ -95,6 +98,14 @@ class Served:
                 "Leave `model` out for the default, or start the server with --served-model-name.",
                 param="model",
             )
+
+    def treat_unknown_fields(self, body: object, model: type[Body]) -> None:
+        """Refuse or log fields that no part of this server knows, as the operator wants."""
+        treat_unknown_fields(body, model, self.settings.unknown_fields)
+
+    def headers_for(self, body: object, model: type[Body]) -> dict[str, str]:
+        """The answer's header that names a request's unknown fields, if it has any."""
+        return header_of(body, model, self.settings.unknown_fields)
 
     def check_room(self) -> None:
         """Refuse a request before any work if the engine would refuse it.

@@ -13,6 +13,7 @@ from typing import Any
 
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
+from tools.mcp.listing import McpListing
 from tools.mcp.names import safe_namespace
 from tools.mcp.permissions import parse_permissions
 from tools.mcp.public_form import SECRET_FIELDS
@@ -28,8 +29,12 @@ def request_tool(
     taken: Collection[str] = (),
     reach: Reach | None = None,
     timeout: float = 120.0,
+    listing: McpListing | None = None,
 ) -> McpTool | Narrowed:
-    """`taken` are the namespaces of the request's other tools, which this one must not repeat."""
+    """`taken` are the namespaces of the request's other tools, which this one must not repeat.
+
+    With a `listing`, the request's own server is not listed again.
+    """
     label = tool.get("server_label")
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
         message = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
@@ -55,6 +60,7 @@ def request_tool(
         timeout=timeout,
         description=_text(tool.get("server_description"), "server_description"),
         reach=reach,
+        listing=listing,
     )
 
 
