@@ -41,6 +41,7 @@ ANY_MODEL = "*"
 # Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
 # 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
 LARGE_INPUT = 10_000
+_UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
@@ -155,9 +156,9 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
-        make_ready(self.encoding)
+        make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
