@@ -6,6 +6,7 @@ packages.
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
+│   ├── UnknownField              400  code unknown_parameter: with --unknown-fields reject
 │   ├── UnsupportedField          400  code unsupported_parameter: not served, and would change the answer
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
@@ -89,6 +90,10 @@ class InvalidRequest(ApiError):
     type = "invalid_request_error"
     code = "invalid_value"
     may_pass = False
+
+
+class UnknownField(InvalidRequest):
+    code = "unknown_parameter"
 
 
 class UnsupportedField(InvalidRequest):

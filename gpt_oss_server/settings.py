@@ -118,6 +118,13 @@ class Settings(StoreSettings):
     max_body_bytes: int = setting(
         64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
     )
+    unknown_fields: str = setting(
+        "warn",
+        choice("reject", "warn", "ignore"),
+        "Network",
+        "What happens to a request with a field that the server does not know: 400 with the field that was "
+        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
+    )
     allow_origin: tuple[str, ...] = setting(
         (),
         names("ORIGIN", "origins such as https://chat.example, or *", is_origin),

@@ -28,6 +28,7 @@ from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompting import ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -63,7 +64,9 @@ class ChatRun:
         self._kept = Folded()
         self.request = prepared.request
         self.error: ApiError | None = None
-        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
+        self.ignored: Sequence[str] = ignored_fields(
+            self.request, served.engine.info, logprobs=self.request.scores
+        )
         self._prepared = prepared
         self._served = served
         self._id = completion_id
@@ -125,6 +128,7 @@ class ChatRun:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
             limits=served.turn_limits,
         )
         turn = Turn(plan, transcript)
@@ -168,7 +172,8 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        end = stream.finish(choice.finish, repeats=choice.transcript.repetition is not None)
+        repeats = choice.transcript.repetition is not None
+        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:

@@ -29,15 +29,20 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        request = parse_request(body)
+        request = self._parsed(body)
         keep = partial(self.stored.keep, request) if request.store else None
         return ChatRun(await self._prepare(request), self.served, completion_id, keep)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(parse_request(body))
+        prepared = await self._prepare(self._parsed(body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
+
+    def _parsed(self, body: object) -> CreateChatCompletion:
+        request = parse_request(body)
+        self.served.treat_unknown_fields(body, CreateChatCompletion)
+        return request
 
     async def _prepare(self, request: CreateChatCompletion) -> PreparedChat:
         served = self.served
@@ -52,7 +57,7 @@ class ChatService:
                     request,
                     tools,
                     hosted,
-                    read_form(request, tools, hosted),
+                    read_form(request, tools, hosted, served.encoding),
                     engines=engines,
                     settings=served.settings,
                     encoding=served.encoding,

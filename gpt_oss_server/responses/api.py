@@ -47,7 +47,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             return EventStream(
                 streamed.events,
                 encode,
-                headers_for(streamed.ignored),
+                {**headers_for(streamed.ignored), **service.served.headers_for(body, CreateResponse)},
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
@@ -55,10 +55,15 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         if run.request.background:
             log = await service.run_in_background(run)
             headers = headers_for(run.ignored)
-            if run.request.stream:
-                return logged(log, headers=headers)
-            return JSONResponse(run.response, headers=headers)
-        return await _whole(run, request, service)
+            answer = (
+                logged(log, headers=headers)
+                if run.request.stream
+                else JSONResponse(run.response, headers=headers)
+            )
+        else:
+            answer = await _whole(run, request, service)
+        answer.headers.update(service.served.headers_for(body, CreateResponse))
+        return answer
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:

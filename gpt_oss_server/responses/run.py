@@ -37,6 +37,7 @@ from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompting import begun_call, ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.tape import Tape, TapedTools
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
@@ -106,6 +107,7 @@ class Run:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling),
             limits=served.turn_limits,
         )
         self._prepared = prepared

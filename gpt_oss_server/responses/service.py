@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Wanted
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import (
     ApiError,
     ContextLengthExceeded,
@@ -74,7 +74,7 @@ class ResponsesService:
         A caller's own `store` keeps every response and resolves `previous_response_id`. Without `generates`,
         the engine only reads the prompt.
         """
-        return await self._start(parse_request(body), store, generates)
+        return await self._start(self._parsed(body), store, generates)
 
     async def start_streamed(
         self, body: object, *, store: Store | None = None, generates: bool = True, outlives: bool = False
@@ -83,11 +83,16 @@ class ResponsesService:
 
         With `outlives`, the run may outlive its connection, if the request and the settings wish so.
         """
-        request = parse_request(body)
+        request = self._parsed(body)
         try:
             return await self._start(request, store, generates, outlives=outlives)
         except ContextLengthExceeded as error:
             return self._refused(request, error)
+
+    def _parsed(self, body: object) -> CreateResponse:
+        request = parse_request(body)
+        self.served.treat_unknown_fields(body, CreateResponse)
+        return request
 
     async def _start(
         self, request: CreateResponse, store: Store | None, generates: bool, *, outlives: bool = False
@@ -159,13 +164,13 @@ class ResponsesService:
 
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
-        prepared = await self._prepare(parse_request(body), "", self.served.store)
+        prepared = await self._prepare(self._parsed(body), "", self.served.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.served.encoding.decode(prepared.prompt))
 
     async def count(self, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(parse_request(body)), self.served.engine.info
+        request, info = without_compaction(self._parsed(body)), self.served.engine.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
         prepared = await self._prepare(request, "", self.served.store, info=info)

@@ -16,13 +16,16 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from gpt_oss_server.constraints.binding import Binding, Wanted, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
+from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.table import Stores, stores_of
@@ -39,6 +42,7 @@ ANY_MODEL = "*"
 # Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
 # 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
 LARGE_INPUT = 10_000
+_UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
@@ -105,6 +109,14 @@ class Served:
                 param="model",
             )
 
+    def treat_unknown_fields(self, body: object, model: type[Body]) -> None:
+        """Refuse or log fields that no part of this server knows, as the operator wants."""
+        treat_unknown_fields(body, model, self.settings.unknown_fields)
+
+    def headers_for(self, body: object, model: type[Body]) -> dict[str, str]:
+        """The answer's header that names a request's unknown fields, if it has any."""
+        return header_of(body, model, self.settings.unknown_fields)
+
     def check_room(self) -> None:
         """Refuse a request before any work if the engine would refuse it.
 
@@ -154,9 +166,9 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
-        make_ready(self.encoding)
+        make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""

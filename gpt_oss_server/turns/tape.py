@@ -213,8 +213,8 @@ def _plain(output: ToolOutput) -> Mapping[str, Any]:
     return {"text": output.text, "failed": output.failed, "details": dict(output.details)}
 
 
-def _entry(score: TokenLogprob) -> tuple[int, float, tuple[tuple[int, float], ...]]:
-    return score.token, score.logprob, score.top
+def _entry(score: TokenLogprob) -> tuple[int, float, tuple[tuple[int, float], ...], int | None]:
+    return score.token, score.logprob, score.top, score.rank
 
 
 def _step(recorded: Mapping[str, Any]) -> Step:
@@ -222,8 +222,8 @@ def _step(recorded: Mapping[str, Any]) -> Step:
     logprobs = None
     if scores is not None:
         logprobs = tuple(
-            TokenLogprob(token, logprob, tuple((other, score) for other, score in top))
-            for token, logprob, top in scores
+            TokenLogprob(token, logprob, tuple((other, score) for other, score in top), rank)
+            for token, logprob, top, rank in scores
         )
     finish = recorded["finish"]
     return Step(
