@@ -39,7 +39,7 @@ class StoredCompletions:
         return (await self._find(completion_id)).completion
 
     async def update(self, completion_id: str, body: object) -> Completion:
-        given = read_body(body, UpdateCompletion, {}, _EXAMPLE)
+        given = read_body(body, UpdateCompletion, _EXAMPLE)
         check_metadata(given.metadata)
         changed = await self._completions.set_metadata(completion_id, given.metadata or {})
         if changed is None:

@@ -26,8 +26,8 @@ from gpt_oss_server.responses.takeover import Takeover
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import Claimed, Continuation
-from gpt_oss_server.turns.background import BackgroundRuns
-from gpt_oss_server.turns.tape import Tape, TapedEngine
+from gpt_oss_server.turns.background.runs import BackgroundRuns
+from gpt_oss_server.turns.background.tape import Tape, TapedEngine
 
 _CANCEL_SECONDS = 10.0  # that another server has to end a run
 _LOOK_SECONDS = 0.05

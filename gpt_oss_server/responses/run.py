@@ -32,13 +32,13 @@ from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.turns.background.tape import Tape, TapedTools
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompting import begun_call, ignored_fields
 from gpt_oss_server.turns.stop_ids import own_stops
-from gpt_oss_server.turns.tape import Tape, TapedTools
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish

@@ -40,7 +40,7 @@ from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
-from gpt_oss_server.turns.background import BackgroundRuns
+from gpt_oss_server.turns.background.runs import BackgroundRuns
 from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError

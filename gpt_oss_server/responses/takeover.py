@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.stores.events import Claimed, Claims
-from gpt_oss_server.turns.background import BackgroundRuns
+from gpt_oss_server.turns.background.runs import BackgroundRuns
 
 _LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
 _log = logging.getLogger(__name__)

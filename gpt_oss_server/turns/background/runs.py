@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from gpt_oss_server.errors import EngineUnavailable
 from gpt_oss_server.stores.events import Claimed, Claims, Continuation, EventLog, EventLogs
-from gpt_oss_server.turns.driven import BackgroundRun, Event, Running
+from gpt_oss_server.turns.background.driven import BackgroundRun, Event, Running
 
 _END_SECONDS = 5.0  # that runs have to end by themselves once the engine is closed
 R = TypeVar("R", bound=Running)

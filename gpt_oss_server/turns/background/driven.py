@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.events import Claims, EventLogs, LeaseLost, Records
-from gpt_oss_server.turns.tape import HandedOver, Tape
+from gpt_oss_server.turns.background.tape import HandedOver, Tape
 
 Event = dict[str, Any]
 _MOST_PENDING = 4_096  # events that wait for the store, before the run waits too
