@@ -6,6 +6,7 @@ packages.
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
+│   ├── UnknownField              400  code unknown_parameter: with --unknown-fields reject
 │   ├── UnsupportedField          400  code unsupported_parameter: not served, and would change the answer
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
@@ -21,6 +22,7 @@ ApiError                          500  server_error
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
+│   ├── CompletionNotFound        404  code completion_not_found
 │   ├── ConversationNotFound      404  code conversation_not_found
 │   ├── ItemNotFound              404  code item_not_found
 │   ├── ContainerNotFound         404  code container_not_found
@@ -29,7 +31,9 @@ ApiError                          500  server_error
 ├── UpgradeRequired               426  code upgrade_required
 ├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
+├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
+├── RunInterrupted                500  code response_interrupted: no server could continue it
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
 
@@ -86,6 +90,10 @@ class InvalidRequest(ApiError):
     type = "invalid_request_error"
     code = "invalid_value"
     may_pass = False
+
+
+class UnknownField(InvalidRequest):
+    code = "unknown_parameter"
 
 
 class UnsupportedField(InvalidRequest):
@@ -153,6 +161,10 @@ class ResponseNotFound(NotFound):
     code = "response_not_found"
 
 
+class CompletionNotFound(NotFound):
+    code = "completion_not_found"
+
+
 class ConversationNotFound(NotFound):
     code = "conversation_not_found"
 
@@ -202,8 +214,18 @@ class EngineUnavailable(ApiError):
         self.retry_after = retry_after  # seconds
 
 
+class StoreUnavailable(ApiError):
+    status = 503
+    code = "store_unavailable"
+    retry_after = 1.0  # seconds
+
+
 class GenerationFailed(ApiError):
     pass
+
+
+class RunInterrupted(ApiError):
+    code = "response_interrupted"
 
 
 class InvalidOutput(ApiError):

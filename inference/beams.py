@@ -47,11 +47,13 @@ async def search(
     room = engine.info.context_length - len(prompt)
     limit = max(room if sampling.max_tokens is None else min(room, sampling.max_tokens), 1)
     alternatives = sampling.logprobs or 0
+    held_back = sampling.stop_token_ids if sampling.min_tokens else sampling.ignored_stop_ids
     one_token = Sampling(
         temperature=0.0,
         max_tokens=1,
         stop_token_ids=sampling.stop_token_ids,
-        logprobs=max(2 * width, alternatives),
+        # Each beam needs two likely tokens that may be its next.
+        logprobs=max(2 * width + len(held_back), alternatives),
         cache_salt=sampling.cache_salt,
         priority=sampling.priority,
     )
@@ -59,7 +61,7 @@ async def search(
     steps: Sequence[Step] = [first]
     active, ended = [Beam()], list[Beam]()
     while True:
-        grown = _grown(active, steps, sampling.stop_token_ids, limit, alternatives)
+        grown = _grown(active, steps, sampling, limit, alternatives)
         # A beam that ends outside of the best `width` would not have been continued either.
         ended += [beam for beam in grown[:width] if beam.finish is not None]
         active = [beam for beam in grown if beam.finish is None][:width]
@@ -70,7 +72,7 @@ async def search(
 
 
 def _grown(
-    active: Sequence[Beam], steps: Sequence[Step], stops: frozenset[int], limit: int, alternatives: int
+    active: Sequence[Beam], steps: Sequence[Step], sampling: Sampling, limit: int, alternatives: int
 ) -> list[Beam]:
     """Every beam, extended by each of its likeliest next tokens; the likeliest first."""
     grown = []
@@ -78,7 +80,10 @@ def _grown(
         assert step.logprobs is not None
         top = step.logprobs[0].top
         for token, logprob in top:
-            finish = Finish.STOP if token in stops else None
+            finish = Finish.STOP if token in sampling.stop_token_ids else None
+            is_early = len(beam.tokens) < sampling.min_tokens
+            if finish is not None and (is_early or token in sampling.ignored_stop_ids):
+                continue
             if finish is None and len(beam.tokens) + 1 == limit:
                 finish = Finish.LENGTH
             grown.append(beam.extended(TokenLogprob(token, logprob, top[:alternatives]), finish))

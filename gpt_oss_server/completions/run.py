@@ -22,8 +22,10 @@ from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
+from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
+from inference.grammar import Grammar
 
 Chunk = dict[str, Any]
 
@@ -40,19 +42,27 @@ class _Choice:
     finish: Finish = Finish.STOP
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
+    hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
+    stopped_by: int | None = None  # a stop id of the request's own
 
 
 class CompletionRun:
     """Iterate once over `chunks()`; `error` is then set if it failed."""
 
     def __init__(
-        self, request: CreateCompletion, prompts: Sequence[Sequence[int]], served: Served, completion_id: str
+        self,
+        request: CreateCompletion,
+        prompts: Sequence[Sequence[int]],
+        served: Served,
+        completion_id: str,
+        grammar: Grammar | None = None,
     ) -> None:
         self.request = request
         self.error: ApiError | None = None
-        self.ignored = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
+        self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
+        self._grammar = grammar
         self._head = {
             "id": completion_id,
             "object": "text_completion",
@@ -62,6 +72,7 @@ class CompletionRun:
         self._choices = [choice for prompt in prompts for choice in self._choices_of(prompt)]
         for index, choice in enumerate(self._choices):
             choice.index = index
+            choice.hidden = own_stops(choice.sampling, shown=bool(request.include_stop_str_in_output))
             if choice.sampling.seed is not None:
                 choice.sampling = replace(choice.sampling, seed=choice.sampling.seed + index)
 
@@ -124,14 +135,16 @@ class CompletionRun:
                 str(ContextOverflow(len(prompt), info.context_length)), param="prompt"
             )
         limit = DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
-        return sampling_of(
+        sampling = sampling_of(
             request,
             info,
             self._served.settings,
             prompt=len(prompt),
             limit=limit,
+            encoding=self._served.encoding,
             logprobs=request.logprobs,
         )
+        return replace(sampling, grammar=self._grammar)
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text(choice)
@@ -156,6 +169,7 @@ class CompletionRun:
         choice.sampled += len(step.tokens)
         choice.ids += step.tokens
         choice.finish = step.finish or choice.finish
+        step, choice.stopped_by = without_own_stop(step, choice.hidden)
         shown, scores = text.feed(step)
         return self._chunk(choice, shown, scores) if shown else None
 
@@ -164,7 +178,7 @@ class CompletionRun:
         last = self._chunk(choice, shown, scores)
         part, top = last["choices"][0], self.request.prompt_logprobs
         part["finish_reason"] = str(choice.finish)
-        part["stop_reason"] = text.stopped
+        part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
         if top is not None and choice.scored is not None:
             # Spelling the scores of a long prompt takes a while.
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
