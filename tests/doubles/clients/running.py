@@ -76,7 +76,7 @@ def run_script(name: str, folder: Path, url: str, environment: str = "python") -
 def run_with(
     name: str, turns: Sequence[object], folder: Path, environment: str = "python"
 ) -> tuple[Any, Recorder]:
-    """Runs a script against scripted turns and checks every exchange. Returns its results and the exchanges."""
+    """Runs a script against scripted turns, checks every exchange, and returns the results and exchanges."""
     with recorded(scripted(*turns, loop=False)) as (url, recorder):
         results = run_script(name, folder, url, environment)
     recorder.check()
