@@ -20,6 +20,7 @@ from gpt_oss_server.options import (
     SettingsError,
     choice,
     duration,
+    is_host,
     is_origin,
     names,
     option_of,
@@ -93,7 +94,35 @@ class Settings:
         8000, whole("PORT", 0, 65_535), "Network", "The port to listen on; 0 picks a free one."
     )
     max_body_bytes: int = setting(
-        64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
+        16 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
+    )
+    max_choices: int = setting(
+        2048,
+        whole("COUNT", 1),
+        "Network",
+        "The most choices of one request: its prompts × `n`, or × `best_of` in a beam search.",
+    )
+    max_connections: int = setting(
+        2048,
+        whole("COUNT", 1),
+        "Network",
+        "How many connections may be open. A further one takes the place of the longest idle one, or gets "
+        "503 if all are at work. The limit of open files (`ulimit -n`) can lower it.",
+    )
+    request_timeout: float = setting(
+        30.0,
+        duration(),
+        "Network",
+        "How long a request's head may take to arrive, and its body in addition to a second for each 10 KiB; "
+        "later ones get 408.",
+    )
+    allow_host: tuple[str, ...] = setting(
+        (),
+        names("HOST", "host names without a port such as chat.example, or *", is_host),
+        "Network",
+        "A name in the `Host` header under which requests are served, such as that of a reverse proxy; "
+        "repeatable; `*` allows any. Names of this machine and the address of `--host` are always allowed; "
+        "with an address beyond this machine, so are IP addresses and names of private networks.",
     )
     allow_origin: tuple[str, ...] = setting(
         (),
@@ -107,6 +136,13 @@ class Settings:
         switch(),
         "Network",
         "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
+    )
+    allow_priority: bool = setting(
+        False,
+        switch(),
+        "Network",
+        "Whether requests may set `priority`, which lets them start before others; off: a priority other "
+        "than 0 gets 400.",
     )
     keep_alive: float | None = setting(
         15.0,

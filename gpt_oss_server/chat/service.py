@@ -14,7 +14,9 @@ from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
-from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.http.large_work import in_thread_if_large
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.beams import check_beams_fit
 
 
 class ChatService:
@@ -25,11 +27,12 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        return ChatRun(await self._prepare(parse_request(body)), self.served, completion_id)
+        request = await in_thread_if_large(lambda: parse_request(body), body)
+        return ChatRun(await self._prepare(request), self.served, completion_id)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(parse_request(body))
+        prepared = await self._prepare(await in_thread_if_large(lambda: parse_request(body), body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
 
@@ -38,7 +41,9 @@ class ChatService:
         if request.model is not None:
             served.check_model(request.model)
         engines = engines_of(request, served.engine)
-        tools = read_tools(request)
+        tools = await in_thread_if_large(
+            lambda: read_tools(request), request.tools, request.functions, request.tool_choice
+        )
         async with served.tools_for(tools, limit=request.max_tool_calls) as hosted:
 
             def work() -> PreparedChat:
@@ -55,6 +60,7 @@ class ChatService:
                 )
 
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
+            check_beams_fit(engines.beams, len(prepared.prompt) + len(prepared.prefill), request.limit)
             if prepared.prefill:  # a grammar covers a whole turn, and this one has already started
                 return prepared
             # A beam search ranks by score; a check of the finished beams replaces the grammar.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
@@ -17,8 +16,9 @@ from gpt_oss_server.completions.tokens import (
 )
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
 from gpt_oss_server.serving.chunks import answer
-from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.serving.served import Served
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
@@ -33,24 +33,26 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
-        return JSONResponse(await tokenize(await read_json(request, limit), served, chat_prompt))
+        return await json_answer(await tokenize(await read_json(request, limit), served, chat_prompt))
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
-        return JSONResponse(detokenize(await read_json(request, limit), served))
+        body = await read_json(request, limit)
+        return await json_answer(await in_thread_if_large(lambda: detokenize(body, served), body))
 
     return router
 
 
 async def start(body: object, served: Served) -> CompletionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
-    request = parse_request(body)
+    request = await in_thread_if_large(lambda: parse_request(body), body)
     if request.model is not None:
         served.check_model(request.model)
     served.check_room()
 
     def encode() -> list[list[int]]:
-        return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size)
+        most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
+        return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size, most)
 
     prompts = await in_thread_if_large(encode, request.prompt)
     return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))

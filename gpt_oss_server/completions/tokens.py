@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpt_oss_server.completions.request import check_ids, encode_prompt
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import Body, Boolean, read_body
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
 
@@ -39,10 +39,15 @@ async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dic
     if request.messages is not None:
         tokens = await _of_messages(body, request, served, chat_prompt)
     elif request.prompt is not None:
-        tokens = await asyncio.to_thread(encode_prompt, request.prompt, served.encoding)
+        tokens = await in_thread_if_large(
+            lambda: encode_prompt(request.prompt or "", served.encoding), request.prompt
+        )
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
-    strings = [served.encoding.decode([token]) for token in tokens] if request.return_token_strs else None
+    strings: list[str] | None = None
+    if request.return_token_strs:
+        decode = served.encoding.decode
+        strings = await in_thread_if_large(lambda: [decode([token]) for token in tokens], tokens)
     return {
         "count": len(tokens),
         "max_model_len": served.engine.info.context_length,

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.settings import Settings
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
@@ -195,12 +196,18 @@ def sampling_of(
     if logprobs is not None:
         given["logprobs"] = logprobs
     _check_honoured(given, info)
+    if getattr(request, "priority", None) and not settings.allow_priority:
+        raise UnsupportedField(
+            "`priority` would let this request start before those of others, which this server does not "
+            "allow. Leave it out, or start the server with --allow-priority.",
+            param="priority",
+        )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
-    return Sampling(max_tokens=most, **given)
+    return Sampling(max_tokens=most, owner=OWNER.get(), **given)
 
 
 def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:

@@ -14,8 +14,8 @@ import httpx
 import uvicorn
 
 from gpt_oss_server.app import create_app
-from gpt_oss_server.http.http_protocol import HttpProtocol
-from gpt_oss_server.http.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.http_protocol import HttpProtocol
+from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine

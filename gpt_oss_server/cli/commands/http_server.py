@@ -23,13 +23,15 @@ import uvicorn
 
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.http.http_protocol import HttpProtocol
-from gpt_oss_server.http.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.http_protocol import HttpProtocol
+from gpt_oss_server.http.connections.limits import ConnectionLimits
+from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine, EngineInfo
 
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
+_FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
 
 
@@ -38,7 +40,7 @@ def serve_until_stopped(
 ) -> None:
     config = uvicorn.Config(
         app,
-        http=HttpProtocol,
+        http=HttpProtocol.within(connection_limits(settings)),
         loop="asyncio" if sys.platform == "win32" else "uvloop",
         ws=SocketProtocol,
         ws_max_size=settings.max_body_bytes,
@@ -54,6 +56,21 @@ def serve_until_stopped(
     # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
     with suppress(KeyboardInterrupt):
         Server(config, settings, engine).run(sockets=[listener])
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """The settings' limits; fewer connections where the process may not open that many files."""
+    count = min(settings.max_connections, max(_most_files() - _FILES, _FILES))
+    return ConnectionLimits(count=count, seconds=settings.request_timeout)
+
+
+def _most_files() -> int:
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
 class Server(uvicorn.Server):

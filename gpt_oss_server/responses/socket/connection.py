@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
-from gpt_oss_server.http.close_codes import SERVER_STOPS
+from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
