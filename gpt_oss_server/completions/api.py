@@ -19,6 +19,7 @@ from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
 from gpt_oss_server.serving.chunks import answer
 from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.prompting import check_can_fit
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
@@ -51,6 +52,8 @@ async def start(body: object, served: Served) -> CompletionRun:
     served.check_room()
 
     def encode() -> list[list[int]]:
+        if isinstance(request.prompt, str):
+            check_can_fit(served.engine.info.context_length, "prompt", request.prompt)
         most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
         return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size, most)
 

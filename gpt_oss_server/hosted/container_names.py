@@ -1,9 +1,9 @@
 """The names of containers: `cntr_…` for the python files of a conversation, or of a container on its own.
 
 Takes a conversation's name or a request's `container`. Returns the container of a conversation, and parses
-requests that create a container. A container on its own is a conversation without messages. Its name opens its
-files, so nobody can derive it from the id of a response: it takes a secret of this process, in which the
-sessions of its containers begin and end too.
+requests that create a container. A container on its own is a conversation without messages. The name of one
+opens its files, so it cannot be derived from the id of a response: it depends on a secret of this process, as
+the sessions of containers begin and end in it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import json
 from starlette.requests import Request
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
-from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread
+from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread, without_collections
 from gpt_oss_server.json_values import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -28,6 +28,7 @@ async def read_json(request: Request, max_bytes: int) -> object:
 
 async def decoded(body: bytes) -> object:
     """The value of a body, which a thread parses if it is large."""
+    BODY_SIZE.set(len(body))
     if len(body) <= LARGE_INPUT:
         return decode_json(body)
     return await in_thread(lambda: decode_json(body))
@@ -62,7 +63,10 @@ def decode_json(body: bytes) -> object:
         raise BodyTooLarge(f"The request body has more than {MAX_VALUES:,} values. Send fewer.")
     try:
         text = body.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+        with (
+            without_collections()
+        ):  # of garbage, which JSON has none of; they would stop all threads for long
+            value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."

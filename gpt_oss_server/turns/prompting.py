@@ -17,6 +17,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.settings import Settings
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
@@ -47,8 +48,22 @@ _VERBOSITY = {
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
 _ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
+_MOST_CHARACTERS = 16  # per token, as the mean of a long text; English has 4 to 5
+_LEAST_MESSAGE = 4  # tokens
 _ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
 _SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
+
+
+def check_can_fit(context: int, param: str, *parts: object) -> None:
+    """Refuses parts of a request that are hopelessly too long before minutes are spent on encoding them."""
+    has_too_many = any(isinstance(part, list) and len(part) * _LEAST_MESSAGE > context for part in parts)
+    if has_too_many or is_larger(context * _MOST_CHARACTERS, *parts):
+        most = f"{context // _LEAST_MESSAGE:,} entries or {context * _MOST_CHARACTERS:,} characters"
+        raise ContextLengthExceeded(
+            f"This model's maximum context length is {context} tokens, and the request has more than {most}, "
+            "which cannot fit. Send less.",
+            param=param,
+        )
 
 
 def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:

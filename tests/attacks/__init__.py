@@ -1,0 +1,1 @@
+"""Attacks on a server of its own process, whose health is probed meanwhile: `make attacks`."""
