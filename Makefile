@@ -5,6 +5,7 @@
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
+#   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
 #   make harmony-compat   run the tests with openai-harmony in place of oss-harmony
@@ -31,7 +32,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
+.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients attacks bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -91,7 +92,7 @@ wheel-test: wheel
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
 # the library, so this target tests the format and both APIs, but not the folders in AROUND.
-AROUND := inference recipe tools meta cli clients gpu published stores content containers http turns/test_background_runs.py
+AROUND := inference recipe tools meta cli clients gpu published stores content containers http attacks turns/test_background_runs.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -115,6 +116,10 @@ $(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clie
 
 clients: $(CLIENTS)/.installed
 	@$(BIN)/python -m pytest -m clients tests/clients
+
+# On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
+attacks: $(VENV)/.developing
+	@$(BIN)/python -m pytest -m attacks tests/attacks
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

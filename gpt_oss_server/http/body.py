@@ -63,9 +63,7 @@ def decode_json(body: bytes) -> object:
         raise BodyTooLarge(f"The request body has more than {MAX_VALUES:,} values. Send fewer.")
     try:
         text = body.decode("utf-8-sig")
-        with (
-            without_collections()
-        ):  # of garbage, which JSON has none of; they would stop all threads for long
+        with without_collections():  # JSON leaves no garbage, and the search for it stops all threads
             value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(

@@ -38,7 +38,7 @@ _holders = 0
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """No garbage is collected in the block, which should be short: it creates many objects that all live on."""
+    """No garbage is collected in the block, which creates many objects that all live on. Keep it short."""
     global _holders
     with _collecting:
         _holders += 1

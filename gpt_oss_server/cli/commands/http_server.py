@@ -54,8 +54,8 @@ def serve_until_stopped(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
-    # Torch and the model are hundreds of thousands of objects. Each full collection would look at all of them,
-    # while no thread runs, and find nothing.
+    # Torch and the model are hundreds of thousands of objects. Each full collection of garbage would look at
+    # all of them, while no thread runs, and find nothing.
     gc.collect()
     gc.freeze()
     # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
