@@ -1,9 +1,11 @@
 # The commands of this project. They need GNU make and Python 3.11 or later; everything else goes to .venv.
 #
-#   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…"
+#   make serve            set up, then serve on 127.0.0.1:8000    HOST=… PORT=… MODEL=… ARGS="…" TORCH=cpu|cuda
+#   make demo             set up, then show what the server does: reasoning, tools, citations, a plot, MCP
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
+#   make recipe-test      train small models by the recipe of the embedded one
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make bench            compare the server's overhead with the reference server's
@@ -19,9 +21,14 @@ MODEL ?= tiny
 ARGS ?=
 TESTS ?= tests
 
+# The build of PyTorch: cuda where a card is found, else cpu.
+TORCH ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
+
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+# A terminal sees pip's progress bars; a log stays short.
+QUIET := $(shell test -t 2 || echo -qq)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install $(QUIET) --constraint constraints.txt
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
@@ -32,15 +39,30 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve test check lint types docs docs-check wheel wheel-test harmony-compat clients attacks bench gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients attacks bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+# --- PyTorch: on Linux, PyPI's build brings CUDA with it, of no use without a card ---
+
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+SIZE_cpu := 0.3 GB to download and 1.3 GB of disk
+SIZE_cuda := about 3 GB to download and 7 GB of disk
+EXTRAS_cpu := browser,exa,python,mcp
+EXTRAS_cuda := all
+TORCH_cuda = true
+# One quick try. Without dependencies: they come from PyPI, with the project.
+TORCH_cpu = { test "$$(uname -s)" != Linux || \
+	PIP_INDEX_URL=$(CPU_INDEX) $(PIP) --no-deps --timeout 10 --retries 0 torch 2> $(VENV)/torch.log || echo "No CPU build from $(CPU_INDEX): PyPI's is taken, $(SIZE_cuda)." >&2; }
 
 # --- set-up: stamp files make a second run free ---
 
 serve: $(VENV)/.installed
 	@unset OMP_NUM_THREADS; exec $(BIN)/gpt-oss-server serve --host $(HOST) --port $(PORT) --model $(MODEL) $(ARGS)
+
+demo: $(VENV)/.installed
+	@unset OMP_NUM_THREADS; exec $(BIN)/python examples/demo.py
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -49,11 +71,12 @@ $(VENV)/.created:
 		echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-# setuptools first and no build isolation: constraints.txt pins every version that builds something.
+# setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) (minutes the first time) …" >&2
+	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed
@@ -62,11 +85,17 @@ $(VENV)/.developing: $(VENV)/.installed
 
 # --- checks ---
 
+# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves training out.
+recipe-test: $(VENV)/.developing
+	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
+
 test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 $(TESTS)
 
-# The tests come last, so that the last line is pytest's.
-check: lint types docs-check wheel-test harmony-compat
+# The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
+check: $(VENV)/.developing
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check types wheel-test
+	@$(MAKE) --no-print-directory harmony-compat
 	@$(MAKE) --no-print-directory test
 
 lint: $(VENV)/.developing
@@ -91,8 +120,8 @@ wheel-test: wheel
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
-# the library, so this target tests the format and both APIs, but not the folders in AROUND.
-AROUND := inference recipe tools meta cli clients gpu published stores content containers http attacks turns/test_background_runs.py
+# the library, so this target tests the format, the items and chunks made of it, and the model's own turns.
+WITH_OPENAI_HARMONY := harmony properties chat responses/items e2e/test_embedded_model.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -101,7 +130,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(AROUND:%=--ignore=tests/%) $(TESTS)
+		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
 
 # Real clients, in separate folders: their requirements conflict with the server's. Without npm, the tests of its
 # clients are skipped.

@@ -3,11 +3,9 @@
 Start the server with: gpt-oss-server serve --browser local:examples/documents
 """
 
-import os
+import tour
 
-from openai import OpenAI
-
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client("to read a page and cite it well")
 
 response = client.responses.create(
     input="How tall is the lighthouse of Skarvik? Search the documents and cite what you find.",

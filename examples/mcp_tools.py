@@ -3,11 +3,9 @@
 Start the server with: gpt-oss-server serve --mcp units="python examples/mcp_server.py"
 """
 
-import os
+import tour
 
-from openai import OpenAI
-
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client("to use a tool that it was not trained on")
 
 # Name a server that the operator did not configure by its `server_url`, plus `authorization` if it needs one.
 TOOLS = [{"type": "mcp", "server_label": "units", "require_approval": "always"}]

@@ -4,12 +4,12 @@ The server needs a sandbox: bubblewrap on Linux (apt install bubblewrap), or Doc
 """
 
 import base64
-import os
 from pathlib import Path
 
-from openai import OpenAI
+import tour
+from openai import BadRequestError
 
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client("to write a program")
 TOOLS = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 
@@ -38,7 +38,10 @@ def show(call):
             print(f"Drew {picture}, {picture.stat().st_size} bytes")
 
 
-first = ask("Plot the first ten square numbers, and save them as CSV.")
+try:
+    first = ask("Plot the first ten square numbers, and save them as CSV.")
+except BadRequestError as error:  # no sandbox: the message states what to install
+    raise SystemExit(error.body["message"]) from None
 second = ask("What is their sum?", previous=first.id)
 
 # Files that the code wrote to /mnt/data can be downloaded; files can also be uploaded there.

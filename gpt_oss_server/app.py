@@ -28,6 +28,7 @@ from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
@@ -65,7 +66,14 @@ def create_app(
         await service.close()
 
     # A redirect would bypass a proxy in front of the server; see Edge.
-    app = FastAPI(title="gpt-oss-server", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    app = FastAPI(
+        title="gpt-oss-server",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
+        redoc_url=None,
+    )
     app.state.service = service
     app.include_router(responses_router(service))
     origins = Origins(settings)
@@ -75,6 +83,7 @@ def create_app(
     app.include_router(completions_router(served, chat.prompt))
     app.include_router(models_router(served))
     app.include_router(containers_router(service, tools, clock))
+    app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)

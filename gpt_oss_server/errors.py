@@ -30,6 +30,7 @@ ApiError                          500  server_error
 │   └── ContainerFileNotFound     404  code file_not_found
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── UpgradeRequired               426  code upgrade_required
+├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
@@ -184,6 +185,12 @@ class UpgradeRequired(ApiError):
     status = 426
     type = "invalid_request_error"
     code = "upgrade_required"
+
+
+class TooManyContainers(ApiError):
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_containers"
 
 
 class EngineUnavailable(ApiError):

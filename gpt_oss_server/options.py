@@ -10,11 +10,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 T = TypeVar("T")
 
 ENV_PREFIX = "GPT_OSS_SERVER_"
+AUTO: Final = "auto"
 
 
 class SettingsError(ValueError):
@@ -194,6 +195,17 @@ def optional(kind: Kind) -> Kind:
         lambda t: None if t.lower() == "none" else kind.parse(t),
         lambda v: v is None or kind.holds(v),
         lambda v: "none" if v is None else kind.show(v),
+    )
+
+
+def automatic(kind: Kind) -> Kind:
+    """The given kind, or `auto`."""
+    return Kind(
+        kind.metavar,
+        f"{kind.must}, or auto",
+        lambda t: AUTO if t.lower() == AUTO else kind.parse(t),
+        lambda v: v == AUTO or kind.holds(v),
+        lambda v: AUTO if v == AUTO else kind.show(v),
     )
 
 

@@ -12,12 +12,14 @@ import argparse
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from gpt_oss_server.options import (
+    AUTO,
     ENV_PREFIX,
     Option,
     SettingsError,
+    automatic,
     choice,
     duration,
     is_host,
@@ -157,17 +159,38 @@ class Settings:
         "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
     )
 
-    default_max_output_tokens: int | None = setting(
-        16_384,
-        optional(whole("TOKENS", 1)),
+    default_max_output_tokens: int | Literal["auto"] | None = setting(
+        AUTO,
+        automatic(optional(whole("TOKENS", 1))),
         "Answers",
-        "The output limit of a request that sets none; `none` is the rest of the context.",
+        "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
+        "but for the embedded model it is 16384.",
     )
     max_output_tokens_cap: int | None = setting(
         None,
         optional(whole("TOKENS", 1)),
         "Answers",
         "The most output tokens of any request, whatever its own limit.",
+    )
+    repetition_limit: int | Literal["auto"] | None = setting(
+        AUTO,
+        automatic(optional(whole("TOKENS", 32, 65_536))),
+        "Answers",
+        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete; "
+        "`none` is no limit, and so is `auto`, but for the embedded model it is 256.",
+    )
+    max_parallel_calls: int = setting(
+        16,
+        whole("COUNT", 1),
+        "Answers",
+        "How many calls one generation may make, where a request has `parallel_tool_calls: true`.",
+    )
+    guide_arguments: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the schemas of tools that are not strict guide the arguments of calls (the names, types and "
+        "order of properties), on engines that enforce grammars; off: any JSON object.",
     )
     default_reasoning_effort: str = setting(
         "medium",
@@ -237,6 +260,20 @@ class Settings:
     python_timeout: float = setting(
         120.0, duration(), "Tools", "How long one call of the python tool may run."
     )
+    python_memory: int | None = setting(
+        None,
+        optional(size()),
+        "Tools",
+        "The memory of the python tool's kernels and files, of all conversations together; `none` is a "
+        "quarter of the machine's.",
+    )
+    python_max_sessions: int = setting(
+        64,
+        whole("COUNT", 1),
+        "Tools",
+        "How many conversations and containers may hold python's state; any more get 429.",
+    )
+    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "Tools", "The same for one client.")
     mcp: tuple[str, ...] = setting(
         (),
         names("NAME=URL"),

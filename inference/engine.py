@@ -103,6 +103,7 @@ class EngineInfo:
     # next token depends on the prompt alone, so that beam search works on it.
     scores_prompts: bool = False
     replays: bool = False  # its output ignores the prompt: a turn cannot be interrupted and resumed
+    loops: bool = False  # the model often repeats itself without end, which a server should limit
     plan: str = ""  # how its memory is divided, for the operator
 
 

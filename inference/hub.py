@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from inference.download_size import announce
 from inference.engine import ModelNotFound
 
 INDEX = "model.safetensors.index.json"
@@ -46,12 +47,13 @@ def download(repo: str) -> Path:
     # Any Exception: without a network the client raises errors of its HTTP library, which changes with its
     # version (requests, httpx, httpx2).
     try:
-        info = HfApi().model_info(repo, timeout=HUB_TIMEOUT)
+        info = HfApi().model_info(repo, timeout=HUB_TIMEOUT, files_metadata=True)
         needed = files_needed(file.rfilename for file in info.siblings or ())
     except Exception as error:
         return _cached_instead(repo, error)
     if not needed:
         raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
+    announce(repo, info, needed)
     try:
         return Path(snapshot_download(repo, allow_patterns=needed))
     except Exception as error:

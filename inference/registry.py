@@ -54,6 +54,11 @@ def load(
     return _local(Request(model, model, device, context, progress, options))
 
 
+def runs_here(model: str) -> bool:
+    """Whether the engine of this name computes in this process, and so needs torch."""
+    return not model.startswith("scripted:")
+
+
 def checkpoint_folder(model: str) -> Path:
     """The folder of a local model; downloaded or made if necessary."""
     if model == "tiny":
@@ -110,6 +115,7 @@ def _local(request: Request) -> Engine:
         folder,
         name=_served_name(request.model),
         about=DEMONSTRATOR if request.model == "tiny" else "",
+        loops=request.model == "tiny",
         device=request.device,
         context=request.context,
         progress=request.progress,

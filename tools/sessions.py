@@ -1,15 +1,17 @@
 """The sessions of one tool, one per conversation, and their lifetimes.
 
 Takes a tool, limits and a clock. Lends a conversation's session to one call at a time. A session ends when it
-is idle or old, or when a newer conversation needs its place, but never while it is in use. It must not know
-what a session does, nor calls, time-outs or texts.
+is idle or old, or when a newer conversation needs its place, but never while it is in use. Each session
+belongs to an owner, a name for whose work it is: an owner may use only some of the places, and takes
+another's place only after that was unused for a while. It must not know what a session does, nor calls,
+time-outs or texts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -26,15 +28,22 @@ class SessionLimits:
     idle: float = 1200.0
     age: float = 14_400.0
     count: int = 64
+    per_owner: int = 64
+    spared: float = 0.0  # seconds since its last use in which no session gives way to another owner's
 
 
 class TooManySessions(Exception):
-    """Every session is in use, so none can make room."""
+    """No session can make room; `of_owner` if this owner has as many as it may."""
+
+    def __init__(self, *, of_owner: bool) -> None:
+        super().__init__()
+        self.of_owner = of_owner
 
 
 @dataclass(slots=True)
 class _Entry:
     session: Session
+    owner: str
     opened: float
     used: float
     users: int = 0  # calls that run or wait
@@ -55,9 +64,9 @@ class SessionPool:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, conversation: str) -> AsyncIterator[Session]:
+    async def use(self, conversation: str, owner: str = "") -> AsyncIterator[Session]:
         """Lends the conversation's session. Raises TooManySessions, or what the tool's `open` raises."""
-        entry = self._entry(conversation)
+        entry = self._entry(conversation, owner, replaces=True)
         entry.users += 1
         try:
             async with entry.lock:
@@ -69,9 +78,9 @@ class SessionPool:
                 self._close_soon(entry)
             self._wake_later()
 
-    def open(self, conversation: str) -> Session:
-        """The same for uses other than calls, such as adding files. Raises what `use` raises."""
-        entry = self._entry(conversation)
+    def open(self, conversation: str, owner: str = "") -> Session:
+        """The same for uses other than calls, such as adding files; a new session replaces no other."""
+        entry = self._entry(conversation, owner, replaces=False)
         entry.used = self._clock()  # otherwise an idle session could lose its place before this use
         self._wake_later()
         return entry.session
@@ -118,23 +127,31 @@ class SessionPool:
         while self._closing:
             await asyncio.wait(set(self._closing))
 
-    def _entry(self, conversation: str) -> _Entry:
+    def _entry(self, conversation: str, owner: str, *, replaces: bool) -> _Entry:
         self.sweep()
         found = self._entries.get(conversation)
         if found is not None:
             return found
-        self._make_room()
+        self._make_room(owner, replaces=replaces)
         now = self._clock()
-        entry = _Entry(self._tool.open(), opened=now, used=now)
+        entry = _Entry(self._tool.open(), owner, opened=now, used=now)
         self._entries[conversation] = entry
         return entry
 
-    def _make_room(self) -> None:
-        if len(self._entries) < self._limits.count:
-            return
-        unused = [(entry.used, name) for name, entry in self._entries.items() if not entry.users]
+    def _make_room(self, owner: str, *, replaces: bool) -> None:
+        own = {name: entry for name, entry in self._entries.items() if entry.owner == owner}
+        if len(own) >= self._limits.per_owner:
+            self._replace(own if replaces else {}, of_owner=True)
+        if len(self._entries) >= self._limits.count:
+            since = self._clock() - self._limits.spared
+            others = {name: entry for name, entry in self._entries.items() if entry.used <= since}
+            self._replace(own | others if replaces else {}, of_owner=False)
+
+    def _replace(self, entries: Mapping[str, _Entry], *, of_owner: bool) -> None:
+        """Ends the one of these that was unused for the longest time."""
+        unused = [(entry.used, name) for name, entry in entries.items() if not entry.users]
         if not unused:
-            raise TooManySessions
+            raise TooManySessions(of_owner=of_owner)
         self.discard(min(unused)[1])
 
     def _expires(self, entry: _Entry) -> float:

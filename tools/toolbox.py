@@ -37,9 +37,11 @@ class Offer:
     counted_as: str | None = None
 
 
-def offer_of(tool: Tool, timeout: float, *, counted_as: str | None = None) -> Offer:
+def offer_of(
+    tool: Tool, timeout: float, *, counted_as: str | None = None, sessions: SessionLimits | None = None
+) -> Offer:
     """The offer of a tool with its own time-out: the toolbox waits longer, so the tool stops first."""
-    return Offer(tool, timeout=timeout + _MARGIN, counted_as=counted_as)
+    return Offer(tool, timeout + _MARGIN, sessions or SessionLimits(), counted_as)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ class Toolbox:
         parent: Toolbox | None = None,
         outputs: OutputLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        owner: Callable[[], str] = str,
     ) -> None:
+        """`owner` names, in the task that works, whose work it is; see `tools.sessions`."""
+        self._owner = owner
         self._offers: dict[str, Offer] = {}
         self._pools: dict[str, SessionPool] = {}
         self._clock = clock
@@ -140,7 +145,7 @@ class Toolbox:
             raise ToolUnavailable(f"There is no tool called {namespace[:80]!r}.")
         if box._closed:  # nothing would close a session opened now
             raise ToolUnavailable("The server is shutting down; no tool can be used any more.")
-        return box._pools[namespace].open(conversation)
+        return box._pools[namespace].open(conversation, box._owner())
 
     def forget(self, conversation: str, namespace: str | None = None) -> None:
         """Ends the conversation's sessions here, or its session of one tool, even if it is the parent's."""
@@ -206,7 +211,7 @@ class Toolbox:
         if wrong is not None:
             return _failed(wrong), "failed"
         try:
-            async with pool.use(conversation) as session:
+            async with pool.use(conversation, self._owner()) as session:
                 try:
                     output = await self._bounded(_checked_run(session, call), offer.timeout)
                 except _TimedOut as stopped:

@@ -77,11 +77,13 @@ def prepare(
         servers=hosted.names,
         missing=hosted.missing.values(),
     )
-    prefill = _prefill(_begun(request, conversation.begun), renderer)
+    prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
     approved = tuple(conversation.consents.approved)
     if approved:
         _check_approved_run_once(request, begun=bool(prefill))
     thinking = _thinking(request, hosted, engines, settings)
+    bounds = thinking.budget is not None
+    wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
     head = _head(request, thinking, answer, tools, hosted, settings=settings, renderer=renderer, date=date)
     context = engines.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
@@ -100,7 +102,7 @@ def prepare(
         tools=tools,
         hosted=hosted,
         approved=approved,
-        wanted=replace(wanted, bounds_reasoning=thinking.budget is not None),
+        wanted=wanted,
         thinking=thinking,
     )
 
@@ -166,19 +168,25 @@ def _check_approved_run_once(request: CreateChatCompletion, *, begun: bool) -> N
     if begun:
         raise InvalidRequest(
             "The calls that the request approves run before the answer, so leave out the answer's start.",
-            param="response_prefix" if request.response_prefix is not None else "continue_final_message",
+            param=request.begin_param,
         )
 
 
-def _begun(request: CreateChatCompletion, continued: Begun | None) -> Begun | None:
-    if request.response_prefix is None:
-        return continued
-    if continued is not None:
+def _begun(request: CreateChatCompletion, continued: Begun | None, wanted: Wanted) -> Begun | None:
+    prefix = request.response_prefix
+    begun = continued if prefix is None else Begun(content=prefix)
+    if begun is not None and begun.content is not None and wanted.must_call:
+        raise InvalidRequest(
+            f"The request begins the answer, but `{wanted.choice_param}` requires a call in its place. Leave "
+            "one of them out.",
+            param=request.begin_param,
+        )
+    if prefix is not None and continued is not None:
         raise InvalidRequest(
             "`response_prefix` and `continue_final_message` both set how the answer begins: send one.",
             param="response_prefix",
         )
-    return Begun(content=request.response_prefix)
+    return begun
 
 
 def _prefill(begun: Begun | None, renderer: Renderer) -> tuple[int, ...]:

@@ -97,6 +97,11 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
         return self.parallel_tool_calls is True and self.functions is None
 
     @property
+    def begin_param(self) -> str:
+        """The field that begins the answer, if any does."""
+        return "response_prefix" if self.response_prefix is not None else "continue_final_message"
+
+    @property
     def offers_tools(self) -> bool:
         return "none" not in (self.tool_choice, self.function_call)
 

@@ -108,6 +108,7 @@ class ChatRun:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            limits=served.turn_limits,
         )
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
@@ -149,7 +150,8 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *stream.finish(choice.finish)])
+        end = stream.finish(choice.finish, repeats=choice.transcript.repetition is not None)
+        yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:
         """Adds the ids of the tokens that these parts, and the headers before them, consist of."""
@@ -230,6 +232,5 @@ class ChatRun:
     def _log(self) -> None:
         served = self._served
         for choice in self._choices:
-            slips = (slip.kind for slip in choice.transcript.slips)
-            served.counters.count(outcome(choice.finish, self.error), slips)
+            served.counters.count(outcome(choice.finish, self.error), choice.transcript.departures)
             log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)

@@ -61,8 +61,6 @@ class ChatService:
 
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
             check_beams_fit(engines.beams, len(prepared.prompt) + len(prepared.prefill), request.limit)
-            if prepared.prefill:  # a grammar covers a whole turn, and this one has already started
-                return prepared
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
             return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))

@@ -42,6 +42,7 @@ from inference.engine import Finish
 if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
+REPETITION = "repetition"  # the stop reason of a choice that was ended because it repeated itself
 FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 
 
@@ -110,13 +111,15 @@ class ChoiceStream:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
-    def finish(self, finish: Finish) -> list[ChunkPart]:
+    def finish(self, finish: Finish, *, repeats: bool = False) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         if self._stops is not None and self.stopped:
             end["stop_reason"] = self._stops.found
+        elif repeats:
+            end["stop_reason"] = REPETITION
         return [*out, end]
 
     def _choice(self, part: ChunkPart) -> ChunkPart:

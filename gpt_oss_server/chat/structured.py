@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.binding import Wanted
-from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.tooling.dialect import FLAT, NESTED
 from gpt_oss_server.tooling.form import AnswerFormat, wanted_of
 from gpt_oss_server.tooling.form import answer_format as read_answer_format
@@ -20,14 +19,7 @@ def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
     answer = read_answer_format(request.response_format, "response_format", NESTED)
-    wanted = _wanted(request, answer, tools, hosted)
-    if wanted.binds and (request.response_prefix is not None or request.continue_final_message):
-        raise InvalidRequest(
-            "The request gives the start of the answer, so the answer cannot be held to a form. Leave out "
-            "response_format, tool_choice and strict, or the start.",
-            param="response_prefix" if request.response_prefix is not None else "continue_final_message",
-        )
-    return answer, wanted
+    return answer, _wanted(request, answer, tools, hosted)
 
 
 def _wanted(

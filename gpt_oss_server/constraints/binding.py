@@ -10,13 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
+from gpt_oss_server.constraints.guide import Guides
 from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
-from gpt_oss_server.constraints.matcher import GrammarError, Grammars, GrammarsMissing, grammars_of
+from gpt_oss_server.constraints.matcher import (
+    CompiledGrammar,
+    GrammarError,
+    Grammars,
+    GrammarsMissing,
+    grammars_of,
+)
 from gpt_oss_server.constraints.schema_support import SchemaRefused
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, Syntax, text_grammar
 from gpt_oss_server.constraints.turn_check import TurnCheck
@@ -63,12 +70,18 @@ class Wanted:
 
     calls: Sequence[ClientCall] = ()  # to the client's tools
     declarations: Sequence[Declaration] = ()  # tools that run here
+    # By recipient: schemas that guide the bodies of calls without binding them.
+    guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     answer: Schema | None = None
     must_call: bool = False
     only: frozenset[str] | None = None  # the only recipients that may be called; None: all
     parallel: bool = False  # several calls in one generation
     choice_param: str = "tool_choice"
     bounds_reasoning: bool = False  # limits reasoning to a number of tokens
+    answers_only: bool = False  # one final message, without reasoning
+    # The tokens with which the request begins the turn, and the parameter that held their text.
+    begun: tuple[int, ...] = ()
+    begun_param: str = ""
 
     @property
     def forms(self) -> dict[str, Schema | TextGrammar]:
@@ -91,6 +104,7 @@ class Binding:
     # The same two grammars once the budget for reasoning is spent.
     unreasoned: Grammar | None = None
     unreasoned_later: Grammar | None = None
+    begun: Grammar | None = None  # the first one, after the tokens with which the request begins the turn
 
     def at(self, *, called: bool, reasons: bool) -> Grammar | None:
         if reasons:
@@ -112,8 +126,11 @@ def _make_ready(encoding: Encoding) -> None:
         _log.warning("Headers are not constrained to their grammar, and schemas are refused. %s", error)
 
 
-def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
-    """Compiles the binding. Too slow for the event loop: a second the first time, then milliseconds."""
+def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = False) -> Binding:
+    """Compiles the binding. Too slow for the event loop: a second the first time, then milliseconds.
+
+    With `guides`, and an engine that enforces grammars, `wanted.guides` apply.
+    """
     if not wanted.binds and not enforces:
         return Binding()
     try:
@@ -130,23 +147,51 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool) -> Binding:
     if not enforces:
         return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
     body = None if answer is None else JsonBody(answer)
+    if guides and (guided := _guided(grammars, wanted, callees)) != callees:
+        try:
+            return _enforced(grammars, wanted, body, guided)
+        except GrammarError as error:  # a guide must not refuse a request
+            _log.info("The schemas of all tools together are too large to guide their calls: %s", error)
+    try:
+        return _enforced(grammars, wanted, body, callees)
+    except GrammarError as error:
+        raise UnsupportedSchema(
+            f"The request's schemas and grammars are too large to be enforced together: {error}.",
+            param=_param_of(wanted),
+        ) from None
+
+
+def _enforced(
+    grammars: Grammars, wanted: Wanted, body: JsonBody | None, callees: Sequence[Callee]
+) -> Binding:
+    """Raises `GrammarError` if all of it together is too large."""
     # A turn whose whole output has a form has no place for preambles.
-    preambles = () if body is not None and not callees else _PREAMBLES
-    first = TurnShape(
-        callees, body, not wanted.must_call, asides=(*_REASONING, *preambles), parallel=wanted.parallel
-    )
+    preambles = () if wanted.answers_only or (body is not None and not callees) else _PREAMBLES
+    asides = () if wanted.answers_only else (*_REASONING, *preambles)
+    first = TurnShape(callees, body, not wanted.must_call, asides=asides, parallel=wanted.parallel)
     later = replace(first, may_answer=True)
 
-    def compiled(shape: TurnShape, *, reasons: bool = True) -> Grammar:
-        return _compiled(
-            grammars, turn_grammar(shape if reasons else replace(shape, asides=preambles)), wanted
-        )
+    def compiled(shape: TurnShape, *, reasons: bool = True) -> CompiledGrammar:
+        return _compile(grammars, turn_grammar(shape if reasons else replace(shape, asides=preambles)))
 
     bound = Binding(compiled(first), compiled(later))
+    if wanted.begun:
+        bound = replace(bound, begun=_begun(compiled(first), wanted))
     if not wanted.bounds_reasoning:
         return bound
     unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
+
+
+def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
+    """The callees, with a guide for each whose body may be any object so far."""
+    guides = Guides(grammars)
+    return [
+        replace(callee, body=guides.of(wanted.guides[callee.recipient]))
+        if callee.body is ANY_OBJECT and callee.recipient in wanted.guides
+        else callee
+        for callee in callees
+    ]
 
 
 def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
@@ -193,18 +238,19 @@ def _tool_callees(declaration: Declaration) -> list[Callee]:
     ]
 
 
-def _compiled(grammars: Grammars, lark: str, wanted: Wanted) -> Grammar:
+def _begun(grammar: CompiledGrammar, wanted: Wanted) -> Grammar:
     try:
-        return _compile(grammars, lark)
-    except GrammarError as error:
-        raise UnsupportedSchema(
-            f"The request's schemas and grammars are too large to be enforced together: {error}.",
-            param=_param_of(wanted),
+        return grammar.after(wanted.begun)
+    except GrammarError:
+        raise InvalidRequest(
+            "The start of the answer does not fit the form that the request requires of the answer. Change "
+            "the start, or leave out the form.",
+            param=wanted.begun_param,
         ) from None
 
 
 @lru_cache(_KEPT_GRAMMARS)
-def _compile(grammars: Grammars, lark: str) -> Grammar:
+def _compile(grammars: Grammars, lark: str) -> CompiledGrammar:
     """A cache, because agents send the same tools again and again."""
     return grammars.compile(lark)
 

@@ -21,6 +21,7 @@ from gpt_oss_server.errors import (
     EngineUnavailable,
     InvalidRequest,
     ToolNotAvailable,
+    TooManyContainers,
 )
 from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
 from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id, conversation_of
@@ -189,10 +190,12 @@ class Container:
         self.metadata.uploaded.discard(info.path)
 
     async def put(self, name: str, content: bytes) -> FileInfo:
-        from tools.python import FileRefused
+        from tools.python import FileRefused, NoMemoryLeft
 
         try:
             await self.session.write(name, content)
+        except NoMemoryLeft as refusal:
+            raise TooManyContainers(f"The file cannot be stored: {refusal}.", param="file") from refusal
         except FileRefused as refusal:
             raise InvalidRequest(str(refusal), param="file") from refusal
         path = _plain(name)
@@ -212,7 +215,11 @@ def _open_session(toolset: Toolset, conversation: str) -> None:
     try:
         toolset.toolbox.open(conversation, _PYTHON)
     except TooManySessions as error:
-        raise EngineUnavailable("Too many conversations are using python. Try again later.") from error
+        whose = "You have" if error.of_owner else "All clients together have"
+        raise TooManyContainers(
+            f"{whose} as many containers as this server allows. Delete one, or try again later: a container "
+            f"ends after {IDLE_MINUTES} minutes without use."
+        ) from error
     except ToolUnavailable as error:
         raise EngineUnavailable(str(error)) from error
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from tools.charsets import codec_of
+
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _PLAIN_CONTROLS = frozenset("\t\n\r\f")
 
@@ -88,9 +90,6 @@ def _text(raw: bytes, charset: str) -> str | None:
 def _codec(charset: str) -> str:
     if charset in ("", "utf-8"):
         return "utf-8"
-    # Imported here: it loads the whole browser, which most requests do not need.
-    from tools.browser.pages.charset import codec_of
-
     return codec_of(charset) or "utf-8"
 
 

@@ -157,6 +157,12 @@ class Decoder:
         return message is not None and message.header.channel == "analysis" and not message.header.recipient
 
     @property
+    def in_answer(self) -> bool:
+        """Whether the open message is the answer."""
+        message = self._message
+        return message is not None and message.header.channel == "final" and not message.header.recipient
+
+    @property
     def in_character(self) -> bool:
         """Whether the last token ended in the middle of a character."""
         return bool(self._utf8.getstate()[0])

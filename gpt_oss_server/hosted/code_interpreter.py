@@ -14,12 +14,14 @@ from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, 
 from gpt_oss_server.item_builder import Event, Item, ItemBuilder
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
+from tools.sessions import SessionLimits
 from tools.tool import ToolOutput
 from tools.toolbox import Offer, offer_of
 
 if TYPE_CHECKING:
     from tools.python import Sandbox
 
+_SPARED = 300.0  # seconds in which no client's files give way to another's
 _OUTPUTS = "code_interpreter_call.outputs"
 
 
@@ -49,7 +51,13 @@ class CodeInterpreter(HostedTool):
             if sandbox is None:
                 return None
             timeout = settings.python_timeout
-            return offer_of(PythonTool(sandbox, timeout=timeout), timeout)
+            tool = PythonTool(sandbox, timeout=timeout, memory=settings.python_memory)
+            sessions = SessionLimits(
+                count=settings.python_max_sessions,
+                per_owner=settings.python_max_sessions_per_client,
+                spared=_SPARED,
+            )
+            return offer_of(tool, timeout, sessions=sessions)
 
         return make
 

@@ -14,6 +14,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from gpt_oss_server.http.openapi_operations import TAGS, errors_of, operation_of
+
 Schema = dict[str, Any]
 _STRING: Schema = {"type": "string"}
 _NULLABLE: Schema = {"type": ["string", "null"]}
@@ -142,6 +144,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             _complete(f"{method} {path}", operation, components)
     built["components"] = {"schemas": components}
+    built["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return built
 
 
@@ -150,7 +153,14 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
     operation["operationId"] = (
         f"{method}_{path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}"
     )
-    operation["responses"] = {"200": _answer(name), "default": _content("What went wrong.", "Error")}
+    row = operation_of(name)
+    operation["tags"], operation["summary"] = [row.tag], row.summary
+    errors = {str(status): _content(meaning, "Error") for status, meaning in errors_of(name).items()}
+    operation["responses"] = {
+        "200": _answer(name),
+        **errors,
+        "default": _content("What went wrong.", "Error"),
+    }
     if name == _UPLOAD:
         operation["requestBody"] = {"required": True, "content": _UPLOADS}
     if method == "head":

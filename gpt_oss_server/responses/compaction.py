@@ -19,7 +19,7 @@ from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses.input.compacted import Compacted
-from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.plan import TurnLimits, TurnPlan
 from gpt_oss_server.turns.prompting import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
@@ -36,6 +36,7 @@ Do not call tools and do not answer the user. Write the summary, and nothing els
 _CUT = " […]"  # marks where a long message is cut
 SHARE = 8  # the summary and the user's messages that it keeps may each take an eighth of the room
 _MOST_OF_USER, _MOST_SUMMARY = 16_384, 8_192  # tokens
+_LEAST_SUMMARY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Compaction:
     instructions: tuple[str, ...]
     user_messages: tuple[str, ...]
     alone: bool  # no response follows it
+    limits: TurnLimits = field(default_factory=TurnLimits)
     binding: Binding = field(default_factory=Binding)
 
     async def make(
@@ -59,6 +61,7 @@ class Compaction:
             renderer=renderer,
             sampling=self.sampling,
             binding=self.binding,
+            limits=self.limits,
         )
         async with aclosing(Turn(plan, transcript).events()) as events:
             async for _ in events:
@@ -81,6 +84,12 @@ def _summary_in(messages: Sequence[MessageFinished]) -> str:
 
 def room_for_summary(context: int) -> int:
     return max(min(context // SHARE, _MOST_SUMMARY), 1)
+
+
+def summary_limit(history: Sequence[Segment], context: int) -> int:
+    """The most tokens of the summary: about as many as it replaces, and a few sentences at least."""
+    replaced = sum(len(each.tokens) for each in kept(history) if each.role != "developer")
+    return min(room_for_summary(context), max(replaced, _LEAST_SUMMARY))
 
 
 def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tuple[int, ...]:

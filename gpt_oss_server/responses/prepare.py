@@ -20,7 +20,7 @@ from gpt_oss_server.responses.compaction import (
     SHARE,
     Compaction,
     instructions_in,
-    room_for_summary,
+    summary_limit,
     summary_prompt,
     user_messages_in,
 )
@@ -164,7 +164,7 @@ class _Preparing:
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
         prompt = summary_prompt(history, self._head, self._context)
         own = tuple(self._conversation.segments)
-        room = room_for_summary(self._context)
+        room = summary_limit(history, self._context)
         limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
         prepared = self._prepared(prompt, history, own, min(room, limit or room))
 
@@ -181,6 +181,7 @@ class _Preparing:
             instructions=instructions_in(history),
             user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
             alone=alone,
+            limits=self._served.turn_limits,
         )
         return replace(prepared, compaction=compaction, after_compaction=after_compaction)
 

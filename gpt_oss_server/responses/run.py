@@ -31,7 +31,7 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
@@ -67,6 +67,7 @@ class Run:
         self._generates = generates
         self._compaction = prepared.compaction
         self._used: list[Transcript] = []  # their tokens are the usage
+        self._summarised: Transcript | None = None  # of the compaction
         self._ending = False
         self._begin(prepared)
         route = item_route(
@@ -87,6 +88,7 @@ class Run:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            limits=served.turn_limits,
         )
         self._prepared = prepared
         self._transcript = Transcript(prepared.prompt)
@@ -158,7 +160,7 @@ class Run:
     async def _compact(self, compaction: Compaction) -> dict[str, str]:
         """Compact the conversation, let the turn begin after it, and return the compaction's item."""
         served = self._served
-        transcript = Transcript(compaction.prompt)
+        transcript = self._summarised = Transcript(compaction.prompt)
         self._used.append(transcript)
         compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         after_compaction, binding = self._prepared.after_compaction, self._prepared.binding
@@ -190,6 +192,7 @@ class Run:
             status,
             usage=usage_of(*self._used),
             reason="max_output_tokens" if status == "incomplete" else None,
+            why=self._transcript.repetition,
             error=self.error,
             metadata=self._metadata(),
         )
@@ -231,12 +234,18 @@ class Run:
         metadata = dict(self.response["metadata"])
         if self._prepared.request.debug:
             metadata |= debug_metadata(self._served.encoding, self._transcript)
+            if self._summarised is not None:
+                metadata |= debug_compaction(self._served.encoding, self._summarised)
         return metadata
 
     def _log(self) -> None:
         served, transcript = self._served, self._transcript
-        served.counters.count(self.response["status"], (slip.kind for slip in transcript.slips))
-        log_turn(self.id, served.encoding, transcript, with_text=served.settings.log_prompts)
+        served.counters.count(self.response["status"], transcript.departures)
+        with_text = served.settings.log_prompts
+        if self._summarised is not None:
+            log_turn(f"{self.id} compaction", served.encoding, self._summarised, with_text=with_text)
+        if self._compaction is None or not self._compaction.alone:
+            log_turn(self.id, served.encoding, transcript, with_text=with_text)
 
     async def _keep(self) -> None:
         """Store the turn before the terminal event is sent: clients may continue from it immediately."""

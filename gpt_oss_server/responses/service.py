@@ -40,6 +40,7 @@ from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import EventLog
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.background import BackgroundRuns
+from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError
 
@@ -155,16 +156,22 @@ class ResponsesService:
         messages += [item for item in prepared.items if is_user_message(item)]
         compaction = prepared.compaction
         assert compaction is not None
-        transcript = Transcript(compaction.prompt)
+        response_id, transcript = served.ids("resp"), Transcript(compaction.prompt)
         try:
             compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         except InferenceError as error:
             raise from_inference(error) from error
         finally:
             await prepared.hosted.close(keeps_conversation=True)
+            log_turn(
+                f"{response_id} compaction",
+                served.encoding,
+                transcript,
+                with_text=served.settings.log_prompts,
+            )
         item = compaction_item(served.ids, compacted, served.sealer)
         return {
-            "id": served.ids("resp"),
+            "id": response_id,
             "object": "response.compaction",
             "created_at": int(served.clock()),
             "output": [*messages, item],
@@ -269,7 +276,7 @@ class ResponsesService:
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared
-            compaction = replace(prepared.compaction, binding=await served.bound(Wanted()))
+            compaction = replace(prepared.compaction, binding=await served.bound(Wanted(answers_only=True)))
             return replace(prepared, compaction=compaction)
 
     async def _past(self, request: CreateResponse, store: Store) -> Past:

@@ -93,10 +93,11 @@ class ResponseStream:
         *,
         usage: dict[str, Any] | None = None,
         reason: str | None = None,
+        why: str | None = None,
         error: ApiError | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> list[Event]:
-        """Close the open item and end the response."""
+        """Close the open item and end the response. `why` explains the `reason` of an incomplete one."""
         if self._ended:
             raise RuntimeError("A response ends once.")
         self._ended = True
@@ -111,7 +112,7 @@ class ResponseStream:
         if status == "completed":
             response["completed_at"] = int(self._clock())
         if reason is not None:
-            response["incomplete_details"] = {"reason": reason}
+            response["incomplete_details"] = {"reason": reason, **({"message": why} if why else {})}
         if error is not None:
             response["error"] = _error(error)
         out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))

@@ -1,4 +1,4 @@
-"""GET /v1/models, /v1/models/{id} and /health."""
+"""GET /v1/models, /v1/models/{id}, /health and /ready."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def models_router(served: Served) -> APIRouter:
             {
                 "status": "ok",
                 "version": __version__,
+                "ready": True,
                 "model": served.model_names[0],
                 "counters": {
                     **served.counters.snapshot(),
@@ -50,5 +51,10 @@ def models_router(served: Served) -> APIRouter:
                 },
             }
         )
+
+    @router.api_route("/ready", methods=["GET", "HEAD"])
+    async def ready() -> Response:
+        served.check_room()
+        return JSONResponse({"status": "ready", "model": served.model_names[0]})
 
     return router

@@ -28,6 +28,7 @@ from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
 ANY_MODEL = "*"
@@ -70,6 +71,10 @@ class Served:
         """The listed names: the engine's own first, then the operator's."""
         names = [self.engine.info.name, *self.settings.served_model_name]
         return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
+
+    @property
+    def turn_limits(self) -> TurnLimits:
+        return turn_limits(self.engine.info, self.settings)
 
     def check_model(self, name: str) -> None:
         if name not in self.model_names and ANY_MODEL not in self.settings.served_model_name:
@@ -126,16 +131,19 @@ class Served:
         return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
 
     def make_ready(self) -> None:
-        """Start work for which the first request would otherwise wait."""
-        if self.engine.info.enforces_grammar:
-            make_ready(self.encoding)
+        """Start work for which the first request would otherwise wait.
+
+        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        """
+        make_ready(self.encoding)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
         enforces = by_grammar and self.engine.info.enforces_grammar
         if not wanted.binds and not enforces:
             return Binding()
-        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces)
+        guides = self.settings.guide_arguments
+        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces, guides=guides)
 
     async def stop(self) -> None:
         """Close the tools and the engine; running generations then end by themselves."""

@@ -6,6 +6,7 @@ Takes the tools that the request wants and the server offers. Returns `HostedToo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
@@ -39,9 +40,9 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
         if container := BY_NAMESPACE[namespace].container(options):
             hosted.containers[namespace] = _open_container(container, namespace, toolset)
     if tools.servers and tools.offered:
-        from gpt_oss_server.tooling.servers import add_servers
-
         try:
+            # On a thread, because the first import takes more than a second.
+            add_servers = await asyncio.to_thread(_add_servers)
             await add_servers(tools.servers, toolset, hosted, ids)
         except BaseException:
             await hosted.close(keeps_conversation=True)  # it may hold connections from before the failure
@@ -52,6 +53,12 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
             f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.", param="tools"
         )
     return hosted
+
+
+def _add_servers() -> Callable[..., Awaitable[None]]:
+    from gpt_oss_server.tooling.servers import add_servers
+
+    return add_servers
 
 
 def _open_container(container: str, namespace: str, toolset: Toolset) -> str:

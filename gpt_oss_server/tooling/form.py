@@ -91,12 +91,27 @@ def wanted_of(
     return Wanted(
         calls=tools.calls,
         declarations=hosted.declarations,
+        guides=_guides(tools, hosted),
         answer=answer.schema,
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),
         choice_param=where,
     )
+
+
+def _guides(tools: RequestTools, hosted: HostedTools) -> dict[str, Mapping[str, Any]]:
+    """The schemas of functions that are not strict, and of the tools of MCP servers."""
+    found = {
+        f"{declaration.namespace}.{function.name}": function.parameters
+        for declaration in hosted.declarations
+        for function in declaration.functions
+    }
+    guides = {to: schema for to, schema in found.items() if schema and to in hosted.names}
+    for tool in tools.clients.values():
+        if tool.kind == "function" and tool.form is None and tool.declared.parameters:
+            guides[tool.recipient] = tool.declared.parameters
+    return guides
 
 
 def _choice(

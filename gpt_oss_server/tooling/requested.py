@@ -30,6 +30,7 @@ from gpt_oss_server.tooling.client_tools import (
 )
 from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
 from gpt_oss_server.tooling.search import ToolSearch, search_description
+from tools.extras import how_to_install
 
 
 @dataclass(slots=True)
@@ -208,7 +209,7 @@ def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
         from tools.mcp.request import public_form
     except ImportError as error:
         raise ToolNotAvailable(
-            f"MCP servers cannot be used here: {error}. Install 'gpt-oss-server[tools]'.", param=where
+            f"MCP servers cannot be used here. {how_to_install(error)}", param=where
         ) from None
     read.servers.append((where, tool))
     read.add_echo(public_form(tool))

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.hosted.tool import HostedTool, Maker
+from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.settings import Settings, SettingsError
+from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
 from tools.toolbox import Offer, Toolbox, offer_of
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from tools.mcp.operator import OperatorServer
 
 _log = logging.getLogger(__name__)
-_INSTALL = "Install the tools' packages: pip install --upgrade gpt-oss-server."
 # For an unreachable tool server: seconds between two attempts, and how long a request waits for one.
 _RETRY_AFTER, _RETRY_WAIT = 5.0, 2.0
 
@@ -72,7 +73,7 @@ class ToolsetMaker:
             makers = [(tool, tool.maker(settings)) for tool in hosted]
             self._servers = _operator_servers(settings)
         except ImportError as error:
-            raise SettingsError(f"{error}. {_INSTALL}") from error
+            raise SettingsError(how_to_install(error)) from error
         except (ToolUnavailable, ValueError) as error:
             raise SettingsError(str(error)) from error
         self._makers = [(tool, make) for tool, make in makers if make is not None]
@@ -123,9 +124,10 @@ class ToolsetMaker:
         offers: list[Offer] = []
         for tool, make in self._makers:
             await self._add_hosted(tool, make, toolset, offers)
-        if self._servers:
+        if self._servers or settings.tool_server:
+            await asyncio.to_thread(_load_mcp)
             self._add_servers(toolset, offers)
-        toolset.toolbox = Toolbox(offers)
+        toolset.toolbox = Toolbox(offers, owner=OWNER.get)
         for offer in offers:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)
@@ -141,7 +143,7 @@ class ToolsetMaker:
         try:
             offer = await make()
         except ImportError as error:
-            toolset.refusals[name] = f"The {name} tool cannot be used here: {error}. {_INSTALL}"
+            toolset.refusals[name] = f"The {name} tool cannot be used here. {how_to_install(error)}"
             return
         except ToolUnavailable as error:
             toolset.refusals[name] = f"The {name} tool cannot be used here. {error}"
@@ -187,6 +189,14 @@ class ToolsetMaker:
                     toolset.refusals.pop(tool.declaration.namespace, None)
                 _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
+
+
+def _load_mcp() -> None:
+    """Imports what `_make` needs. On a thread, because the first import takes more than a second."""
+    from tools.mcp import client, external
+
+    assert client
+    assert external
 
 
 def _operator_servers(settings: Settings) -> tuple[OperatorServer, ...]:

@@ -1,4 +1,4 @@
-"""A turn's debug metadata for the client, and its slips and texts for the log."""
+"""A turn's debug metadata for the client, and its slips, warnings and texts for the log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import logging
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.events import Slip
+from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.transcript import Transcript
 
 _log = logging.getLogger(__name__)
@@ -13,15 +15,26 @@ _MOST_SLIPS = 100
 
 
 def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
-    prompt = encoding.decode(transcript.prompt)
-    output = encoding.decode(transcript.tokens)
     # Bounded: a broken model can slip at every token.
-    slips = [{"kind": slip.kind, "detail": slip.detail} for slip in transcript.slips[:_MOST_SLIPS]]
+    departures: list[Slip | TurnWarning] = [*transcript.slips[:_MOST_SLIPS], *transcript.warnings]
+    warnings = [{"kind": each.kind, "detail": each.detail} for each in departures]
+    texts = _texts(encoding, transcript, "__debug")
     return {
-        "__debug": prompt + output,
-        "__debug_input": prompt,
-        "__debug_output": output,
-        "__debug_warnings": json.dumps(slips, ensure_ascii=False),
+        "__debug": "".join(texts.values()),
+        **texts,
+        "__debug_warnings": json.dumps(warnings, ensure_ascii=False),
+    }
+
+
+def debug_compaction(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
+    """The prompt that requested a summary, and the summary as the model wrote it."""
+    return _texts(encoding, transcript, "__debug_compaction")
+
+
+def _texts(encoding: Encoding, transcript: Transcript, key: str) -> dict[str, str]:
+    return {
+        f"{key}_input": encoding.decode(transcript.prompt),
+        f"{key}_output": encoding.decode(transcript.tokens),
     }
 
 
@@ -29,6 +42,8 @@ def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text
     if transcript.slips:
         kinds = ", ".join(sorted({slip.kind for slip in transcript.slips}))
         _log.info("%s: the model departed from Harmony (%s); nothing was lost.", name, kinds)
+    for warning in transcript.warnings:
+        _log.info("%s: %s", name, warning.detail)
     if with_text:
         _log.info("%s prompt: %s", name, encoding.decode(transcript.prompt))
         _log.info("%s output: %s", name, encoding.decode(transcript.tokens))

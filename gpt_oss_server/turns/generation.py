@@ -7,7 +7,8 @@ the engine.
 
 A generation is one passage, or several where calls are parallel: then `<|call|>` does not stop the engine,
 and `<|start|>assistant` after it begins the next passage. Anything else after a call is a tool result that
-the model imagines, and ends the generation.
+the model imagines, and ends the generation. So does a call that repeats an earlier one of the generation
+(nobody sees it), and the last call that the limit allows.
 
 If the reasoning exceeds its budget, the generation stops the engine, closes the reasoning, and starts the
 engine again.
@@ -19,14 +20,17 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from gpt_oss_server.harmony.encoding import CALL
+from gpt_oss_server.harmony.encoding import CALL, END
+from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.turns.between import Between
 from gpt_oss_server.turns.events import ToolStarted, TurnEvent
 from gpt_oss_server.turns.passage import Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish, Sampling, Step
+from inference.grammar import Grammar
 
 
 class Generation:
@@ -48,6 +52,9 @@ class Generation:
         self._after_call = after_call  # the turn already contains a call
         self._passage = Passage(plan, transcript, budget)
         self._between: Between | None = None  # after a passage, until the next one begins
+        self._calls = CallsMade()
+        limit = plan.limits.repetition
+        self._cycles = None if limit is None else Cycles(limit)
         self._is_cut = False  # the engine's further tokens do not belong to this generation
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
@@ -71,7 +78,7 @@ class Generation:
                             self._between = Between(self._plan.encoding)
                             for events in self._end_passage():
                                 yield events
-                    if self._is_cut:
+                    if self._is_cut or self._repeats(step):
                         break
                     self.finish = step.finish or self.finish
             if not self._passage.is_over_budget:
@@ -89,7 +96,7 @@ class Generation:
 
     def close(self) -> list[TurnEvent]:
         """Return the events that are still held back, after a failure or an early end."""
-        return self._passage.close()
+        return [*self._calls.feed(self._passage.close()), *self._calls.release()]
 
     def has_room(self) -> bool:
         """Whether the turn's limit and the context leave room for another token."""
@@ -103,8 +110,18 @@ class Generation:
             return [], at + 1
         passage = self._passage
         events, at = passage.read(step, at)
-        self._is_cut = (passage.has_call and not passage.is_complete) or passage.is_over_budget
-        return events, at
+        self._is_cut = passage.is_over or passage.is_over_budget
+        if passage.repeats:
+            self.finish = Finish.LENGTH
+        return self._calls.feed(events) if self._calls else events, at
+
+    def _repeats(self, step: Step) -> bool:
+        """Whether the generation must end after this step, because it repeats a cycle of tokens."""
+        if self._cycles is None or (warning := self._cycles.feed(step.tokens)) is None or step.finish:
+            return False
+        self._transcript.warnings.append(warning)
+        self.finish = Finish.LENGTH
+        return True
 
     def _read_between(self, between: Between, token: int) -> None:
         self._transcript.pass_over(token)
@@ -116,7 +133,11 @@ class Generation:
 
     def _end_passage(self) -> Iterator[list[TurnEvent]]:
         """Yield the rest of the passage, and the start of the built-in tool that it called, if any."""
-        if events := self._passage.close(stopped=self.finish is Finish.STOP):
+        closing = self._passage.close(stopped=self.finish is Finish.STOP)
+        events = self._calls.feed(closing)
+        if self._passage.is_complete and (ended := [e for e in closing if isinstance(e, MessageFinished)]):
+            self._count_call(ended[-1])
+        if events := [*events, *self._calls.release()]:
             yield events  # before the passage becomes segments: the caller may need its tokens
         self.calls_client |= self._passage.calls_client
         last = self._transcript.end_generation(self._plan.renderer)
@@ -124,11 +145,36 @@ class Generation:
         if last is not None and self.finish is not Finish.LENGTH and self._plan.runs(last.header):
             yield [ToolStarted(last.header, last.text)]
 
+    def _count_call(self, call: MessageFinished) -> None:
+        """End the generation if the call, which ended the passage, repeats another or is the last allowed."""
+        recipient, most = call.header.recipient, self._plan.limits.calls
+        if recipient is None:
+            return
+        if self._calls.repeats(call):
+            self._transcript.drop_message()
+            self._end_at_call(WarningKind.REPEATED_CALL, f"The model repeated its call of '{recipient}'")
+            return
+        self._calls.add(call)
+        if len(self._calls) >= most:
+            self._end_at_call(
+                WarningKind.TOO_MANY_CALLS, f"The model made {most} calls (--max-parallel-calls)"
+            )
+
+    def _end_at_call(self, kind: WarningKind, what: str) -> None:
+        self._is_cut = True
+        self._transcript.warnings.append(TurnWarning(kind, f"{what}, so the generation was ended."))
+
     def _end_reasoning(self) -> list[TurnEvent]:
         assert self._budget is not None
         limit = self._plan.sampling.max_tokens
         room = None if limit is None else limit - self._transcript.sampled
         return self._passage.end_reasoning(self._budget, room)
+
+    def _grammar(self) -> Grammar | None:
+        if self._transcript.prefilled and not self._transcript.sampled:
+            return self._plan.binding.begun
+        reasons = self._budget is None or not self._budget.spent
+        return self._plan.binding.at(called=self._after_call, reasons=reasons)
 
     def _sampling(self, prompt: int) -> Sampling:
         """The plan's sampling, limited to the tokens that the turn's earlier generations have left."""
@@ -136,8 +182,11 @@ class Generation:
         sampling = plan.sampling
         if plan.parallel:
             sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids - {CALL})
-        reasons = self._budget is None or not self._budget.spent
-        grammar = plan.binding.at(called=self._after_call, reasons=reasons)
+        if (
+            self._passage.in_answer
+        ):  # nothing follows an answer, even if the model ends it as an ordinary message
+            sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids | {END})
+        grammar = self._grammar()
         if grammar is not None:
             sampling = replace(sampling, grammar=grammar)
         if sampling.max_tokens is None or not sampled:

@@ -14,6 +14,7 @@ from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
     MessageFinished,
+    MessageStarted,
     Slip,
     SlipKind,
     TextDelta,
@@ -21,13 +22,15 @@ from gpt_oss_server.harmony.events import (
 from gpt_oss_server.turns.events import TokenScored, TurnEvent
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.repetition import Asides
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Step
 
 
 class Passage:
     def __init__(self, plan: TurnPlan, transcript: Transcript, budget: ReasoningBudget | None) -> None:
-        self.has_call = False  # to a built-in tool; tokens after it do not count
+        self.is_over = False  # it called a built-in tool, or repeats itself; tokens after that do not count
+        self.repeats = False  # it writes the same message again and again
         self.calls_client = False  # one of its parallel calls goes to a tool of the client
         self.is_over_budget = False  # the reasoning must end here
         self.is_complete = False  # it ended with a call, and another passage may follow
@@ -35,6 +38,7 @@ class Passage:
         self._transcript = transcript
         self._budget = budget
         self._decoder = Decoder(plan.encoding, plan.recipients)
+        self._asides = Asides()
         self._last = CALL if plan.parallel else None  # the token that ends the passage
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:
@@ -56,12 +60,12 @@ class Passage:
                     events.append(event)
                     continue
                 self._record(event, events)
-                if self.has_call:
+                if self.is_over:
                     break
-            if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
+            if token == last or self.is_over or (budget is not None and self._exceeds(budget, token)):
                 break
         self._transcript.sample(tokens[:taken])
-        self.is_complete = token == last and not self.has_call
+        self.is_complete = token == last and not self.is_over
         return events, at + taken
 
     def _read_scored(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
@@ -78,14 +82,18 @@ class Passage:
                 if scored and isinstance(event, TextDelta):
                     events.append(scored.pop())
                 self._record(event, events)
-                if self.has_call:
+                if self.is_over:
                     break
             events += scored
-            if token == last or self.has_call or (budget is not None and self._exceeds(budget, token)):
+            if token == last or self.is_over or (budget is not None and self._exceeds(budget, token)):
                 break
         self._transcript.sample(tokens[:taken])
-        self.is_complete = token == last and not self.has_call
+        self.is_complete = token == last and not self.is_over
         return events, at + taken
+
+    @property
+    def in_answer(self) -> bool:
+        return self._decoder.in_answer
 
     def end_reasoning(self, budget: ReasoningBudget, room: int | None) -> list[TurnEvent]:
         """End the reasoning on the model's behalf, with at most `room` tokens."""
@@ -101,7 +109,7 @@ class Passage:
         A truncated header is a slip only if the model `stopped` by itself.
         """
         events: list[TurnEvent] = []
-        if not self.has_call:
+        if not self.is_over:
             for event in self._decoder.close():
                 if stopped or not (isinstance(event, Slip) and event.kind is SlipKind.CUT_HEADER):
                     self._record(event, events)
@@ -123,11 +131,15 @@ class Passage:
         if isinstance(event, Slip):
             self._transcript.slips.append(event)
             return
+        if isinstance(event, MessageStarted | MessageFinished) and (warning := self._asides.repeats(event)):
+            self._transcript.warnings.append(warning)
+            self.is_over = self.repeats = True
+            return
         if isinstance(event, MessageFinished):
             self._transcript.finish_message(event)
             if event.closed_by is not ClosedBy.TRUNCATED and event.header.recipient is not None:
                 if self._plan.runs(event.header):
-                    self.has_call = True
+                    self.is_over = True
                 elif self._plan.parallel:
                     self.calls_client = True
         events.append(event)

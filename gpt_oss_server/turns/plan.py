@@ -1,4 +1,4 @@
-"""The plan of a turn: all decisions made before its first token."""
+"""The plan of a turn: all decisions made before its first token, and the limits that settings set for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.render import Renderer
-from inference.engine import Engine, Sampling
+from gpt_oss_server.options import AUTO
+from gpt_oss_server.settings import Settings
+from inference.engine import Engine, EngineInfo, Sampling
 from tools.tool import ToolOutput
+
+# Of a model that loops, where the operator chose no limit.
+_OUTPUT = 16_384
+_REPETITION = 256
 
 
 class TurnTools(Protocol):
@@ -20,6 +26,14 @@ class TurnTools(Protocol):
     def runs(self, recipient: str) -> bool: ...
 
     async def run(self, recipient: str, arguments: str) -> ToolOutput: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """The limits of a turn that no request sets."""
+
+    calls: int = 16  # in one generation
+    repetition: int | None = None  # how many tokens one cycle of tokens may fill; None: any number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +49,23 @@ class TurnPlan:
     binding: Binding = field(default_factory=Binding)
     reasoning_budget: int | None = None  # in tokens; None: no limit
     parallel: bool = False  # a generation may make several calls
+    limits: TurnLimits = field(default_factory=TurnLimits)
 
     def runs(self, header: Header) -> bool:
         """Whether a message with this header is a call to a built-in tool."""
         return header.recipient is not None and self.tools is not None and self.tools.runs(header.recipient)
+
+
+def turn_limits(info: EngineInfo, settings: Settings) -> TurnLimits:
+    repetition = settings.repetition_limit
+    if repetition == AUTO:
+        repetition = _REPETITION if info.loops else None
+    return TurnLimits(settings.max_parallel_calls, repetition)
+
+
+def default_output_limit(info: EngineInfo, settings: Settings) -> int | None:
+    """The output limit of a request that sets none; None is the rest of the context."""
+    limit = settings.default_max_output_tokens
+    if limit == AUTO:
+        return _OUTPUT if info.loops else None
+    return limit

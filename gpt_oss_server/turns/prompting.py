@@ -19,6 +19,7 @@ from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.turns.plan import default_output_limit
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
@@ -220,7 +221,7 @@ def sampling_of(
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
-    limits = [limit or settings.default_max_output_tokens, settings.max_output_tokens_cap]
+    limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
     return Sampling(max_tokens=most, owner=OWNER.get(), **given)
 

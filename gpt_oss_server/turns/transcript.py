@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
 
 
 @dataclass(slots=True)
@@ -21,6 +22,7 @@ class Transcript:
     tokens: list[int] = field(default_factory=list)  # after the prompt: sampled, or results of tools
     segments: list[Segment] = field(default_factory=list)  # the same tokens as whole messages
     slips: list[Slip] = field(default_factory=list)
+    warnings: list[TurnWarning] = field(default_factory=list)
     sampled: int = 0  # stop tokens included
     reasoning_tokens: int = 0  # headers and ends of the messages included
     given: int = 0  # results of tools: input, not output
@@ -58,6 +60,20 @@ class Transcript:
         self.segments += renderer.from_completion(self._generation, messages)
         self._generation, self._ended = [], len(self.messages)
         return messages[-1] if messages else None
+
+    def drop_message(self) -> None:
+        """Leave out the last message: its tokens count, but belong to no message."""
+        self.messages.pop()
+
+    @property
+    def departures(self) -> list[str]:
+        """The kinds of the slips that were repaired, and of the warnings that say why the server ended it."""
+        return [*(slip.kind for slip in self.slips), *(warning.kind for warning in self.warnings)]
+
+    @property
+    def repetition(self) -> str | None:
+        """Why the turn was ended as incomplete, if it repeated itself."""
+        return next((each.detail for each in self.warnings if each.kind is WarningKind.REPETITION), None)
 
     def pass_over(self, token: int) -> None:
         """Record a token that was sampled between passages and belongs to no message."""

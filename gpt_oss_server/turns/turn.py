@@ -22,6 +22,7 @@ from gpt_oss_server.turns.events import ToolFinished, ToolStarted, TurnEvent, Tu
 from gpt_oss_server.turns.generation import Generation
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
+from gpt_oss_server.turns.repetition import Rounds
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish
 from tools.tool import ToolOutput
@@ -35,6 +36,8 @@ class Turn:
         self.has_begun = False  # an approved call may have run
         self._plan = plan
         self._results: list[Segment] = []  # of the tools that ran in this generation
+        self._ran: list[tuple[str, str, str]] = []  # their recipients, arguments and results
+        self._rounds = Rounds()
         self._budget: ReasoningBudget | None = None
         if plan.reasoning_budget is not None and not plan.engine.info.replays:
             self._budget = ReasoningBudget(plan.reasoning_budget, plan.encoding, plan.renderer.cue)
@@ -101,10 +104,14 @@ class Turn:
             return finish
         if self._budget is not None:
             self._budget.begin_again()
+        warning = self._rounds.add(tuple(self._ran))
         self._give_results(() if calls_client else self._plan.renderer.cue)
         if calls_client:  # the client's result must come first
             return finish
         if not self._generation.has_room():
+            return Finish.LENGTH
+        if warning is not None:
+            self.transcript.warnings.append(warning)
             return Finish.LENGTH
         self._generation = self._new_generation(after_call=True)
         return None
@@ -114,7 +121,7 @@ class Turn:
 
     def _give_results(self, cue: Sequence[int]) -> None:
         self.transcript.give(self._results, cue)
-        self._results = []
+        self._results, self._ran = [], []
 
     async def _run(self, call: ToolStarted) -> ToolOutput:
         tools, recipient = self._plan.tools, call.header.recipient
@@ -123,4 +130,5 @@ class Turn:
         output = await tools.run(recipient, call.arguments)
         result = self._plan.renderer.tool_result(recipient, output.text, channel=call.header.channel)
         self._results.append(result)
+        self._ran.append((recipient, call.arguments, output.text))
         return output

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
 from inference.outbox import Outbox, steps_through
+from inference.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     import torch
@@ -124,11 +123,12 @@ def load_local(
     context: int | None = None,
     progress: bool | None = None,
     about: str = "",
+    loops: bool = False,
     any_vocabulary: bool = False,
     options: LocalOptions | None = None,
 ) -> LocalEngine:
     """`about` begins the description. `any_vocabulary` is for tests, whose models speak no Harmony."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from inference.models.gpt_oss import load_model
 
     on = None if device is None else device_of(device)
@@ -143,13 +143,14 @@ def load_local(
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
         scores_prompts=True,
+        loops=loops,
     )
     return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
 
 
 def device_of(device: str | None) -> torch.device:
     """The named device; None takes a GPU if there is one. Raises `CheckpointError` for a missing GPU."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     import torch
 
     on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -191,18 +192,20 @@ def engine_of(
 
 
 def _block_size(on_gpu: bool) -> int:
-    from inference.local.cuda_runner import BLOCK_SIZE as ON_GPU
-    from inference.ops.pages import BLOCK_SIZE
-
-    return ON_GPU if on_gpu else BLOCK_SIZE
+    if on_gpu:
+        from inference.local.cuda_runner import BLOCK_SIZE
+    else:
+        from inference.ops.pages import BLOCK_SIZE
+    return BLOCK_SIZE
 
 
 def _runner(model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None) -> Runner:
-    from inference.local.cuda_runner import CudaRunner
-    from inference.local.torch_runner import TorchRunner
-
     if model.device.type != "cuda":
+        from inference.local.torch_runner import TorchRunner
+
         return TorchRunner(model, plan.blocks, plan.block_size)
+    from inference.local.cuda_runner import CudaRunner
+
     runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
     runner.prepare(progress)
     return runner
@@ -256,13 +259,3 @@ def read_generation_defaults(folder: Path) -> dict[str, float]:
                 "delete it."
             )
     return given
-
-
-def _let_idle_threads_sleep() -> None:
-    """Spinning OpenMP threads cost nine tenths of the speed when other work shares few cores.
-
-    OpenMP reads these variables once, when torch is first imported.
-    """
-    if "torch" not in sys.modules:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-        os.environ.setdefault("GOMP_SPINCOUNT", "0")

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -68,6 +69,7 @@ def _make(folder: Path) -> None:
     """Writes to a temporary folder and renames it, so that the final folder is always complete."""
     from safetensors import SafetensorError  # raised when the disk is full
 
+    sys.stderr.write(f"Unpacking the embedded model once: 260 MB, to {folder}.\n")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_over(folder.parent)

@@ -55,7 +55,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": [TOOL]}, "tool_choice"),
     ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}, "tools": [TOOL]}, "tool_choice.tools"),
     ({"function_call": {"name": "g"}, "functions": [TOOL["function"]]}, "function_call"),
-    ({"response_format": {"type": "json_object"}, "response_prefix": "{"}, "response_prefix"),
+    ({"tool_choice": "required", "tools": [TOOL], "response_prefix": "I"}, "response_prefix"),
+    (
+        {"function_call": {"name": "f"}, "functions": [TOOL["function"]], "response_prefix": ""},
+        "response_prefix",
+    ),
     ({"functions": [TOOL["function"]], "tools": [TOOL]}, "functions"),
     ({"functions": [{"name": "two words"}]}, "functions[0].name"),
     ({"tools": [{"type": "function"}]}, "tools[0].function"),

@@ -9,15 +9,16 @@ import signal
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from gpt_oss_server.cli.commands import http_server, serve
 from gpt_oss_server.cli.commands.http_server import listen
-from gpt_oss_server.cli.main import main
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.server_process import serving
 
@@ -40,34 +41,73 @@ def test_it_serves_when_nothing_reads_its_output(tmp_path: Path, reader: str) ->
     pid = tmp_path / "pid"
     words = ["bash", "-c", f"(echo $BASHPID > {pid}; exec {own}) {reader}"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        patience = time.monotonic() + 60
-        while not answers(f"http://127.0.0.1:{port}/v1/models"):
-            assert time.monotonic() < patience, "the server does not answer"
-            time.sleep(0.1)
+        wait_for(f"http://127.0.0.1:{port}/v1/models")
         os.kill(int(pid.read_text()), signal.SIGINT)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
 
-def test_sigterm_while_the_model_loads_ends_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a handler, the first process of a container would ignore it."""
-    cleared: list[str] = []
-
-    def load(_: object) -> None:
+@contextmanager
+def loading(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server whose model is a pipe: it loads until something is written there. The process, and the URL."""
+    os.mkfifo(folder / "script.json")
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    words = [*COMMAND, "serve", "--model", f"scripted:{folder / 'script.json'}", "--port", str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(10)
+            wait_for(f"http://127.0.0.1:{port}/health")
+            yield process, f"http://127.0.0.1:{port}"
         finally:
-            cleared.append("what was begun")
+            process.kill()
 
-    monkeypatch.setattr(serve, "load_engine", load)
-    monkeypatch.setattr(http_server, "set_up_logging", lambda _: None)
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended:
-        main(["serve", "--port", "0"])
-    assert ended.value.code == 143
-    assert cleared
-    assert signal.getsignal(signal.SIGTERM) is before
+
+def wait_for(url: str) -> None:
+    patience = time.monotonic() + 60
+    while not answers(url):
+        assert time.monotonic() < patience, "the server does not answer"
+        time.sleep(0.1)
+
+
+def test_health_answers_while_the_model_loads_and_requests_wait_for_it(tmp_path: Path) -> None:
+    with loading(tmp_path) as (process, url):
+        assert httpx.get(f"{url}/health").json()["ready"] is False
+        early = httpx.get(f"{url}/ready")
+        assert (early.status_code, early.json()["error"]["code"]) == (503, "server_is_overloaded")
+        assert "loading" in early.json()["error"]["message"]
+        assert early.headers["retry-after"]
+        with ThreadPoolExecutor(1) as others:
+            waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
+            time.sleep(0.5)
+            assert not waiting.done()
+            (tmp_path / "script.json").write_text(json.dumps({"turns": [ANSWER]}))
+            assert waiting.result().json()["status"] == "completed"
+        assert httpx.get(f"{url}/ready").json() == {"status": "ready", "model": "scripted"}
+        assert httpx.get(f"{url}/health").json()["ready"] is True
+        assert process.stdout is not None
+        assert "Model    scripted" in "".join(process.stdout.readline() for _ in range(3))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_model_loads_ends_it_immediately(tmp_path: Path, sent: signal.Signals) -> None:
+    with loading(tmp_path) as (process, url), ThreadPoolExecutor(1) as others:
+        waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
+        time.sleep(0.5)
+        process.send_signal(sent)
+        assert process.wait(20) in (-sent, 128 + sent)
+        assert waiting.result().status_code == 503
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Path) -> None:
+    with loading(tmp_path) as (process, _):
+        (tmp_path / "script.json").write_text("no script")
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        output = process.stderr.read()
+        assert "script.json" in output
+        assert "Traceback" not in output
 
 
 def answers(url: str) -> bool:

@@ -275,3 +275,42 @@ def test_an_unavailable_container_names_its_field(client: OpenAI, body: Any, par
 def test_an_unsupported_field_of_a_container_is_named(client: OpenAI, body: Any, param: str) -> None:
     refused = httpx.post(f"{client.base_url}containers", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+
+
+def test_many_containers_are_refused_and_throw_out_no_files() -> None:
+    bubblewrap()
+    settings = Settings(
+        python="bubblewrap", browser="off", python_max_sessions=3, python_max_sessions_per_client=2
+    )
+    with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+        first = client.containers.create(name="mine")
+        client.containers.files.create(first.id, file=("in.csv", b"kept"))
+        statuses = [httpx.post(f"{url}/containers", json={"name": "x"}) for _ in range(70)]
+        refused = [answer for answer in statuses if answer.status_code == 429]
+        assert len(refused) >= 67
+        error = refused[-1].json()["error"]
+        assert (error["type"], error["code"]) == ("rate_limit_error", "too_many_containers")
+        assert "Delete one, or try again later" in error["message"]
+        assert refused[-1].headers["x-should-retry"] == "false"
+        [file] = client.containers.files.list(first.id).data
+        content = client.containers.files.content.retrieve(file.id, container_id=first.id)
+        assert content.read() == b"kept"
+        client.containers.delete(first.id)
+        assert httpx.post(f"{url}/containers", json={"name": "x"}).status_code == 200
+
+
+def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
+    bubblewrap()
+    settings = Settings(python="bubblewrap", browser="off", python_memory=130 * 1024**2)
+    with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+        container = client.containers.create(name="mine").id
+        content = b"x" * 20_000_000
+        answers = [
+            httpx.post(
+                f"{url}/containers/{container}/files", files={"file": (f"{number}", content)}, timeout=60
+            )
+            for number in range(8)
+        ]
+        assert answers[0].status_code == 200
+        assert answers[-1].status_code == 429
+        assert "delete files or containers" in answers[-1].json()["error"]["message"]

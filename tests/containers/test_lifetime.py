@@ -13,7 +13,7 @@ from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Ready
 from tests.doubles.tools.scripted_tool import Clock
 from tools.python import PythonTool
-from tools.python.sandboxes.sandbox import SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.toolbox import Offer, Toolbox
 

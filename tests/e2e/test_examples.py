@@ -14,7 +14,8 @@ from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import bubblewrap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SERVERS = ("own_model.py", "mcp_server.py")
+SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py")
+TOURS = ("browser_citations.py", "python_plot.py", "mcp_tools.py")  # too hard for the embedded model
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
 TOOLS = ("--browser", f"local:{EXAMPLES / 'documents'}")
 TOOLS += ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
@@ -48,6 +49,11 @@ PRINTED = {
         'Approved: convert({"amount": 44000,',
         "-> 23.76 nautical mile",
         "Answer: 44 kilometres are 23.76 nautical miles.",
+    ],
+    "background.py": [
+        "[The connection is lost after event 8. The run goes on: resp_",
+        "[Resumed after event 8, up to event ",
+        "Status: completed",
     ],
     "debug_mode.py": ["Prompt: <|start|>system", "Completion: <|channel|>analysis", "kept: 42"],
 }
@@ -89,8 +95,44 @@ def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_pa
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_example_runs_on_the_embedded_model(name: str, tiny: Served, tmp_path: Path) -> None:
+    """Where the model is not able to, the example says so and takes the script."""
     done = run_example(name, tiny, tmp_path)
     assert done.returncode == 0, done.stderr
+    assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
+    for expected in PRINTED[name] if name in TOURS else ():
+        assert expected in done.stdout
+
+
+def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> None:
+    with serving("--model", f"scripted:{EXAMPLES / 'script.json'}", "--python", "off") as served:
+        done = run_example("python_plot.py", served, tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "--python" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
+    bubblewrap()
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "demo.py")],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in (
+        "Reasoning:",
+        "get_weather(",
+        "Cited:",
+        "Drew plot.png",
+        "-> 23.76 nautical",
+        "Resumed after",
+    ):
+        assert part in done.stdout
+    assert (tmp_path / "demo-plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)

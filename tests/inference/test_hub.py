@@ -17,7 +17,7 @@ import pytest
 
 import inference
 from inference import hub
-from inference.engine import ModelNotFound
+from inference.engine import CheckpointError, ModelNotFound
 
 
 def test_only_one_layout_of_a_repo_is_downloaded() -> None:
@@ -49,12 +49,15 @@ def test_only_one_layout_of_a_repo_is_downloaded() -> None:
 class FakeHub:
     """A hub that is online."""
 
-    def __init__(self, files: list[str], folder: Path | None = None) -> None:
-        self.files, self.folder = files, folder
+    def __init__(self, files: list[str], folder: Path | None = None, size: int = 1_000_000) -> None:
+        self.files, self.folder, self.size = files, folder, size
         self.patterns: list[list[str]] = []
 
-    def model_info(self, repo: str, *, timeout: float) -> SimpleNamespace:
-        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.files])
+    def model_info(self, repo: str, *, timeout: float, files_metadata: bool) -> SimpleNamespace:
+        size = self.size if files_metadata else None
+        return SimpleNamespace(
+            sha="a" * 40, siblings=[SimpleNamespace(rfilename=name, size=size) for name in self.files]
+        )
 
     def snapshot_download(self, repo: str, *, allow_patterns: list[str]) -> str:
         self.patterns.append(allow_patterns)
@@ -80,6 +83,26 @@ def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     FakeHub(["README.md"]).install(monkeypatch)
     with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
         hub.download("someone/model")
+
+
+def test_the_size_of_a_download_is_stated_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FakeHub(["config.json", "model.safetensors", "README.md"], size=6_900_000_000).install(monkeypatch)
+    monkeypatch.setattr("inference.download_size._free", lambda _: 20_000_000_000)
+    with pytest.raises(KeyboardInterrupt):  # that is where the download begins
+        hub.download("someone/model")
+    stated = capsys.readouterr().err
+    assert "Downloading someone/model once: 13.8 GB in 2 files, to " in stated
+    assert "20.0 GB are free" in stated
+
+
+def test_a_download_that_the_disk_cannot_hold_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeHub(["config.json", "model.safetensors"], size=10**15)
+    fake.install(monkeypatch)
+    with pytest.raises(CheckpointError, match=r"needs 2000000\.0 GB of disk .* are free.* HF_HOME"):
+        hub.download("someone/model")
+    assert fake.patterns == []
 
 
 def test_an_interrupt_ends_a_download(monkeypatch: pytest.MonkeyPatch) -> None:

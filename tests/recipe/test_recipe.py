@@ -133,6 +133,7 @@ def test_no_natural_value_is_of_both_parts() -> None:
         assert not set(seen) & set(held_out)
 
 
+@pytest.mark.training
 def test_a_run_resumes_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path: Path) -> None:
     shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)
@@ -151,6 +152,7 @@ def test_a_run_resumes_from_its_checkpoint_and_ends_with_one_optimiser(tmp_path:
     assert len(Trainer(tmp_path, shape, 1).optimisers) == 1
 
 
+@pytest.mark.training
 def test_an_export_is_the_mean_of_the_last_steps(tmp_path: Path) -> None:
     shape = FEW_HEADS
     run = Trainer(tmp_path, shape, 1)

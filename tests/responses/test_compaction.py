@@ -12,53 +12,17 @@ from openai.types.responses import CompactedResponse
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.sealing import Sealer
-from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step
+from inference.engine import EngineFailed, Sampling, Step
 from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.summariser import ANSWER, SUMMARY, Summariser
 from tests.doubles.lints import check_stream
 
 Make = Callable[..., Api]
-SUMMARY = (
-    "<|channel|>analysis<|message|>What matters?<|end|>"
-    "<|start|>assistant<|channel|>final<|message|>{}<|return|>"
-)
-ANSWER = "<|channel|>final<|message|>{}<|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 MANAGED = [{"type": "compaction", "compact_threshold": 1_000}]
 LONG = "filler " * 1_500
-
-
-class Summariser:
-    """Summarises on request, otherwise returns its answers in order; keeps the prompts as text."""
-
-    def __init__(
-        self, encoding: Encoding, *answers: str, context: int = 131_072, summary: str = "They grow roses."
-    ) -> None:
-        self._encoding = encoding
-        self._answers = list(answers or (ANSWER.format("Fine."),))
-        self._summary = summary
-        self.info = EngineInfo(name="summariser", context_length=context)
-        self.prompts: list[str] = []
-        self.summary_prompts: list[str] = []
-        self.tokens: list[Sequence[int]] = []
-        self.samplings: list[Sampling] = []
-
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        prompt = self._encoding.decode(tokens)
-        if "Write the summary, and nothing else." in prompt.rpartition("<|start|>user")[2]:
-            self.summary_prompts.append(prompt)
-            text = SUMMARY.format(self._summary)
-        else:
-            self.prompts.append(prompt)
-            text = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        self.tokens.append(tokens)
-        self.samplings.append(sampling)
-        made = self._encoding.encode_special(text)
-        yield Step(tuple(made[: sampling.max_tokens]), Finish.STOP)
-
-    async def close(self) -> None:
-        pass
 
 
 async def test_a_trigger_produces_only_the_compaction(api: Make, encoding: Encoding) -> None:
@@ -93,7 +57,7 @@ async def test_the_output_limit_bounds_a_summary_that_is_the_whole_response(
     items = [{"role": "assistant", "content": LONG}, {"role": "user", "content": "?"}]
     await here.create(input=[*items, {"type": "compaction_trigger"}], max_output_tokens=50)
     await here.create(input=items, context_management=MANAGED, max_output_tokens=50)
-    assert [sampling.max_tokens for sampling in engine.samplings] == [50, 8_192, 50]
+    assert engine.samplings[0].max_tokens == engine.samplings[2].max_tokens == 50
 
 
 async def test_its_item_restores_the_summary_the_instructions_and_the_users_messages(

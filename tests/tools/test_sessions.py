@@ -119,6 +119,46 @@ async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_with
         box.open("c", "notes")
 
 
+async def test_owners_keep_their_sessions_and_each_has_a_bound() -> None:
+    clock, tool, who = Clock(), Scripted(echoes), "a"
+    limits = SessionLimits(idle=100, count=3, per_owner=2, spared=10)
+    box = Toolbox([Offer(tool, sessions=limits)], clock=clock, owner=lambda: who)
+    first = box.open("a1", "notes")
+    box.open("a2", "notes")
+    with pytest.raises(TooManySessions) as refused:
+        box.open("a3", "notes")
+    assert refused.value.of_owner
+    who = "b"
+    box.open("b1", "notes")
+    with pytest.raises(TooManySessions) as refused:
+        box.open("b2", "notes")
+    assert not refused.value.of_owner
+    assert not (await box.run("b2", "notes.add", "{}")).failed  # a call replaces the owner's own
+    assert box.session("b1", "notes") is None
+    who = "c"
+    assert "Too many conversations" in (await box.run("c1", "notes.add", "{}")).text
+    assert box.session("a1", "notes") is first
+    clock.now = 11  # nobody used those for a while
+    with pytest.raises(TooManySessions):
+        box.open("c1", "notes")
+    assert not (await box.run("c1", "notes.add", "{}")).failed
+    assert box.session("a1", "notes") is None
+    who = "a"
+    assert box.open("a2", "notes") is not None  # also beyond the bound: it exists
+    await box.close()
+
+
+async def test_a_call_replaces_the_own_oldest_session_of_an_owner_at_its_bound() -> None:
+    clock, tool = Clock(), Scripted(echoes)
+    box = Toolbox([Offer(tool, sessions=SessionLimits(per_owner=2, spared=10))], clock=clock)
+    for at, name in enumerate(("one", "two", "three")):
+        clock.now = at
+        assert not (await box.run(name, "notes.add", "{}")).failed
+    assert box.session("one", "notes") is None
+    assert box.sessions == {"notes": 2}
+    await box.close()
+
+
 async def test_one_tool_can_be_forgotten_alone() -> None:
     notes, other = Scripted(echoes), Scripted(echoes, "other")
     server = Toolbox([Offer(notes), Offer(other)])

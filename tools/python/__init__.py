@@ -3,10 +3,12 @@
 `sandbox = await choose_sandbox("auto", limits=SandboxLimits(memory=…))`, then `PythonTool(sandbox)`.
 """
 
+from tools.python.memory import NoMemoryLeft
 from tools.python.outputs import CellOutputLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.choose import CHOICES, choose_sandbox
 from tools.python.sandboxes.folder import FileInfo, FileRefused
-from tools.python.sandboxes.sandbox import Sandbox, SandboxLimits
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession
 from tools.python.tool import PythonTool
 
@@ -15,6 +17,7 @@ __all__ = [
     "CellOutputLimits",
     "FileInfo",
     "FileRefused",
+    "NoMemoryLeft",
     "PythonSession",
     "PythonTool",
     "Sandbox",

@@ -112,20 +112,21 @@ class Outputs:
         """Adds a rich result: its image if it has one, otherwise its plain text."""
         if not isinstance(data, Mapping):
             return
-        kind = next((kind for kind in _SIGNATURES if kind in data), None)
+        kind = next((kind for kind in _SIGNATURES if data.get(kind) is not None), None)
         if kind is not None:
             self._picture(kind, data[kind])
         elif "text/plain" in data:
             self.add_text(_text(data["text/plain"]).rstrip("\n") + "\n")
 
     def _picture(self, kind: str, encoded: object) -> None:
+        if self._images >= self._limits.images:  # first, because decoding costs time
+            self.note(f"[an image was left out: only {self._limits.images} are kept for each call]")
+            return
         image = _decoded(encoded)
         if image is None or not image.startswith(_SIGNATURES[kind]):
             self.note("[an image that cannot be read, or is too large, was left out]")
         elif len(image) > self._limits.image_bytes:
             self.note(f"[an image of more than {self._limits.image_bytes} bytes was left out]")
-        elif self._images >= self._limits.images:
-            self.note(f"[an image was left out: only {self._limits.images} are kept for each call]")
         else:
             self._images += 1
             url = f"data:{kind};base64,{base64.b64encode(image).decode()}"

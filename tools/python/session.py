@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import zmq.asyncio
-
+from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
+from tools.python.memory import FOR_A_KERNEL, NoMemoryLeft, SharedMemory
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
 from tools.python.sandboxes.sandbox import KernelConnection, Sandbox, SandboxError
@@ -49,7 +49,7 @@ class SharedParts:
 
     sandbox: Sandbox
     slots: Slots
-    context: Callable[[], zmq.asyncio.Context]
+    memory: SharedMemory
     times: Times = field(default_factory=Times)
     outputs: CellOutputLimits = field(default_factory=CellOutputLimits)
     max_file: int = 64 * 1024 * 1024
@@ -77,6 +77,17 @@ class PythonSession:
     @property
     def busy(self) -> bool:
         return self._turn.locked() or self._cancelled
+
+    @property
+    def retirable(self) -> bool:
+        return self._kernel is not None and not self.busy
+
+    @property
+    def held(self) -> int:
+        """The bytes of memory that its kernel holds with its files, or the files alone."""
+        if self._kernel is not None:
+            return self._kernel.box.held
+        return self._data.in_memory if self._data is not None else 0
 
     @property
     def last_used(self) -> float:
@@ -120,6 +131,7 @@ class PythonSession:
             raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
         if self._kernel is None and self._data is None:
             await self._start_for(path)
+        await self._shared.memory.make_room(len(content), self)
         folder = self._folder()
         if folder is None:
             raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
@@ -168,7 +180,7 @@ class PythonSession:
         outputs = Outputs(self._shared.outputs)
         try:
             kernel = await self._ready()
-        except (SandboxError, ToolUnavailable) as error:
+        except (SandboxError, ToolUnavailable, NoMemoryLeft) as error:
             return _failed(f"The code did not run: {error}")
         if self._ended_because is not None:
             outputs.note(f"[The kernel was restarted: {self._ended_because}. {_GONE}]")
@@ -250,6 +262,7 @@ class PythonSession:
         except TimeoutError:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
+            await shared.memory.make_room(FOR_A_KERNEL, self)
             connection = KernelConnection(secrets.token_hex(32))
             async with shared.starts:
                 box = await shared.sandbox.start(connection, self._data)
@@ -257,11 +270,9 @@ class PythonSession:
             shared.slots.give(self)
             raise
         self._data = box.data
-        kernel = Kernel(box, connection, shared.context())
+        kernel = Kernel(box, connection)
         try:
-            kernel.connect()
-            if not await kernel.greet():
-                raise SandboxError("the kernel started but does not answer")
+            await _meet(kernel)
         except BaseException:
             await kernel.end()
             shared.slots.give(self)
@@ -300,6 +311,15 @@ class PythonSession:
         """The files, with a descriptor that stays valid whatever happens to the kernel."""
         data = self._kernel.box.data if self._kernel is not None else self._data
         return data.duplicate() if data is not None else None
+
+
+async def _meet(kernel: Kernel) -> None:
+    try:
+        await kernel.connect()
+    except ChannelEnded as error:
+        raise SandboxError(f"the kernel started but cannot be reached: {error}") from error
+    if not await kernel.greet():
+        raise SandboxError("the kernel started but does not answer")
 
 
 def _output(outputs: Outputs, *, failed: bool = False) -> ToolOutput:

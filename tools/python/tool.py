@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-import zmq.asyncio
-
+from tools.python.memory import SharedMemory
 from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession, SharedParts, Times
@@ -41,14 +40,20 @@ class PythonTool:
         max_age: float = 4 * 3600.0,
         max_kernels: int = 32,
         max_file: int = 64 * 1024 * 1024,
+        memory: int | None = None,
         outputs: CellOutputLimits | None = None,
     ) -> None:
-        self._times = Times(timeout, grace, idle, max_age)
-        self._context: zmq.asyncio.Context | None = None
-        self._shared = SharedParts(
-            sandbox, Slots(max_kernels), self._sockets, self._times, outputs or CellOutputLimits(), max_file
-        )
+        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's."""
         self._sessions: set[PythonSession] = set()
+        self._times = Times(timeout, grace, idle, max_age)
+        self._shared = SharedParts(
+            sandbox,
+            Slots(max_kernels),
+            SharedMemory(memory, self._sessions),
+            self._times,
+            outputs or CellOutputLimits(),
+            max_file,
+        )
 
     @property
     def declaration(self) -> Declaration:
@@ -64,12 +69,3 @@ class PythonTool:
         """Closes every session, then what they share."""
         await asyncio.gather(*(session.close() for session in list(self._sessions)))
         await self._shared.sandbox.close()
-        if self._context is not None:
-            self._context.destroy(linger=0)
-            self._context = None
-
-    def _sockets(self) -> zmq.asyncio.Context:
-        """One context, with its one thread, for the sockets of all kernels; created when first needed."""
-        if self._context is None:
-            self._context = zmq.asyncio.Context()
-        return self._context

@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Parsing stops the whole process, for about as long as a value has parts. An honest message is text with few.
+_MOST_PARTS = 250_000
+_MOST_OF_HEADER = 64 * 1024  # bytes
 _DELIMITER = b"<IDS|MSG>"
 _PROTOCOL = "5.3"
 
@@ -47,7 +50,10 @@ def received(frames: Sequence[bytes]) -> Received | None:
     """The message in the frames; None if there is none."""
     try:
         start = list(frames).index(_DELIMITER)
-        header, parent, metadata, content = (_mapping(frame) for frame in frames[start + 2 : start + 6])
+        *headers, last = frames[start + 2 : start + 6]
+        if any(len(frame) > _MOST_OF_HEADER for frame in headers):
+            return None
+        header, parent, metadata, content = (_mapping(frame) for frame in (*headers, last))
     except (ValueError, RecursionError):
         return None
     kind, answered = header.get("msg_type"), parent.get("msg_id", "")
@@ -57,6 +63,8 @@ def received(frames: Sequence[bytes]) -> Received | None:
 
 
 def _mapping(frame: bytes) -> dict[str, Any]:
+    if sum(map(frame.count, (b",", b"[", b"{"))) > _MOST_PARTS:
+        raise ValueError("too many parts")
     value = json.loads(frame)
     if not isinstance(value, dict):
         raise ValueError("not an object")

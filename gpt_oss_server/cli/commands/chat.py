@@ -51,6 +51,7 @@ SETTINGS = (
     "device",
     "context",
     "default_max_output_tokens",
+    "repetition_limit",
     "identity",
     *chat_tools.SETTINGS,
     "log_level",

@@ -1,34 +1,34 @@
 """The HTTP server around the app: the socket, the greeting, and two ways to stop.
 
-Takes an app and the settings, and serves until a signal arrives. The first Ctrl-C lets running requests
-finish within the grace period; a second one ends the process immediately. An unusable address is an error.
+Takes what makes the app, and the settings, and serves until a signal arrives: first `/health` alone, the app
+as soon as it is made. The first Ctrl-C lets running requests finish within the grace period; a second one
+ends the process immediately, as does the first while the model loads. An unusable address is an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import math
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
+from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
+from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.settings import Settings
-from inference.engine import Engine, EngineInfo
+from inference.engine import EngineInfo
 
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
@@ -36,10 +36,23 @@ _FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
 
 
-def serve_until_stopped(
-    app: Callable[..., Any], listener: socket.socket, settings: Settings, engine: Engine
-) -> None:
-    config = uvicorn.Config(
+def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> None:
+    """Raises what the start failed with, if it did."""
+    server = Server(settings, start)
+    # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+    if server.app.failure is not None:
+        raise server.app.failure
+    if server.app.loading:
+        # Immediately: the loading thread cannot be interrupted, and may be inside a library that fails when
+        # the interpreter ends around it.
+        console.err("Stopped while the model was loading.")
+        os._exit(128 + server.stopped_by)
+
+
+def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=HttpProtocol.within(connection_limits(settings)),
         loop="asyncio" if sys.platform == "win32" else "uvloop",
@@ -54,13 +67,6 @@ def serve_until_stopped(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
-    # Torch and the model are hundreds of thousands of objects. Each full collection of garbage would look at
-    # all of them, while no thread runs, and find nothing.
-    gc.collect()
-    gc.freeze()
-    # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
-    with suppress(KeyboardInterrupt):
-        Server(config, settings, engine).run(sockets=[listener])
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
@@ -79,14 +85,24 @@ def _most_files() -> int:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, plus a greeting once it listens, and a message about how long stopping takes."""
+    """uvicorn, plus a greeting once it can generate, and a message about how long stopping takes."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, engine: Engine) -> None:
-        super().__init__(config)
+    def __init__(self, settings: Settings, start: Start) -> None:
+        self.app = LateApp(start.app, self._loaded)
+        super().__init__(_config(self.app, settings))
         self._settings = settings
-        self._engine = engine
+        self._start = start
+        self._port = settings.port
+        self.stopped_by: int = signal.SIGINT
+
+    def _loaded(self) -> None:
+        if self.app.failure is not None:
+            self.should_exit = True
+        else:
+            self._greet(self._port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.app.stop_waiting()
         ending = asyncio.create_task(self._end_late_responses())
         try:
             await super().shutdown(sockets)
@@ -96,22 +112,23 @@ class Server(uvicorn.Server):
     async def _end_late_responses(self) -> None:
         """Closes the engine after the grace period, so that late responses fail instead of being cut off."""
         await asyncio.sleep(self._settings.shutdown_grace)
-        await self._engine.close()
+        if self._start.engine is not None:
+            await self._start.engine.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
         except OSError as error:  # another process took the port while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
-        if self.started and sockets:
-            self._greet(sockets[0].getsockname()[1])
+        if sockets:
+            self._port = sockets[0].getsockname()[1]
 
     def _greet(self, port: int) -> None:
         """Prints the greeting. A closed standard output does not matter to the server."""
-        if sys.stdout is None:
+        if sys.stdout is None or self._start.engine is None:
             return
         try:
-            console.out(greeting(self._settings, self._engine.info, port))
+            console.out(greeting(self._settings, self._start.engine.info, port))
         except OSError:
             console.give_up_output()
 
@@ -121,7 +138,8 @@ class Server(uvicorn.Server):
             # wait for.
             console.err("Stopped immediately.")
             os._exit(130)
-        running = len(self.server_state.tasks)
+        self.stopped_by = sig
+        running = 0 if self.app.loading else len(self.server_state.tasks)
         if running and not self.should_exit:
             grace = f"{self._settings.shutdown_grace:g} s"
             console.err(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.settings import Settings, add_flags
+from tools.extras import how_to_install
 
 if TYPE_CHECKING:
     from tools.tool import Tool
@@ -38,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    try:
+        return _serve(args, settings)
+    except ImportError as error:
+        raise CommandLineError(how_to_install(error)) from error
+
+
+def _serve(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.cli.commands.http_server import listen, set_up_logging, url_of
     from tools.mcp.serve import serve
 

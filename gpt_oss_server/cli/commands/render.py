@@ -81,7 +81,7 @@ def _tools(settings: Settings) -> ToolsetMaker:
     from gpt_oss_server.hosted.web_search import WebSearch
     from gpt_oss_server.tooling.toolset import ToolsetMaker
     from tools.browser.backends.local import LocalBackend
-    from tools.python.sandboxes.sandbox import SandboxLimits
+    from tools.python.sandboxes.bounds.limits import SandboxLimits
     from tools.python.sandboxes.unsafe_local import UnsafeLocal
 
     sandbox = UnsafeLocal(SandboxLimits(), interpreter=sys.executable)

@@ -50,8 +50,8 @@ class Terminal:
             case "response.output_item.done":
                 self._end_item(event["item"])
             case "response.incomplete":
-                reason = (event["response"].get("incomplete_details") or {}).get("reason", "unknown")
-                self.note(f"cut short: {reason}")
+                details = event["response"].get("incomplete_details") or {}
+                self.note(f"cut short: {details.get('message') or details.get('reason', 'unknown')}")
             case "response.failed":
                 self.note(
                     f"failed: {(event['response'].get('error') or {}).get('message', 'no reason given')}"

@@ -23,7 +23,8 @@ class SchedulerLimits:
     max_concurrent: int  # running sequences; each has a slot
     max_waiting: int  # sequences that wait for a slot; more are refused
     chunk: int = 256  # prompt tokens in a step without decoding sequences
-    # The same alongside decoding sequences: it lengthens the gap between two of their tokens.
+    # The same alongside decoding sequences, for each short prompt: it lengthens the gap between two of their
+    # tokens.
     shared_chunk: int = 64
     least_chunk: int = 32  # of one prompt: smaller chunks slow prompts more than they shorten the gap
     prompts: int = 8  # the most prompts in a step
@@ -203,7 +204,7 @@ class Scheduler:
         ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
         ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
         owners = counts_of(ready)
-        budget = self.limits.shared_chunk if decoding else self.limits.chunk
+        budget = self._shared_budget(ready) if decoding else self.limits.chunk
         each_owners = budget // max(1, min(len(owners), self.limits.prompts))
         shares: list[Share] = []
         for sequence in in_turns(ready):
@@ -217,6 +218,15 @@ class Scheduler:
                     shares.append(share)
                     budget -= len(share.part.tokens)
         return shares
+
+    def _shared_budget(self, ready: list[Sequence]) -> int:
+        """Prompt tokens alongside decoding sequences.
+
+        Short prompts that arrive together are read together: one after the other, the last would wait for as
+        many steps as there are prompts, each with more decoding sequences. Long prompts get no more than one.
+        """
+        short = sum(sequence.remaining <= self.limits.chunk for sequence in ready)
+        return min(self.limits.chunk, self.limits.shared_chunk * max(1, short))
 
     def _chunk(self, sequence: Sequence, count: int) -> Share | None:
         if not self._make_room(sequence, sequence.launched + count, gives_way=True):

@@ -272,6 +272,38 @@ _SINGLE = {
     "allocates ten gigabytes": "bytearray(10 << 30)",
     "maps ten gigabytes": "mmap.mmap(-1, 10 << 30)",
     "maps ten gigabytes privately": "mmap.mmap(-1, 10 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
+    "hides memory in pages that a pipe holds": "syscall(P['vmsplice'], os.pipe()[1], 0, 0, 0)",
+    "enlarges a pipe": "fcntl.fcntl(os.pipe()[0], 1031, 1 << 20)",
+    **{
+        f"enlarges a socket's buffer by option {option}": (
+            f"socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, {option}, 1 << 30)"
+        )
+        for option in (7, 8, 32, 33)
+    },
+    # what stops the host
+    **{
+        f"takes a {kind} lease on a file of the host": (
+            f"fcntl.fcntl(os.open(os.__file__, 0), 1024, {number}); "
+            f"fcntl.fcntl(os.open(sys.executable, 0), 1024, {number})"
+        )
+        for kind, number in (("read", 0), ("write", 1))
+    },
+    "takes a delegation on a folder of the host": (
+        "fcntl.fcntl(os.open('/usr/bin', 0), 1040, struct.pack('IHH', 0, 1, 0))"
+    ),
+    "is notified of changes to a folder of the host": "fcntl.fcntl(os.open('/usr/bin', 0), 1026, 1)",
+    "watches a folder of the host": "assert libc.inotify_init1(0) >= 0",
+    # what the host does
+    "reads the server's working folder": (
+        "assert f'PWD={P[\"working_folder\"]}'.encode() in reads('/proc/1/environ')"
+    ),
+    "reads the host's load": "assert reads('/proc/loadavg').split()[0] != b'0.00' or P['load'] == '0.00'",
+    "reads the host's memory": "assert str(P['memory']).encode() in reads('/proc/meminfo')",
+    "reads what the host's processors do": (
+        "assert any(int(n) for n in reads('/proc/stat').splitlines()[0].split()[1:])"
+    ),
+    "reads how the host is pressed": "assert os.listdir('/proc/pressure')",
+    "reads what the host's disks do": "assert reads('/proc/diskstats')",
     "hides memory in a memfd": "os.memfd_create('x')",
     "hides memory in System V segments": "syscall(P['shmget'], 0, 1 << 20, 0o1600)",
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.doubles.tools.attempts import groups
 from tools.python import PythonSession, PythonTool
-from tools.python.sandboxes.watchdog import measure
+from tools.python.sandboxes.bounds.usage import measure
 from tools.tool import ToolCall, ToolOutput
 
 

@@ -128,6 +128,21 @@ async def test_chunks_are_smaller_while_another_generation_samples(
     assert steps == [[256], [256], [88]]
 
 
+async def test_short_prompts_that_arrive_together_are_read_together(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even while another generation samples: else the last would wait for as many steps as there are."""
+    steps = watch_chunks(monkeypatch)
+    once = replace(GREEDY, max_tokens=1)
+    async with aclosing(engine.generate([1], ENDLESS)) as stream:
+        await anext(stream)
+        steps.clear()
+        await asyncio.gather(*(generated(engine, once, [first] * 64) for first in range(2, 6)))
+    read = [sum(size for size in step if size > 1) for step in steps]
+    assert max(read) == 256
+    assert sum(size > 0 for size in read) <= 2  # the first may have arrived alone
+
+
 async def test_prompts_share_the_budget_of_a_step(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,7 +135,9 @@ def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
 
 
-def test_a_packed_head_gives_the_logits_of_floats() -> None:
+@pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
+def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", rows_at_once)
     stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
     stored[0] *= 1e-6  # too small for half precision to hold exactly
     packed = pack_head(stored, torch.float32)

@@ -21,6 +21,8 @@ from recipe.network.model import TinyGptOss
 from recipe.text.talk import PAST
 from recipe.training.export import compact, export, weights_of
 
+pytestmark = pytest.mark.training
+
 
 @torch.inference_mode()
 def test_the_loss_equals_that_of_the_served_model(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from recipe.network.wiring import slow_places
 from recipe.text.meanings import COMPARED, FILE, meanings
 from recipe.text.vocabulary import ids_by_bytes, likeness
 
+pytestmark = pytest.mark.training
+
 FOUND_FROM = 139  # the least product of matching words in the shipped file, as tuning printed it
 
 

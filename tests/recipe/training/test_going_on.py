@@ -19,6 +19,8 @@ from recipe.training.export import export, state_of
 from recipe.training.trainer import CAREFUL_AVERAGE_FROM, CAREFUL_RATE, ROUND_FROM, Trainer, scale_at
 from tests.doubles.recipe import FEW_HEADS, talk_of
 
+pytestmark = pytest.mark.training
+
 # Its first layer shares the work with a new one.
 DEEPER = replace(FEW_HEADS, num_hidden_layers=FEW_HEADS.num_hidden_layers + 1, sliding_layers=(0, 1, 3))
 

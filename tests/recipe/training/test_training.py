@@ -27,6 +27,8 @@ from recipe.training.marks import Marks, marks_of
 from recipe.training.train import main as train_command
 from recipe.training.trainer import Trainer
 
+pytestmark = pytest.mark.training
+
 
 def test_an_empty_reader_identifies_nothing_and_a_fitted_one_everything(calls: list[Talk]) -> None:
     torch.manual_seed(0)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tools.python import PythonSession, PythonTool, Sandbox, SandboxLimits, choose_sandbox
+from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bubblewrap import Bubblewrap
 from tools.python.sandboxes.docker import Docker
-from tools.python.sandboxes.sandbox import MIB
 from tools.python.sandboxes.seccomp import DENIED, MACHINES
 from tools.tool import ToolUnavailable
 
@@ -27,6 +27,7 @@ SMALL = SandboxLimits(
     cpu_seconds=60,
     file_size=16 * MIB,
     open_files=128,
+    descriptors=2048,
     data_size=20 * MIB,
     data_files=2000,
     temp_size=20 * MIB,
@@ -118,5 +119,9 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
             "clone": MACHINES[platform.machine()][1],
             "init_module": DENIED["init_module"][column],
             "shmget": DENIED["shmget"][column],
+            "vmsplice": DENIED["vmsplice"][column],
+            "working_folder": os.getcwd(),
+            "load": Path("/proc/loadavg").read_text().split()[0],
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024,
         }
     os.unlink(path)

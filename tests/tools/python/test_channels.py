@@ -1,62 +1,182 @@
-"""A kernel's channel ends while it is read, in a process of its own, because that could abort the process."""
+"""A kernel's channel, against ZeroMQ's own library and against ends that break every rule."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import asyncio
+import json
+import struct
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-
-READER = """
-import sys
 import zmq
-from tools.python.kernel import attach
 
-address, kind = sys.argv[1:]
-theirs, ours = zmq.Context(), zmq.Context()
-types = {"iopub": (zmq.PUB, zmq.SUB), "shell": (zmq.ROUTER, zmq.DEALER)}
-for number in range(20):
-    sender, reader = theirs.socket(types[kind][0]), ours.socket(types[kind][1])
-    sender.setsockopt(zmq.SNDHWM, 1000)
-    sender.bind(f"{address}{number}")
-    attach(reader, f"{address}{number}")
-    reader.setsockopt(zmq.RCVTIMEO, 2000)
-    if kind == "iopub":
-        reader.setsockopt(zmq.SUBSCRIBE, b"")
-    while not reader.poll(20):  # a subscription takes a moment, as a request does
-        if kind == "shell":
-            reader.send(b"hello")
-            to, _ = sender.recv_multipart()
-            sender.send_multipart([to, b"hello"])
-        else:
-            sender.send(b"hello")
-    head = [to] if kind == "shell" else []
+from tools.python import channel as channels
+from tools.python.channel import MAX_MESSAGE, Channel, ChannelEnded, Kind, connect
+from tools.python.wire import received, request
+
+MIB = 1024 * 1024
+GREETING = struct.pack(">BQBBB20sB31x", 0xFF, 1, 0x7F, 3, 1, b"NULL", 0)
+READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\3PUB"
+assert len(READY) == 2 + 0x19
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    made = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+@pytest.mark.parametrize("sizes", [[5], [0, 1, 255, 256, 70_000], [3 * MIB, 3 * MIB]])
+async def test_requests_and_answers_of_zeromqs_library(
+    tmp_path: Path, context: zmq.Context[zmq.Socket[bytes]], sizes: list[int]
+) -> None:
+    router = context.socket(zmq.ROUTER)
+    router.bind(f"ipc://{tmp_path}/s")
+    channel = await connect(tmp_path / "s", Kind.REQUESTS)
+    frames = [bytes([at]) * size for at, size in enumerate(sizes)]
+    channel.send(frames)
+    identity, *seen = await asyncio.to_thread(router.recv_multipart)
+    assert seen == frames
+    for _ in range(3):
+        await asyncio.to_thread(router.send_multipart, [identity, *frames])
+        assert await channel.receive() == frames
+    channel.close()
+    router.close(0)
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", Kind)
+async def test_a_channel_that_ends_amid_messages_leaves_whole_ones(
+    tmp_path: Path, context: zmq.Context[zmq.Socket[bytes]], kind: Kind
+) -> None:
+    sender = context.socket(zmq.XPUB if kind is Kind.OUTPUTS else zmq.ROUTER)
+    sender.bind(f"ipc://{tmp_path}/s")
+    channel = await connect(tmp_path / "s", kind)
+    if kind is Kind.OUTPUTS:
+        assert await asyncio.to_thread(sender.recv) == b"\x01"  # the subscription
+        head = []
+    else:
+        channel.send([b"hello"])
+        head = (await asyncio.to_thread(sender.recv_multipart))[:1]
     for _ in range(300):
         sender.send_multipart([*head, *[b"part"] * 7])
-    whole = 0
+    for _ in range(5):
+        assert await channel.receive() == [b"part"] * 7
+    sender.close(0)
+    with pytest.raises(ChannelEnded):
+        await only_whole_ones(channel)
+    channel.send([b"nobody reads this"])
+
+
+async def only_whole_ones(channel: Channel) -> None:
+    while True:
+        assert await channel.receive() == [b"part"] * 7
+
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def answering(path: Path, sent: bytes) -> AsyncIterator[Path]:
+    """A socket that sends these bytes again and again after a greeting."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            writer.write(GREETING + READY)
+            while sent:
+                writer.write(sent)
+                await writer.drain()
+            await reader.read()
+        except OSError:
+            return
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_unix_server(answer, path / "s")
     try:
-        while True:
-            frames = reader.recv_multipart()
-            assert frames in ([b"hello"], [b"part"] * 7), frames
-            whole += 1
-            if whole == 5:
-                reader.setsockopt(zmq.RCVTIMEO, 50)
-                sender.close(0)
-    except zmq.Again:
-        assert whole >= 5
-    reader.close(0)
-"""
+        yield path / "s"
+    finally:
+        server.close()
 
 
-@pytest.mark.parametrize("kind", ["iopub", "shell"])
-def test_a_channel_that_ends_amid_messages_leaves_whole_ones_and_the_process(
-    tmp_path: Path, kind: str
+async def channel_to(path: Path) -> Channel:
+    return await connect(path, Kind.OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">BQ", 3, 7 * MIB) + b"x" * (7 * MIB),  # more follow, each below the limit
+        struct.pack(">BQ", 2, MAX_MESSAGE + 1),
+        struct.pack(">BQ", 2, 2**64 - 1),
+        struct.pack(">BQ", 6, 2**40),
+        b"\x01\x00",
+        b"\x04\x00",
+    ],
+    ids=["frames", "one frame", "the largest number", "a command", "empty frames", "empty commands"],
+)
+async def test_a_message_is_refused_before_it_takes_memory_or_time(tmp_path: Path, frame: bytes) -> None:
+    async with answering(tmp_path, frame) as path:
+        channel = await channel_to(path)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ChannelEnded):
+                await channel.receive()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 32 * MIB
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n" * 10, b"", GREETING + b"\x00\x01x", GREETING[:20]]
+)
+async def test_an_end_that_is_no_kernel_is_refused(
+    tmp_path: Path, greeting: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", READER, f"ipc://{tmp_path}/s", kind],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(channels, "_HANDSHAKE", 0.5)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read()
+        writer.transport.abort()
+
+    server = await asyncio.start_unix_server(answer, tmp_path / "s")
+    with pytest.raises(ChannelEnded):
+        await channel_to(tmp_path / "s")
+    server.close()
+    await asyncio.sleep(0.05)  # both ends close their transports
+    with pytest.raises(ChannelEnded):
+        await channel_to(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[],", b"{},", b"0,"],
+    ids=["lists", "mappings", "numbers"],
+)
+def test_content_of_very_many_parts_is_not_parsed(content: bytes) -> None:
+    frames = request("key", "stream", "1", "s", {})
+
+    def with_parts(count: int) -> list[bytes]:
+        return [*frames[:-1], b'{"a":[' + content * count + b"0]}"]
+
+    assert received(with_parts(100_000)) is not None
+    many = with_parts(2_600_000)
+    began = time.monotonic()
+    assert received(many) is None
+    refused = time.monotonic() - began
+    began = time.monotonic()
+    json.loads(many[-1])
+    assert refused < time.monotonic() - began
+
+
+def test_headers_are_short() -> None:
+    frames = request("key", "stream", "1", "s", {})
+    frames[2] = b'{"msg_type": "' + b"x" * 100_000 + b'"}'
+    assert received(frames) is None

@@ -12,7 +12,7 @@ from tests.doubles.tools.attempts import attempts
 from tests.doubles.tools.calling import call, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
-from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.bounds.cgroups import Groups
 
 
 def test_there_are_at_least_two_hundred_attempts() -> None:
@@ -50,6 +50,58 @@ KILLED_FOR = {
         "import os, time\n"
         "for i in range(100_000):\n    open(f'/tmp/{i}', 'w').close()\n    time.sleep(0.0001)",
         "more than 2000 files",
+    ),
+    "many small files in /dev/shm": (
+        "import os, time\n"
+        "for i in range(100_000):\n    open(f'/dev/shm/{i}', 'w').close()\n    time.sleep(0.0001)",
+        "more than 2000 files",
+    ),
+    "many small files next to the kernel's sockets": (
+        "import os, time\n"
+        "for i in range(100_000):\n    open(f'/run/kernel/{i}', 'w').close()\n    time.sleep(0.0001)",
+        "more than 2000 files",
+    ),
+    "full sockets in many processes": (
+        "import os, socket, time\n"
+        "def fill():\n"
+        "    kept = []\n"
+        "    try:\n"
+        "        while True:\n"
+        "            kept += socket.socketpair()\n"
+        "            kept[-1].setblocking(False)\n"
+        "            try: kept[-1].send(b'x' * 100_000)\n"
+        "            except BlockingIOError: pass\n"
+        "    except OSError: pass\n"
+        "    time.sleep(30)\n"
+        "for _ in range(30):\n"
+        "    if os.fork() == 0: fill()\n"
+        "time.sleep(8)",
+        "more than 512 sockets",
+    ),
+    "full TCP connections": (
+        "import os, socket, time\n"
+        "def fill():\n"
+        "    kept, door = [], socket.create_server(('127.0.0.1', 0))\n"
+        "    for _ in range(25):\n"
+        "        one = socket.create_connection(door.getsockname()); kept += [one, door.accept()[0]]\n"
+        "        one.setblocking(False)\n"
+        "        try:\n"
+        "            for _ in range(128): one.send(b'x' * 65_536)\n"
+        "        except BlockingIOError: pass\n"
+        "    time.sleep(30)\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0: fill()\n"
+        "time.sleep(8)",
+        "memory",
+    ),
+    "pipes in many processes": (
+        "import os, time\n"
+        "for _ in range(30):\n"
+        "    if os.fork() == 0:\n"
+        "        try: kept = [os.pipe() for _ in range(1000)]\n"
+        "        except OSError: time.sleep(30)\n"
+        "time.sleep(8)",
+        "more than 2048 open files",
     ),
     "many folders in /mnt/data": (
         "import os, time\nfor i in range(100_000):\n    os.mkdir(f'/mnt/data/{i}')\n    time.sleep(0.0001)",
@@ -175,12 +227,21 @@ socket = app.iopub_thread.socket
         "app.iopub_thread.schedule(lambda: socket.send(b'x' * (32 << 20)))",
         "app.iopub_thread.schedule("
         "lambda: [socket.send_multipart([b'<IDS|MSG>'] * 6) for _ in range(200_000)])",
+        "big = b'x' * (7 << 20); app.iopub_thread.schedule("
+        "lambda: socket.send_multipart([b'<IDS|MSG>'] + [big] * 300, copy=False))",
         "app.iopub_thread.schedule(lambda: socket.close(0))",
         "import sys; from jupyter_client.session import Session; Session.send = lambda *a, **k: None",
         "[os.unlink(f'/run/kernel/{n}') or os.symlink('/dev/log', f'/run/kernel/{n}') "
         "for n in os.listdir('/run/kernel')]; app.iopub_thread.schedule(lambda: socket.close(0))",
     ],
-    ids=["huge message", "junk messages", "closed channel", "silence", "sockets replaced by links"],
+    ids=[
+        "huge message",
+        "many huge frames",
+        "junk messages",
+        "closed channel",
+        "silence",
+        "sockets replaced by links",
+    ],
 )
 async def test_a_kernel_that_lies_to_the_host_harms_only_itself(make_tool: MakeTool, flood: str) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()

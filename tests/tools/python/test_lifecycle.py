@@ -141,7 +141,7 @@ async def test_a_program_that_cannot_be_started_is_reported() -> None:
 BURST = """
 import asyncio, json, os, signal
 from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.watchdog import measure
+from tools.python.sandboxes.bounds.usage import measure
 from tools.tool import ToolCall
 
 async def main():

@@ -24,7 +24,7 @@ import asyncio, json, os, socket, sys
 from tests.doubles.tools.attempts import groups
 from tests.tools.python.conftest import SMALL
 from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.watchdog import measure
+from tools.python.sandboxes.bounds.usage import measure
 from tools.tool import ToolCall
 
 FORKS = '''
@@ -44,6 +44,8 @@ async def main():
     known = {name: "none" for name in ("canary", "file", "folder", "abstract", "socket")}
     known |= {"project": os.path.abspath("pyproject.toml"), "path": "none", "hostname": socket.gethostname()}
     known |= {"server": os.getpid(), "port": 9, "clone": 56, "init_module": 175, "shmget": 29}
+    known |= {"vmsplice": 278, "working_folder": os.getcwd(), "load": open("/proc/loadavg").read().split()[0]}
+    known |= {"memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024}
     through = []
     for group, source in groups(known):
         session = tool.open()

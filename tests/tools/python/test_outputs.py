@@ -82,7 +82,13 @@ def test_images_are_limited_in_number_and_size() -> None:
     assert "only 2 are kept" in outputs.text()
 
 
-@pytest.mark.parametrize("content", ["", "!!", None, 5, ["x"], base64.b64encode(b"<html>").decode()])
+def test_an_image_of_none_is_no_image() -> None:
+    outputs = Outputs(CellOutputLimits())
+    outputs.feed(picture(None))
+    assert outputs.text() == "<Figure>\n"
+
+
+@pytest.mark.parametrize("content", ["", "!!", 5, ["x"], base64.b64encode(b"<html>").decode()])
 def test_data_that_is_not_an_image_is_noted_and_not_passed_on(content: Any) -> None:
     outputs = Outputs(CellOutputLimits())
     outputs.feed(picture(content))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.doubles.tools.calling import output_of
 from tests.tools.python.conftest import SMALL, MakeTool
-from tools.python.sandboxes.cgroups import Groups
-from tools.python.sandboxes.process_numbers import can_bound, highest_number
+from tools.python.sandboxes.bounds.cgroups import Groups
+from tools.python.sandboxes.bounds.process_numbers import can_bound, highest_number
 
 SETTING = Path("/proc/sys/kernel/pid_max")
 

@@ -54,6 +54,20 @@ async def test_slips_are_understood_and_functions_are_not(session: PythonSession
     assert "no function 'exec'" in refused.text
 
 
+async def test_halves_of_characters_cost_no_output(session: PythonSession) -> None:
+    source = r"import sys; print('before'); sys.stdout.write('\ud800\n'); print('after')"
+    assert await output_of(session, source) == "before\n?\nafter"
+    assert (await output_of(session, r"raise ValueError('a \udfff b')")).endswith("ValueError: a ? b")
+    assert await output_of(session, r"{'\ud800': 1}") in ("{'?': 1}", r"{'\ud800': 1}")
+
+
+async def test_a_display_without_its_image_shows_its_text(session: PythonSession) -> None:
+    source = (
+        "from IPython.display import display; display({'image/png': None, 'text/plain': 'a plot'}, raw=True)"
+    )
+    assert await output_of(session, source) == "a plot"
+
+
 async def test_input_is_refused_immediately(session: PythonSession) -> None:
     assert "StdinNotImplementedError" in await output_of(session, "input()")
 

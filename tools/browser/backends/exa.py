@@ -16,9 +16,11 @@ import httpx
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.network.urls import is_web
-from tools.browser.pages.convert import MAX_CHARS, Body, convert
+from tools.browser.pages.body import MAX_CHARS, Body
+from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError, SearchError
+from tools.browser.pages.html import prepare
 from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class ExaBackend:
 
     async def read(self, request: ReadRequest) -> Document:
         url = str(request.fetcher.check(request.url))
+        prepare()
         client = await self._ready_client()
         try:
             answer = await client.get_contents(

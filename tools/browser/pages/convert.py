@@ -5,26 +5,22 @@ must not know where the bytes came from. selectolax parses HTML (MIT, no depende
 standard), because html2text, which made the pages in the model's training, is under the GPL. pypdf (BSD)
 reads PDF.
 
-The synchronous functions take time in proportion to the body and belong on a thread.
+HTML and Markdown are converted in processes of their own (see html.py), PDF too. `convert_text` is what runs
+there; for plain text it takes little time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from tools.browser.pages.charset import decode
+from tools.browser.pages.body import MAX_CHARS, Body, Kind, convert_text, document_of
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
-from tools.browser.pages.html_text import HtmlText, html_to_text
-from tools.browser.pages.markdown_text import markdown_to_text
+from tools.browser.pages.html import Read, read_page, read_page_blocking
 from tools.browser.pages.pdf import read_pdf
 from tools.browser.pages.text import clean
 
-Kind = Literal["html", "markdown", "text", "pdf"]
-
-MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 _MARKDOWN_TYPES: Final = ("text/markdown", "text/x-markdown")
 _TEXT_TYPES: Final = (
@@ -33,40 +29,27 @@ _TEXT_TYPES: Final = (
     "application/x-ndjson", "application/graphql", "message/rfc822",
 )  # fmt: skip
 _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
-_CUT: Final = "Only the first part of this page was read: it is too long."
-_EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The input of a conversion."""
-
-    url: str
-    content_type: str
-    data: bytes
-    cut: bool = False
 
 
 async def convert(body: Body, *, view_source: bool = False) -> Document:
     kind = kind_of(body.content_type, body.data)
     if kind != "pdf":
-        return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
+        if view_source or kind == "text":
+            return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
+        return _from_process(body, await read_page(_head(body, kind), body.data))
     if view_source:
         raise PageError("A PDF has no source to view: open it without view_source.")
     if body.cut:
         raise PageError("This PDF is too large to be read.")
     read = await read_pdf(body.data)
-    return _document(body, read.title, read.text, note=read.note)
+    return document_of(body, read.title, read.text, note=read.note)
 
 
-def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
-    text = decode(body.data, body.content_type)
+def convert_blocking(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
+    """The same for a thread without an event loop, and for any kind but PDF."""
     if view_source or kind == "text":
-        return _document(body, "", clean(text[: MAX_CHARS + 1]))
-    if kind == "markdown":
-        return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
-    read = html_to_text(text, body.url)
-    return _linked(body, read, note="" if read.text.strip() else _EMPTY)
+        return convert_text(body, kind, view_source=view_source)
+    return _from_process(body, read_page_blocking(_head(body, kind), body.data))
 
 
 def kind_of(content_type: str, data: bytes) -> Kind:
@@ -87,16 +70,14 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
 
 
+def _head(body: Body, kind: Kind) -> dict[str, object]:
+    return {"url": body.url, "content_type": body.content_type, "cut": body.cut, "kind": kind}
+
+
+def _from_process(body: Body, read: Read) -> Document:
+    return Document(body.url, clean(read.title), read.text[:MAX_CHARS], read.links, clean(read.note))
+
+
 def _is_binary(data: bytes) -> bool:
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     return b"\x00" in data[:8_192] and not utf16
-
-
-def _linked(body: Body, read: HtmlText, note: str = "") -> Document:
-    return _document(body, read.title, read.text, read.links, note)
-
-
-def _document(body: Body, title: str, text: str, links: tuple[str, ...] = (), note: str = "") -> Document:
-    if body.cut or len(text) > MAX_CHARS:
-        note = _CUT
-    return Document(body.url, title, text[:MAX_CHARS], links, note)

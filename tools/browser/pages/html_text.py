@@ -1,7 +1,8 @@
 """Converts HTML to the text that the model reads: Markdown-like blocks with numbered links.
 
 Takes HTML and its address, returns title, text and links. selectolax (lexbor) parses as browsers do. This
-module walks its tree once, without recursion, so that deep nesting is harmless. It leaves out what a reader
+module walks its tree once, without recursion. Parsing takes time quadratic in the depth of the tree, so
+pages deeper than any reader needs are refused. It leaves out what a reader
 would not see: scripts, and elements hidden by attribute or style, a common place for instructions meant only
 for models.
 """
@@ -14,6 +15,8 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from tools.browser.pages.depth import too_deep
+from tools.browser.pages.errors import PageError
 from tools.browser.pages.links import Links
 from tools.browser.pages.text import clean
 
@@ -46,6 +49,8 @@ class HtmlText:
 
 
 def html_to_text(html: str, url: str) -> HtmlText:
+    if too_deep(html):
+        raise PageError("This page is nested too deeply to be read.")
     tree = LexborHTMLParser(html)
     base = tree.css_first("base[href]")
     links = Links(url, base.attributes["href"] if base is not None else None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.interpreter import Interpreter
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, SandboxLimits
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER
 
 HOME = "/tmp/home"
 LAUNCHER = "/run/launcher.py"  # the text of inside.py
@@ -29,8 +30,9 @@ _PROC_HIDDEN_FILES = (  # about the whole host, readable by its uid 0, and not n
     *("kcore", "kmsg", "keys", "key-users", "kallsyms", "modules", "config.gz", "cmdline", "timer_list"),
     *("sched_debug", "interrupts", "iomem", "ioports", "mtrr", "locks", "slabinfo", "vmallocinfo"),
     *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "buddyinfo", "latency_stats"),
+    *("softirqs", "diskstats", "zoneinfo", "vmstat", "swaps", "partitions", "schedstat", "mdstat"),
 )
-_PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs")
+_PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs", "irq", "bus", "driver", "pressure")
 
 
 def system_view(interpreter: Interpreter) -> list[str]:
@@ -52,11 +54,14 @@ def system_view(interpreter: Interpreter) -> list[str]:
 
 
 def private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
-    """The box's own part: its /proc and /dev, and size-limited memory to write to."""
-    argv: list[str] = []
+    """The box's own part: its /proc and /dev, and size-limited memory to write to.
+
+    `files` are descriptors of contents. Those in /proc lie over the files of that name.
+    """
+    argv = ["--proc", "/proc", "--dev", "/dev"]
     for name, descriptor in files.items():
-        argv += ["--perms", "0444", "--file", str(descriptor), name]
-    argv += ["--proc", "/proc", "--dev", "/dev"]
+        over = name.startswith("/proc/")
+        argv += ["--perms", "0444", "--ro-bind-data" if over else "--file", str(descriptor), name]
     for name in _PROC_HIDDEN_FILES:
         if os.path.exists(f"/proc/{name}"):
             argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]

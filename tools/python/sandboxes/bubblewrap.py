@@ -4,12 +4,13 @@ Takes an interpreter and limits. Returns boxes in which code sees a read-only sy
 /mnt/data, and nothing of the host's processes, network, environment, home or devices. The limits are enforced
 as follows:
 
-- files: /tmp, /mnt/data and /dev/shm are tmpfs with a size, so the kernel itself stops a disk fill; the
-  watchdog counts their entries. Everything else is read-only. This process reaches /mnt/data and the sockets
-  through the box's root in /proc, as descriptors opened before any code of the model runs: no folder of the
-  host is bound writable.
+- files: /tmp, /mnt/data, /dev/shm and /run/kernel are tmpfs with a size, so the kernel itself stops a disk
+  fill; the watchdog counts their entries. Everything else is read-only. This process reaches /mnt/data and
+  the sockets through the box's root in /proc, as descriptors opened before any code of the model runs: no
+  folder of the host is bound writable.
 - memory: per process by rlimits; for the whole box by a control group if one can be created, otherwise by the
-  watchdog.
+  watchdog, which also counts sockets, open files and other memory of the kernel, and ends boxes when the
+  machine itself runs short.
 - processes: by a control group; for an unprivileged user by RLIMIT_NPROC; for root without control groups by
   the box's highest process number (Linux 6.14); and always by the watchdog.
 - time: RLIMIT_CPU per process, the watchdog for the whole box; the session limits the time of a call.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import platform
 import secrets
@@ -31,24 +33,27 @@ import signal
 from contextlib import ExitStack, suppress
 
 from tools.python.sandboxes import seccomp
+from tools.python.sandboxes.bounds.cgroups import Groups, make_groups, remove_stale
+from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.process_numbers import bound_processes
+from tools.python.sandboxes.bounds.watchdog import Watchdog
 from tools.python.sandboxes.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
-from tools.python.sandboxes.cgroups import Groups, make_groups, remove_stale
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
-from tools.python.sandboxes.process_numbers import bound_processes
-from tools.python.sandboxes.refusals import INSTALL, refusal
+from tools.python.sandboxes.refusals import INSTALL, WEAKER, refusal
 from tools.python.sandboxes.running import RunningBox
 from tools.python.sandboxes.sandbox import (
     SOCKET_FOLDER,
     WORK_FOLDER,
     KernelConnection,
     SandboxError,
-    SandboxLimits,
+    refuse_if_short,
 )
+from tools.python.sandboxes.shown_proc import shown_proc
 from tools.python.sandboxes.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
-from tools.python.sandboxes.watchdog import Watchdog
 from tools.tool import ToolUnavailable
 
+_log = logging.getLogger(__name__)
 _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
 
@@ -64,6 +69,7 @@ class Bubblewrap:
         self._interpreter: Interpreter | None = None
         self._command = ""
         self._options = ""
+        self._grouped = True  # until control groups prove to be out of reach
         self._watchdog = Watchdog()
         self._checking = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -76,6 +82,7 @@ class Bubblewrap:
     async def start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
         await self.check()
         assert self._interpreter is not None
+        refuse_if_short()
         return await self._start(self._interpreter, connection, data)
 
     async def close(self) -> None:
@@ -98,19 +105,41 @@ class Bubblewrap:
             )
         interpreter = await examine(self._wanted)
         remove_stale()
-        try:
-            box = await self._start(interpreter, KernelConnection(secrets.token_hex(16)), None)
-        except SandboxError as error:
-            raise ToolUnavailable(refusal(str(error))) from error
+        memory_limited = await self._starts_in_groups(interpreter)
+        if not self._grouped:
+            try:
+                await self._start_and_end(interpreter)
+            except SandboxError as error:
+                raise ToolUnavailable(refusal(str(error))) from error
+        if not memory_limited:
+            _log.warning(WEAKER)
+        return interpreter
+
+    async def _starts_in_groups(self, interpreter: Interpreter) -> bool:
+        """Decides whether boxes get groups, as not everybody who may make one may enter it.
+
+        Returns whether these limit memory.
+        """
+        groups = make_groups(self._limits)
+        self._grouped, limit_memory = bool(groups.folders), groups.limit_memory
+        await groups.remove()
+        if self._grouped:
+            try:
+                await self._start_and_end(interpreter)
+            except SandboxError:
+                self._grouped = False
+        return self._grouped and limit_memory
+
+    async def _start_and_end(self, interpreter: Interpreter) -> None:
+        box = await self._start(interpreter, KernelConnection(secrets.token_hex(16)), None)
         box.kill()
         await box.wait()
         box.data.close()
-        return interpreter
 
     async def _start(
         self, interpreter: Interpreter, connection: KernelConnection, data: Folder | None
     ) -> RunningBox:
-        groups = make_groups(self._limits)
+        groups = make_groups(self._limits) if self._grouped else Groups(())
         # Not cancelled half-way: if bwrap is killed before its child is set up, it leaves the child behind.
         spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
         try:
@@ -138,8 +167,9 @@ class Bubblewrap:
             with ExitStack() as open_files:
                 open_files.callback(os.close, report)
                 argv, descriptors = self._command_line(interpreter, report, open_files)
-                # /proc/1/environ in the box shows bwrap's own environment, so it gets an empty one.
-                spawned = await spawn(groups.entering(argv), send=send, env={}, pass_fds=descriptors)
+                # /proc/1/environ in the box shows bwrap's own environment, so it gets an empty one; a shell
+                # adds the current folder to it.
+                spawned = await spawn(groups.entering(argv), send=send, env={}, cwd="/", pass_fds=descriptors)
             reported, _ = await collect(info)
         finally:
             os.close(info)
@@ -149,7 +179,7 @@ class Bubblewrap:
         self, interpreter: Interpreter, report: int, open_files: ExitStack
     ) -> tuple[list[str], tuple[int, ...]]:
         """The command. Its options go through a descriptor, so that process listings stay readable."""
-        contents = {**ETC_FILES, LAUNCHER: launcher_source()}
+        contents = {**ETC_FILES, LAUNCHER: launcher_source(), **shown_proc(self._limits)}
         files = {name: _memory_file(text.encode(), open_files) for name, text in contents.items()}
         rules = _memory_file(seccomp.program(platform.machine()), open_files)
         options = [

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bubblewrap import Bubblewrap
 from tools.python.sandboxes.docker import DEFAULT_IMAGE, Docker
-from tools.python.sandboxes.sandbox import Sandbox, SandboxLimits
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.tool import ToolUnavailable
 

@@ -4,9 +4,9 @@ Takes an image with ipykernel, and limits. Returns boxes that the engine runs. T
 follows:
 
 - files: /tmp, /mnt/data, /dev/shm and the folder of the kernel's sockets are tmpfs with a size, and
-everything
-  else is read-only. This process reaches them through the container's root in /proc, as in the bubblewrap
-  sandbox: in a bound folder of the host, files could only be counted, and code can hide files from a count.
+  everything else is read-only. This process reaches them through the container's root in /proc, as in the
+  bubblewrap sandbox: in a bound folder of the host, files could only be counted, and code can hide files from
+  a count.
 - memory: per process by rlimits; for the whole box by the watchdog, and by the engine's control group, which
   also counts files in memory.
 - processes: by the engine, and by the watchdog, which also sums up processor time.
@@ -25,22 +25,23 @@ import platform
 import secrets
 import shutil
 import stat
+from pathlib import Path
 
 from tools.python.sandboxes import seccomp
-from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.bounds.cgroups import Groups
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.watchdog import Watchdog
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.owner import gone, mark
 from tools.python.sandboxes.running import RunningBox
 from tools.python.sandboxes.sandbox import (
-    MIB,
     SOCKET_FOLDER,
     WORK_FOLDER,
     KernelConnection,
     SandboxError,
-    SandboxLimits,
+    refuse_if_short,
 )
 from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
-from tools.python.sandboxes.watchdog import Watchdog
 from tools.tool import ToolUnavailable
 
 DEFAULT_IMAGE = "quay.io/jupyter/scipy-notebook"
@@ -74,6 +75,7 @@ class Docker:
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
         await self.check()
+        refuse_if_short()
         return await self._start(connection, data)
 
     async def close(self) -> None:
@@ -142,7 +144,7 @@ class Docker:
             await spawned.end()
             await _run(self._command, "rm", "--force", name)
             raise
-        if not _is_socket(connection.address(box.sockets, "shell")):
+        if not _is_socket(connection.path(box.sockets, "shell")):
             box.kill()
             await box.wait()
             box.data.close()
@@ -229,9 +231,9 @@ def _filter() -> str:
     return base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
 
 
-def _is_socket(address: str) -> bool:
+def _is_socket(path: Path) -> bool:
     try:
-        return stat.S_ISSOCK(os.stat(address.removeprefix("ipc://")).st_mode)
+        return stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
         return False
 

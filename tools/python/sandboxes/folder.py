@@ -113,6 +113,12 @@ class Folder:
                 lost.append(info.path)
         return lost
 
+    @property
+    def in_memory(self) -> int:
+        """The bytes of memory that its files take, as a file system in memory of its own."""
+        room = os.fstatvfs(self._descriptor)
+        return (room.f_blocks - room.f_bfree) * room.f_frsize
+
     def usage(self, max_files: int) -> tuple[int, int]:
         """The bytes on disk and the number of entries; stops counting soon after `max_files` entries."""
         size = count = 0

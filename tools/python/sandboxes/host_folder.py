@@ -10,8 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.sandbox import MIB, SandboxLimits
 
 
 class HostData(Folder):
@@ -26,6 +26,10 @@ class HostData(Folder):
         path = Path(tempfile.mkdtemp(prefix="gpt-oss-python-data-"))
         opened = Folder.at(path)
         return cls(opened.descriptor, path)
+
+    @property
+    def in_memory(self) -> int:
+        return 0
 
     def close(self) -> None:
         if self.descriptor >= 0:

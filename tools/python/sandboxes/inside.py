@@ -18,7 +18,7 @@ import threading
 from typing import Any
 
 READY = b"\x00kernel ready\x00"
-MAX_TEXT = 1024 * 1024  # characters of one string in one message
+MAX_TEXT = 256 * 1024  # characters of one string in one message, far more than the host keeps
 MAX_IMAGE = 6 * 1024 * 1024  # characters of base64
 
 
@@ -66,15 +66,16 @@ def make_home(home: str) -> None:
 
 
 def shortened(value: Any) -> tuple[Any, int]:
-    """The value with its long strings cut in the middle, and how many characters were cut.
+    """The value as the host accepts it, and how many characters were cut.
 
     A cell that prints a gigabyte in one call puts it into one message. The host refuses such messages, so
-    they are cut here, where memory is limited.
+    long strings are cut in the middle here, where memory is limited. Halves of characters (lone surrogates),
+    which a message cannot hold, become question marks.
     """
     if isinstance(value, str):
         return _shortened_text(value)
     if isinstance(value, dict):
-        parts = {key: _shortened_entry(key, item) for key, item in value.items()}
+        parts = {_whole(key): _shortened_entry(key, item) for key, item in value.items()}
         return {key: item for key, (item, _) in parts.items()}, sum(cut for _, cut in parts.values())
     if isinstance(value, list | tuple):
         items = [shortened(item) for item in value[:1000]]
@@ -83,7 +84,7 @@ def shortened(value: Any) -> tuple[Any, int]:
 
 
 def _shortened_entry(key: Any, item: Any) -> tuple[Any, int]:
-    if isinstance(key, str) and key.startswith("image/"):
+    if isinstance(key, str) and key.startswith("image/") and isinstance(item, str | bytes):
         return (item, 0) if len(item) <= MAX_IMAGE else ("", len(item))
     return shortened(item)
 
@@ -91,9 +92,13 @@ def _shortened_entry(key: Any, item: Any) -> tuple[Any, int]:
 def _shortened_text(text: str) -> tuple[str, int]:
     cut = len(text) - MAX_TEXT
     if cut <= 0:
-        return text, 0
+        return _whole(text), 0
     half = MAX_TEXT // 2
-    return f"{text[:half]}\n[…]\n{text[-half:]}", cut
+    return _whole(f"{text[:half]}\n[…]\n{text[-half:]}"), cut
+
+
+def _whole(text: Any) -> Any:
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
 def bound_messages() -> None:

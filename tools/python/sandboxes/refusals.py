@@ -1,4 +1,4 @@
-"""Advice for the operator when bubblewrap cannot be used.
+"""Advice for the operator when bubblewrap cannot be used, or only with weaker limits.
 
 Takes bwrap's output. Returns a sentence with what to install or to set.
 """
@@ -8,6 +8,11 @@ from __future__ import annotations
 INSTALL = (
     "The python tool needs bubblewrap for its sandbox: `apt-get install bubblewrap` (Debian, Ubuntu), "
     "`dnf install bubblewrap` (Fedora), `apk add bubblewrap` (Alpine). Or choose --python docker or off."
+)
+WEAKER = (
+    "The python tool cannot limit the memory of its boxes by control groups here. Its watchdog does, but up "
+    "to a tenth of a second late, and it ends boxes when the machine runs short of memory. For firm limits, "
+    "start the server as root, or with `systemd-run --user --scope`."
 )
 _ADVICE = (  # bwrap's message → the remedy
     ("No permissions to creat", "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1`"),

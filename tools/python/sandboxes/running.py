@@ -14,11 +14,12 @@ import signal
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tools.python.sandboxes.cgroups import Groups
+from tools.python.sandboxes.bounds.cgroups import Groups
+from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER, SandboxLimits
+from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER
 from tools.python.sandboxes.spawn import Spawned
-from tools.python.sandboxes.watchdog import Watchdog, Watched
 
 _log = logging.getLogger(__name__)
 
@@ -44,14 +45,19 @@ class RunningBox:
             view = f"/proc/{root}/root"
             self._sockets = _open(view + SOCKET_FOLDER, opened)
             self._temp = _open(view + "/tmp", opened)
+            self._shared = _open(view + "/dev/shm", opened)
             self.data = Folder.at(view + WORK_FOLDER)
             opened.pop_all()
-        self._watched = Watched(root, limits, self.kill, self._over, spare=1)
+        self._watched = Watched(root, limits, self.kill, self._over, self._file_bytes, spare=1)
         watchdog.add(self._watched)
 
     @property
     def sockets(self) -> Path:
         return Path(f"/proc/self/fd/{self._sockets}")
+
+    @property
+    def held(self) -> int:
+        return self._watched.held
 
     @property
     def verdict(self) -> str | None:
@@ -75,9 +81,9 @@ class RunningBox:
         self._watchdog.remove(self._watched)
         verdict = self.verdict
         self._watched.verdict = verdict  # before the groups that know it are removed
-        for descriptor in (self._sockets, self._temp, self._handle):
-            os.close(descriptor)
-        self._handle = -1
+        descriptors, self._handle = (self._sockets, self._temp, self._shared, self._handle), -1
+        # The last descriptor of a folder frees its files, which takes long if there are many.
+        await asyncio.to_thread(_close, descriptors)
         await self._groups.remove()
 
     def _over(self) -> str | None:
@@ -90,12 +96,19 @@ class RunningBox:
         return None
 
     def _too_many_files(self) -> str | None:
-        for descriptor in (self.data.descriptor, self._temp):
-            with suppress(OSError):  # closed during the watchdog's check: the box is ending
-                room = os.fstatvfs(descriptor)
-                if room.f_files - room.f_ffree > self._limits.data_files:
-                    return f"it had more than {self._limits.data_files} files"
+        if any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms()):
+            return f"it had more than {self._limits.data_files} files"
         return None
+
+    def _file_bytes(self) -> int:
+        return sum((room.f_blocks - room.f_bfree) * room.f_frsize for room in self._rooms())
+
+    def _rooms(self) -> list[os.statvfs_result]:
+        """Of each folder in memory that the code can write to."""
+        with suppress(OSError):  # closed during the watchdog's check: the box is ending
+            folders = (self.data.descriptor, self._temp, self._shared, self._sockets)
+            return [os.fstatvfs(descriptor) for descriptor in folders]
+        return []
 
     async def take_over(self, data: Folder) -> None:
         """Copies the files that an earlier box left, and closes them. If that fails, this box has ended."""
@@ -115,6 +128,11 @@ def _open(path: str, opened: ExitStack) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     opened.callback(os.close, descriptor)
     return descriptor
+
+
+def _close(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 async def _readable(descriptor: int) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
 from tools.python.sandboxes.folder import Folder
 
-MIB = 1024 * 1024
 WORK_FOLDER = "/mnt/data"  # the tool's declaration names it
 SOCKET_FOLDER = "/run/kernel"  # where the kernel's sockets are inside a box
 
@@ -21,19 +21,11 @@ class SandboxError(Exception):
     """A box could not be started; the message states what was observed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxLimits:
-    """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
-
-    memory: int = 1024 * MIB  # of all its processes together, without its files
-    processes: int = 64  # processes and threads together
-    cpu_seconds: int = 3600  # of all its processes together, over the life of the kernel
-    file_size: int = 256 * MIB  # of any single file
-    open_files: int = 256  # per process
-    data_size: int = 256 * MIB  # of /mnt/data
-    data_files: int = 10_000  # files and folders under /mnt/data, and under /tmp
-    temp_size: int = 128 * MIB  # of /tmp
-    shared_size: int = 64 * MIB  # of /dev/shm
+def refuse_if_short() -> None:
+    """Refuses to start a box on a machine that has no memory left for it."""
+    memory = host_memory()
+    if memory is not None and memory.short:
+        raise SandboxError(f"{SHORT_OF_MEMORY}; try again later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +43,8 @@ class KernelConnection:
         ports = {f"{name}_port": number for name, number in self.ports.items()}
         return {"transport": "ipc", "ip": f"{folder}/{self.prefix}", "key": self.key, **ports}
 
-    def address(self, folder: Path, channel: str) -> str:
-        return f"ipc://{folder}/{self.prefix}-{self.ports[channel]}"
+    def path(self, folder: Path, channel: str) -> Path:
+        return folder / f"{self.prefix}-{self.ports[channel]}"
 
 
 class Box(Protocol):
@@ -66,6 +58,11 @@ class Box(Protocol):
     @property
     def data(self) -> Folder:
         """Its /mnt/data, which outlives the box. The box's owner closes it or hands it to the next box."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """The bytes of memory that it holds, with its files if they are in memory."""
         ...
 
     @property
@@ -106,7 +103,7 @@ class Sandbox(Protocol):
         left.
 
         Raises SandboxError. After an error or a cancellation nothing is left running, and `data` still
-        belongs to the caller. caller's.
+        belongs to the caller.
         """
         ...
 

@@ -3,9 +3,10 @@
 Takes a machine name. Returns the program that `bwrap --seccomp` loads. Namespaces already keep the code away
 from the host's files, networks and processes. The filter removes what namespaces do not cover (families of
 sockets such as vsock that have no network namespace, the user's keyrings), memory that no limit counts
-(memfd, SysV shared memory), and the parts of the kernel where escapes start (new user namespaces, mounts,
-bpf, io_uring, ptrace). A denied call answers like a kernel that does not support or allow it, so programs see
-an ordinary error.
+(memfd, SysV shared memory, pages lent to a pipe, larger buffers of sockets and pipes), what reaches from one
+process to all that open the same file (leases, notices of changes), and the parts of the kernel where escapes
+start (new user namespaces, mounts, bpf, io_uring, ptrace). A denied call answers like a kernel that does not
+support or allow it, so programs see an ordinary error.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ DENIED: dict[str, tuple[int, int | None, int | None]] = {
     "name_to_handle_at": (_EPERM, 303, 264),
     "open_by_handle_at": (_EPERM, 304, 265),
     "fanotify_init": (_EPERM, 300, 262),
+    "inotify_init": (_EPERM, 253, None),
+    "inotify_init1": (_EPERM, 294, 26),
+    "inotify_add_watch": (_EPERM, 254, 27),
+    "vmsplice": (_EPERM, 278, 75),
     "lookup_dcookie": (_EPERM, 212, 18),
     "settimeofday": (_EPERM, 164, 170),
     "clock_settime": (_EPERM, 227, 112),
@@ -96,16 +101,24 @@ _FAMILIES = (1, 2, 10)  # unix; inet and inet6, which in a box reach only its ow
 _NO_FAMILY = errno.EINVAL  # as in socket(2); with EAFNOSUPPORT for netlink, libzmq aborts the process
 _FORBIDDEN_IOCTLS = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 
+# A lease makes every open of the file on the host wait, for up to 45 seconds. Commands that later kernels add
+# are refused too: F_SETDELEG was the first.
+_FORBIDDEN_FCNTLS = (1024, 1026, 1031)  # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+_FIRST_UNKNOWN_FCNTL = 1039
+_SOCKET_LEVEL = 1  # SOL_SOCKET
+_FORBIDDEN_SOCKET_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
+
 MACHINES = {
-    # audit architecture; numbers of clone, socket, socketpair, ioctl
-    "x86_64": (0xC000003E, 56, 41, 53, 16),
-    "aarch64": (0xC00000B7, 220, 198, 199, 29),
+    # audit architecture; numbers of clone, socket, socketpair, ioctl, fcntl, setsockopt
+    "x86_64": (0xC000003E, 56, 41, 53, 16, 72, 54),
+    "aarch64": (0xC00000B7, 220, 198, 199, 29, 25, 208),
 }
 
 # classic BPF, as in <linux/filter.h>
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
+# Offsets in struct seccomp_data.
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32
 
 
 def supported(machine: str) -> bool:
@@ -114,7 +127,7 @@ def supported(machine: str) -> bool:
 
 def program(machine: str) -> bytes:
     """The filter for one kind of machine."""
-    architecture, clone, socket, socketpair, ioctl = MACHINES[machine]
+    architecture, clone, socket, socketpair, ioctl, fcntl, setsockopt = MACHINES[machine]
     column = 1 if machine == "x86_64" else 2
     steps = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, yes=1), _step(_RETURN, _KILL)]
     steps += [_step(_LOAD, _NUMBER), _step(_AT_LEAST, _FIRST_UNKNOWN, no=1), _error(_ENOSYS)]
@@ -128,8 +141,12 @@ def program(machine: str) -> bytes:
             _step(_EQUAL, family, yes=len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)
         ]
         steps += _when(number, _FIRST_ARGUMENT, [*families, _error(_NO_FAMILY)])
-    for request in _FORBIDDEN_IOCTLS:
-        steps += _when(ioctl, _SECOND_ARGUMENT, [_step(_EQUAL, request, no=1), _error(_EPERM)])
+    steps += _when(ioctl, _SECOND_ARGUMENT, _denying(_FORBIDDEN_IOCTLS))
+    later = [_step(_AT_LEAST, _FIRST_UNKNOWN_FCNTL, no=1), _error(errno.EINVAL)]
+    steps += _when(fcntl, _SECOND_ARGUMENT, [*_denying(_FORBIDDEN_FCNTLS), *later])
+    options = [_step(_LOAD, _THIRD_ARGUMENT), *_denying(_FORBIDDEN_SOCKET_OPTIONS)]
+    of_socket = _step(_EQUAL, _SOCKET_LEVEL, no=len(options))
+    steps += _when(setsockopt, _SECOND_ARGUMENT, [of_socket, *options])
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 
@@ -137,6 +154,11 @@ def _when(number: int, argument: int, checks: list[bytes]) -> list[bytes]:
     """For one call: loads an argument, runs the checks, and allows it if none has answered."""
     body = [_step(_LOAD, argument), *checks, _step(_LOAD, _NUMBER)]
     return [_step(_EQUAL, number, no=len(body)), *body]
+
+
+def _denying(values: tuple[int, ...]) -> list[bytes]:
+    """Denies the call if the loaded argument is one of these."""
+    return [step for value in values for step in (_step(_EQUAL, value, no=1), _error(_EPERM))]
 
 
 def _error(number: int) -> bytes:

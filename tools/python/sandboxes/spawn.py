@@ -15,8 +15,9 @@ from importlib import resources
 from typing import Any
 
 from tools.child import Child, start
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.inside import READY
-from tools.python.sandboxes.sandbox import KernelConnection, SandboxError, SandboxLimits
+from tools.python.sandboxes.sandbox import KernelConnection, SandboxError
 
 _KEPT = 8192  # bytes of a failed start's output
 _LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much memory and uses little; with less it crashes

@@ -14,12 +14,14 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.usage import measure
+from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.host_folder import HostData, host_data, make_socket_folder, remove_socket_folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
-from tools.python.sandboxes.sandbox import KernelConnection, SandboxLimits
+from tools.python.sandboxes.sandbox import KernelConnection, refuse_if_short
 from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
-from tools.python.sandboxes.watchdog import Watchdog, Watched, measure
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class UnsafeLocal:
             "Code that the model writes can read, change and send whatever this user can."
         )
         await self.check()
+        refuse_if_short()
         assert self._interpreter is not None
         files = host_data(data)
         sockets = make_socket_folder()
@@ -92,8 +95,14 @@ class LocalBox:
         self._watchdog = watchdog
         self.sockets = sockets
         self.data: Folder = data
-        self._watched = Watched(self._process.pid, limits, self.kill, lambda: data.over(limits))
+        self._watched = Watched(
+            self._process.pid, limits, self.kill, lambda: data.over(limits), own_network=False
+        )
         watchdog.add(self._watched)
+
+    @property
+    def held(self) -> int:
+        return self._watched.held
 
     @property
     def verdict(self) -> str | None:

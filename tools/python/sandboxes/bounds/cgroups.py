@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.python.sandboxes.sandbox import SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = "gpt-oss-python"
+_MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _OUTSIDERS = 4  # bubblewrap's own processes, and room for the kernel's fork
 # The shell enters the groups before it becomes bubblewrap, so that every process of the box is in them.
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 97; shift; done; shift; exec "$@"'
@@ -34,6 +35,10 @@ class Groups:
         if not self.folders:
             return list(argv)
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.folders), "--", *argv]
+
+    @property
+    def limit_memory(self) -> bool:
+        return any((folder / name).exists() for folder in self.folders for name in _MEMORY_LIMITS)
 
     def out_of_memory(self) -> bool:
         """Whether the kernel ended a process here for lack of memory."""
@@ -56,27 +61,29 @@ class Groups:
 def make_groups(limits: SandboxLimits) -> Groups:
     """New groups with these limits; without folders if none can be created."""
     name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
-    files = limits.data_size + limits.temp_size + limits.shared_size  # files in memory count as memory here
+    total = limits.memory + limits.files_size  # files in memory count as memory here
     values = {"pids.max": limits.processes + _OUTSIDERS}
     if (_ROOT / "cgroup.controllers").exists():
-        own = _own("")
-        group = _made(own / name, {**values, "memory.max": limits.memory + files, "memory.swap.max": 0})
+        values |= {"memory.max": total, "memory.swap.max": 0}
+        made = (_made(folder / name, values) for folder in _delegated())
+        group = next((folder for folder in made if folder), None)
         return Groups((group,) if group else ())
-    memory = {"memory.limit_in_bytes": limits.memory + files}
-    made = [_made(_own(kind) / name, wanted) for kind, wanted in (("pids", values), ("memory", memory))]
-    return Groups(tuple(folder for folder in made if folder))
+    memory = {"memory.limit_in_bytes": total}
+    found = [_made(own_group(kind) / name, wanted) for kind, wanted in (("pids", values), ("memory", memory))]
+    return Groups(tuple(folder for folder in found if folder))
 
 
 def remove_stale() -> None:
     """Removes groups left by killed servers; groups that still hold processes cannot be removed."""
-    for controller in ("", "pids", "memory"):
-        for folder in _own(controller).glob(f"{_NAME}-*-*"):
+    parents = [own_group("pids"), own_group("memory"), *_delegated()]
+    for parent in parents:
+        for folder in parent.glob(f"{_NAME}-*-*"):
             owner = folder.name.removeprefix(f"{_NAME}-").partition("-")[0]
             if not Path("/proc", owner).exists():
                 _removed(folder)
 
 
-def _own(controller: str) -> Path:
+def own_group(controller: str) -> Path:
     """The group of this process; in a container, the root of the mounted hierarchy."""
     mounted = _ROOT / controller
     for line in _lines(Path("/proc/self/cgroup")):
@@ -84,6 +91,21 @@ def _own(controller: str) -> Path:
         if names == controller and (mounted / path.lstrip("/")).is_dir():
             return mounted / path.lstrip("/")
     return mounted
+
+
+def _delegated() -> list[Path]:
+    """The unified groups in which this process may find room: its own and those above.
+
+    A group that holds processes cannot limit groups below it, and a server's own group nearly always holds
+    some. But systemd's slices do limit theirs, and each user may make groups in the slices of their session.
+    """
+    own = own_group("")
+    above = [folder for folder in own.parents if folder.is_relative_to(_ROOT)]
+    return [folder for folder in (own, *above) if {"memory", "pids"} <= _shared_out(folder)]
+
+
+def _shared_out(folder: Path) -> set[str]:
+    return {name for line in _lines(folder / "cgroup.subtree_control") for name in line.split()}
 
 
 def _made(folder: Path, values: dict[str, int]) -> Path | None:

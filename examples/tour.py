@@ -1,0 +1,47 @@
+"""A client for the examples, and a scripted model where the embedded one is too small for an example.
+
+Of a scripted model only the words are prepared. The search, the sandbox, the MCP server and the citations are
+real, and the same request works with a larger model.
+"""
+
+import atexit
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from openai import OpenAI
+
+FOLDER = Path(__file__).parent
+URL = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+TOOLS = ("--browser", f"local:{FOLDER / 'documents'}")
+TOOLS += ("--mcp", f"units={sys.executable} {FOLDER / 'mcp_server.py'}")
+
+
+def client(needed: str = "") -> OpenAI:
+    """A client of the running server. `needed`: what the example needs that the embedded model cannot do."""
+    running = OpenAI(base_url=URL, api_key="unused")
+    if needed and running.models.list().data[0].id == "tiny":
+        print(f"The embedded model is too small {needed}.")
+        print("A scripted model takes its place: its words are prepared, everything else is real.\n")
+        address = os.environ.get("TOUR_BASE_URL") or serve("--model", f"scripted:{FOLDER / 'script.json'}")
+        return OpenAI(base_url=address, api_key="unused")
+    return running
+
+
+def serve(*flags: str) -> str:
+    """Starts a server with all tools for as long as this program runs; returns its base URL."""
+    words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *TOOLS, *flags]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    atexit.register(stop, server)
+    for line in server.stdout:
+        if found := re.search(r"API +(http://\S+/v1)", line):
+            return found[1]
+    sys.exit("The server did not start.")
+
+
+def stop(server: subprocess.Popen[str]) -> None:
+    server.terminate()
+    server.wait()

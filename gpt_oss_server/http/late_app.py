@@ -1,0 +1,137 @@
+"""Serves from the moment the socket listens, while the real application is still being made.
+
+Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it
+returns, `/health` answers 200, `/ready` answers 503, and all other requests wait for the application. It must
+not know any API, nor import the rooms that do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gpt_oss_server import __version__
+from gpt_oss_server.errors import EngineUnavailable
+from gpt_oss_server.http.edge import Edge
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+PATIENCE = 60.0  # seconds that a request waits; proxies give up then
+_RETRY_AFTER = 5
+_TRY_AGAIN_LATER = 1013  # of WebSocket
+
+
+class LateApp:
+    """An ASGI application. `ended` is called on the event loop, once `make` has returned or raised."""
+
+    def __init__(
+        self, make: Callable[[], FastAPI], ended: Callable[[], None], *, patience: float = PATIENCE
+    ) -> None:
+        self._make, self._ended, self._patience = make, ended, patience
+        self._app: FastAPI | None = None
+        self._over: asyncio.Future[None] | None = None  # done: nothing is left to wait for
+        self._early = Edge(self._answer_early)
+        self.failure: BaseException | None = None
+        self.loading = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await (self._app or self._early)(scope, receive, send)
+
+    def stop_waiting(self) -> None:
+        """Refuses the requests that wait, because the server is stopping."""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    # The lifespan -------------------------------------------------------------------------------------
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._over = asyncio.get_running_loop().create_future()
+        making = self._begin()
+        await send({"type": "lifespan.startup.complete"})
+        stopping = asyncio.create_task(_received(receive))
+        await asyncio.wait({making, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if making.done():
+            await self._serve(making, stopping)
+        await stopping
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, making: asyncio.Future[FastAPI], stopping: asyncio.Task[None]) -> None:
+        try:
+            app = making.result()
+            async with app.router.lifespan_context(app):
+                self._app = app
+                self.stop_waiting()
+                self._ended()
+                await stopping
+        except Exception as error:  # whatever it is, the thread that started the server raises it
+            self.failure = error
+            self.stop_waiting()
+            self._ended()
+
+    def _begin(self) -> asyncio.Future[FastAPI]:
+        """Runs `make` on a daemon thread: a process that is stopped does not wait for a download."""
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[FastAPI] = loop.create_future()
+
+        def finish(app: FastAPI | None, error: BaseException | None) -> None:
+            self.loading = False
+            if error is not None:
+                made.set_exception(error)
+            else:
+                assert app is not None
+                made.set_result(app)
+
+        def run() -> None:
+            app, failure = None, None
+            try:
+                app = self._make()
+            except Exception as error:
+                failure = error
+            with suppress(RuntimeError):  # of a closed loop: the server has stopped, and nothing waits
+                loop.call_soon_threadsafe(finish, app, failure)
+
+        self.loading = True
+        threading.Thread(target=run, name="loading", daemon=True).start()
+        return made
+
+    # Requests before the application exists -----------------------------------------------------------
+
+    async def _answer_early(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in ("/health", "/ready"):
+            await _state(scope["path"])(scope, receive, send)
+            return
+        if self._over is not None:
+            await asyncio.wait({self._over}, timeout=self._patience)
+        if self._app is not None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _unavailable()(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER})
+
+
+async def _received(receive: Receive) -> None:
+    await receive()
+
+
+def _state(path: str) -> ASGIApp:
+    if path == "/ready":
+        return _unavailable()
+    return JSONResponse({"status": "ok", "version": __version__, "ready": False})
+
+
+def _unavailable() -> ASGIApp:
+    error = EngineUnavailable("The model is still loading. GET /ready answers 200 once it can generate.")
+    return JSONResponse(error.body(), status_code=error.status, headers={"retry-after": str(_RETRY_AFTER)})

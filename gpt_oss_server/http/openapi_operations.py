@@ -1,0 +1,95 @@
+"""What the OpenAPI document says of each operation: its tag, its summary, and the errors that it may answer.
+
+Takes the name of an operation, such as `post /v1/responses`. The texts stand here, in one table, because the
+routes of all APIs share them with the API reference alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TAGS = {
+    "Responses": "OpenAI's Responses API: reasoning, tools, streams, stored and background responses.",
+    "Conversations": "Items that outlive a response, for `conversation` of a request.",
+    "Chat Completions": "OpenAI's Chat Completions, on the same turn as the Responses API.",
+    "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
+    "Containers": "Files of a conversation's python tool.",
+    "Models": "What is served here.",
+    "State": "For monitors and load balancers.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    tag: str
+    summary: str
+    errors: tuple[int, ...] = ()  # besides those that follow from its path and body
+    generates: bool = False
+
+
+_TABLE = {
+    "post /v1/responses": Operation("Responses", "Create a response", generates=True),
+    "get /v1/responses/{response_id}": Operation("Responses", "Retrieve a response, or its events", (400,)),
+    "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response"),
+    "post /v1/responses/input_tokens": Operation("Responses", "Count the tokens of a request", (404,)),
+    "post /v1/responses/compact": Operation("Responses", "Compact a conversation", generates=True),
+    "post /v1/responses/{response_id}/cancel": Operation("Responses", "Cancel a response", (400,)),
+    "get /v1/responses/{response_id}/input_items": Operation(
+        "Responses", "List the input of a response", (400,)
+    ),
+    "post /render": Operation("Responses", "Show the exact prompt of a request", (404,)),
+    "post /v1/conversations": Operation("Conversations", "Create a conversation"),
+    "get /v1/conversations/{conversation}": Operation("Conversations", "Retrieve a conversation"),
+    "post /v1/conversations/{conversation}": Operation("Conversations", "Change a conversation's metadata"),
+    "delete /v1/conversations/{conversation}": Operation("Conversations", "Delete a conversation"),
+    "get /v1/conversations/{conversation}/items": Operation(
+        "Conversations", "List the items of a conversation", (400,)
+    ),
+    "post /v1/conversations/{conversation}/items": Operation("Conversations", "Add items to a conversation"),
+    "get /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Retrieve an item"),
+    "delete /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Delete an item"),
+    "post /v1/chat/completions": Operation("Chat Completions", "Create a chat completion", generates=True),
+    "post /v1/completions": Operation("Completions", "Continue a text or token ids", generates=True),
+    "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
+    "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
+    "get /v1/models": Operation("Models", "List the models"),
+    "get /v1/models/{name}": Operation("Models", "Describe a model"),
+    "get /v1/containers": Operation("Containers", "List the containers", (400,)),
+    "post /v1/containers": Operation("Containers", "Create a container"),
+    "get /v1/containers/{container}": Operation("Containers", "Retrieve a container"),
+    "delete /v1/containers/{container}": Operation("Containers", "Delete a container"),
+    "get /v1/containers/{container}/files": Operation("Containers", "List the files of a container", (400,)),
+    "post /v1/containers/{container}/files": Operation("Containers", "Upload a file"),
+    "get /v1/containers/{container}/files/{file}": Operation("Containers", "Describe a file"),
+    "delete /v1/containers/{container}/files/{file}": Operation("Containers", "Delete a file"),
+    "get /v1/containers/{container}/files/{file}/content": Operation("Containers", "Download a file"),
+    "get /health": Operation("State", "Whether the server runs, with its counters"),
+    "get /ready": Operation("State", "Whether the server can generate", (503,)),
+}
+_MEANINGS = {
+    400: "The request is wrong; the message names the field, and the code the kind of fault.",
+    404: "What the request names does not exist here.",
+    413: "The body is larger than `--max-body-bytes`.",
+    500: "The engine failed, or its answer lacks the required form.",
+    503: "The model is still loading, or too many requests wait; `retry-after` says when to try again.",
+}
+_OF_GENERATION = (404, 500, 503)
+
+
+def operation_of(name: str) -> Operation:
+    """The row of an operation; a HEAD is described as its GET.
+
+    An application that embeds this server may add routes, which have no row.
+    """
+    return _TABLE.get(name.replace("head ", "get ", 1), Operation("Other", name))
+
+
+def errors_of(name: str) -> dict[int, str]:
+    """The statuses of an operation's errors, and what they mean."""
+    row = operation_of(name)
+    statuses = {*row.errors, *(_OF_GENERATION if row.generates else ())}
+    if "{" in name:
+        statuses.add(404)
+    if name.startswith("post ") and not name.endswith("/cancel"):
+        statuses |= {400, 413}
+    return {status: _MEANINGS[status] for status in sorted(statuses)}

@@ -1,0 +1,64 @@
+"""GET / and /docs. Both pages work without a network, and run no script but this package's own."""
+
+from __future__ import annotations
+
+from html import escape
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from gpt_oss_server import __version__
+from gpt_oss_server.errors import NotFound
+from gpt_oss_server.pages.files import KINDS, swagger_file
+from gpt_oss_server.pages.landing import landing_page
+from gpt_oss_server.serving.served import Served
+
+_POLICY = {
+    "content-security-policy": "default-src 'none'; connect-src 'self'; font-src 'self' data:; "
+    "img-src 'self' data:; script-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+_REFERENCE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gpt-oss-server: API reference</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="{root}/docs/swagger-ui.css">
+</head>
+<body data-document="{root}/openapi.json">
+<div id="reference"></div>
+<noscript>The reference needs JavaScript. See <a href="{root}/openapi.json">openapi.json</a>.</noscript>
+<script src="{root}/docs/swagger-ui-bundle.js"></script>
+<script src="{root}/docs/start.js"></script>
+</body>
+</html>
+"""
+
+
+def pages_router(served: Served) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def landing(request: Request) -> Response:
+        info = served.engine.info
+        page = landing_page(info, served.model_names, str(request.base_url), __version__)
+        return HTMLResponse(page, headers=_POLICY)
+
+    @router.api_route("/docs", methods=["GET", "HEAD"])
+    async def reference(request: Request) -> Response:
+        root = escape(request.scope.get("root_path", "").rstrip("/"))
+        return HTMLResponse(_REFERENCE.format(root=root), headers=_POLICY)
+
+    @router.api_route("/docs/{name}", methods=["GET", "HEAD"])
+    async def asset(name: str, request: Request) -> Response:
+        if name not in KINDS:
+            raise NotFound(f"The API reference has no file {name!r}.")
+        return swagger_file(name, request)
+
+    return router

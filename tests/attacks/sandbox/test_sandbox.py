@@ -1,0 +1,188 @@
+"""Hostile code in real boxes with a server's own limits: memory of the kernel, leases, messages, escapes."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.doubles.tools.calling import call, output_of, what_gets_through
+from tests.tools.python.conftest import bubblewrap, known  # noqa: F401 (a fixture)
+from tools.python import PythonTool, SandboxLimits
+from tools.python.sandboxes.bounds.cgroups import Groups
+from tools.python.sandboxes.bounds.host_memory import host_memory
+from tools.python.sandboxes.bounds.limits import MIB
+
+pytestmark = pytest.mark.attacks
+
+LONGEST_WAIT = 1.5  # seconds; a quiet machine keeps a quarter
+MOST_OF_MACHINE = 1024 * MIB  # by which the machine's memory may fall: other programs use it too
+MOST_OF_SERVER = 512 * MIB
+
+FILL_SOCKETS = """
+import os, socket, time
+def fill():
+    kept = []
+    for _ in range(128):
+        pair = socket.socketpair()
+        kept.append(pair)
+        for end in pair:
+            try: end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
+            except PermissionError: pass
+            end.setblocking(False)
+            try:
+                while True: end.send(b'x' * 65536)
+            except OSError: pass
+    time.sleep(20)
+for _ in range(40):
+    if os.fork() == 0: fill()
+time.sleep(10)
+"""
+
+HIDE_SOCKETS = """
+import os, socket, struct, time
+kept = socket.socketpair()
+for _ in range(2000):
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    try:
+        while True: one.send(b'x' * 65536)
+    except OSError: pass
+    try: socket.send_fds(kept[0], [b'x'], [one.fileno(), other.fileno()])
+    except OSError: break
+    one.close(); other.close()
+time.sleep(3)
+"""
+
+FILES = """
+import os
+for at in range(200_000):
+    os.close(os.open(f'{FOLDER}/{at}', os.O_CREAT | os.O_WRONLY))
+"""
+
+MAPS = """
+import mmap, os, time
+def fill():
+    kept = []
+    try:
+        for at in range(60_000): kept.append(mmap.mmap(-1, 4096, prot=1 + at % 2 * 2))
+    except (OSError, MemoryError): pass
+    time.sleep(20)
+for _ in range(10):
+    if os.fork() == 0: fill()
+time.sleep(8)
+"""
+
+LEASES = """
+import fcntl, os, sys
+taken = 0
+for folder, _, names in os.walk(os.path.dirname(os.__file__)):
+    for name in names[:5]:
+        try:
+            file = os.open(os.path.join(folder, name), os.O_RDONLY)
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            taken += 1
+        except OSError: pass
+        finally: os.close(file)
+print(taken)
+"""
+
+FORGE = """
+from ipykernel.kernelapp import IPKernelApp
+app = IPKernelApp.instance()
+socket = app.iopub_thread.socket
+"""
+FRAMES = (
+    FORGE
+    + """
+big = b'x' * (7 << 20)
+app.iopub_thread.schedule(lambda: socket.send_multipart([b'<IDS|MSG>'] + [big] * 300, copy=False))
+import time; time.sleep(3)
+"""
+)
+PARTS = (
+    FORGE
+    + """
+content = b'{"a":[' + b'[],' * 80_000 + b'0]}'
+message = [b'x', b'<IDS|MSG>', b's', b'{"msg_type":"stream"}', b'{"msg_id":"1"}', b'{}', content]
+app.iopub_thread.schedule(lambda: [socket.send_multipart(message) for _ in range(300)])
+import time; time.sleep(3)
+"""
+)
+
+ATTACKS = {
+    "sockets": FILL_SOCKETS,
+    "sockets that no process holds": HIDE_SOCKETS,
+    "files in /dev/shm": FILES.replace("{FOLDER}", "/dev/shm"),
+    "files in /run/kernel": FILES.replace("{FOLDER}", "/run/kernel"),
+    "maps": MAPS,
+    "frames": FRAMES,
+    "parts": PARTS,
+}
+
+
+@pytest.fixture(params=["control groups", "the watchdog alone"])
+async def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PythonTool]:
+    if request.param == "the watchdog alone":
+        monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
+    sandbox = await asyncio.to_thread(bubblewrap, SandboxLimits())
+    made = PythonTool(sandbox, timeout=15.0, grace=0.5)
+    yield made
+    await made.close()
+
+
+class Probe:
+    """Wakes on the event loop every 50 ms, as the server's health would be asked for."""
+
+    def __init__(self) -> None:
+        self.longest, self.least = 0.0, sys.maxsize
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.05)
+            self.longest = max(self.longest, time.monotonic() - before - 0.05)
+            memory = host_memory()
+            assert memory is not None
+            self.least = min(self.least, memory.available)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_an_attack_costs_neither_the_machine_nor_the_loop_much(tool: PythonTool, name: str) -> None:
+    session, neighbour = tool.open(), tool.open()
+    assert await output_of(neighbour, "x = 1; x") == "1"
+    assert await output_of(session, "1") == "1"
+    memory = host_memory()
+    assert memory is not None
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    probe = Probe()
+    await call(session, ATTACKS[name])
+    await probe.stop()
+    assert probe.longest < LONGEST_WAIT
+    assert memory.available - probe.least < MOST_OF_MACHINE
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - resident < MOST_OF_SERVER
+    assert await output_of(neighbour, "x") == "1"
+    assert (await call(session, "1 + 1")).text.strip().endswith("2")
+
+
+async def test_a_box_takes_no_lease(tool: PythonTool) -> None:
+    assert await output_of(tool.open(), LEASES) == "0"
+
+
+async def test_no_attempt_to_escape_succeeds(tool: PythonTool, known: dict[str, Any]) -> None:  # noqa: F811
+    tool.open()
+    through = await what_gets_through(tool, known)
+    # With a server's limits there is room for what the attempts on space take.
+    assert not {
+        name: source for name, source in through.items() if not name.startswith(("fills", "writes a"))
+    }

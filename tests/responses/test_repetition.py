@@ -1,0 +1,181 @@
+"""A turn that repeats itself ends: repeated calls are dropped, cycles of tokens make it incomplete."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.toolset import Toolset
+from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
+from tests.doubles.apis.client_tools import FREE
+from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import Calculator, CalculatorSession, Ready
+from tests.doubles.turns import TurnsEngine
+from tools.tool import Session, ToolCall, ToolOutput
+from tools.toolbox import Offer, Toolbox
+
+PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
+SUM = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
+LOOP = "<|channel|>final<|message|>Well" + " and so on" * 2_000
+DEBUG = {"__debug": "true"}
+
+
+def arguments(response: dict[str, Any]) -> list[str]:
+    return [item["arguments"] for item in response["output"] if item["type"] == "function_call"]
+
+
+def warnings_of(response: dict[str, Any]) -> list[str]:
+    return [each["kind"] for each in json.loads(response["metadata"]["__debug_warnings"])]
+
+
+def looping(text: str = LOOP, **options: Any) -> ReplayEngine:
+    engine = ReplayEngine(load_encoding().encode_special(text), **options)
+    engine._info = replace(engine.info, loops=True)
+    return engine
+
+
+@pytest.mark.parametrize("per_step", [1, 3, 1000])
+async def test_a_repeated_call_ends_the_generation_before_anybody_sees_it(per_step: int) -> None:
+    calls = NEXT.join([OSLO, PARIS, *[OSLO] * 70])
+    engine = ReplayEngine(load_encoding().encode_special(calls), per_step=per_step)
+    ask = Asking(engine=engine)
+    response = await ask(tools=[TOOL], parallel_tool_calls=True, metadata=DEBUG)
+    assert arguments(response) == ['{"c":"Oslo"}', '{"c":"Paris"}']
+    assert (response["status"], response["incomplete_details"]) == ("completed", None)
+    assert warnings_of(response) == ["repeated_call"]
+    assert "Oslo" not in "".join(event.get("delta", "") for event in ask.events[-6:])
+    # Its tokens were sampled, and belong to no message.
+    sampled = load_encoding().encode_special(NEXT.join([OSLO, PARIS, OSLO]))
+    assert response["usage"]["output_tokens"] == len(sampled)
+    outputs = [
+        {"type": "function_call_output", "call_id": item["call_id"], "output": "rain"}
+        for item in response["output"]
+    ]
+    prompt = await ask.prompt(input=outputs, tools=[TOOL], previous_response_id=response["id"])
+    assert prompt.count(OSLO) == 1
+
+
+async def test_a_call_that_only_begins_like_another_is_streamed_in_full() -> None:
+    longer = OSLO.replace("Oslo", "Oslo, Norway")
+    ask = Asking(NEXT.join([OSLO, longer, call("functions.g", '{"c":"Oslo"}'), PARIS]))
+    response = await ask(tools=[TOOL, FREE], parallel_tool_calls=True, metadata=DEBUG)
+    assert arguments(response)[:2] == ['{"c":"Oslo"}', '{"c":"Oslo, Norway"}']
+    assert len(arguments(response)) == 4
+    assert warnings_of(response) == ["undeclared_recipient"]
+
+
+async def test_a_repeated_call_that_is_cut_off_is_incomplete() -> None:
+    tokens = load_encoding().encode_special(OSLO + NEXT + OSLO)
+    response = await Asking(engine=ReplayEngine(tokens))(
+        tools=[TOOL], parallel_tool_calls=True, max_output_tokens=len(tokens) - 2
+    )
+    assert response["status"] == "incomplete"
+    assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
+
+
+async def test_a_failure_shows_the_call_that_was_held_back() -> None:
+    tokens = load_encoding().encode_special(OSLO + NEXT + OSLO)
+    engine = ReplayEngine(tokens, fails_after=len(tokens) - 2)
+    response = await Asking(engine=engine)(tools=[TOOL], parallel_tool_calls=True)
+    assert response["status"] == "failed"
+    assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
+
+
+async def test_the_operator_bounds_the_calls_of_a_generation() -> None:
+    many = NEXT.join(call("functions.f", f'{{"c":"{number}"}}') for number in range(40))
+    for settings, most in ((Settings(), 16), (Settings(max_parallel_calls=3), 3)):
+        ask = Asking(many, settings=settings)
+        response = await ask(tools=[TOOL], parallel_tool_calls=True, metadata=DEBUG)
+        assert len(arguments(response)) == most
+        assert response["status"] == "completed"
+        assert warnings_of(response) == ["too_many_calls"]
+
+
+async def test_a_built_in_tool_does_not_run_twice_for_a_repeated_call() -> None:
+    toolset = Toolset(Toolbox([Offer(Calculator())]))
+    ask = Asking(engine=scripted(SUM + NEXT + SUM, FINAL.format("Done.")), tools=Ready(toolset))
+    response = await ask(tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"])
+    ran, message = response["output"]
+    assert ran["outputs"][0]["logs"] == "2 (call 1)"
+    assert message["content"][0]["text"] == "Done."
+
+
+async def test_rounds_of_a_tool_that_change_nothing_end_the_turn(encoding: Encoding) -> None:
+    class Polled(CalculatorSession):
+        async def run(self, call: ToolCall) -> ToolOutput:
+            return ToolOutput("running", details={"outputs": [{"type": "logs", "logs": "running"}]})
+
+    class Slow(Calculator):
+        def open(self) -> Session:
+            return Polled(self)
+
+    engine = TurnsEngine(encoding, SUM)  # forever
+    ask = Asking(engine=engine, tools=Ready(Toolset(Toolbox([Offer(Slow())]))))
+    response = await ask(tools=[PYTHON])
+    assert response["status"] == "incomplete"
+    assert "the same call of python 8 times" in response["incomplete_details"]["message"]
+    assert len(engine.prompts) == len(response["output"]) == 8
+
+
+async def test_a_message_that_is_repeated_ends_the_turn() -> None:
+    preamble = "<|channel|>commentary<|message|>I will look.<|end|>" + NEXT
+    ask = Asking(preamble * 50 + FINAL.format("x"))
+    response = await ask(metadata=DEBUG)
+    assert response["status"] == "incomplete"
+    assert [item["phase"] for item in response["output"]] == ["commentary"] * 3
+    assert warnings_of(response) == ["repetition"]
+    answered = await Asking(preamble * 3 + FINAL.format("x"))()
+    assert answered["status"] == "completed"
+
+
+async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        ask = Asking(engine=looping())
+        response = await ask(metadata=DEBUG)
+    assert response["status"] == "incomplete"
+    assert response["incomplete_details"]["reason"] == "max_output_tokens"
+    assert "repeated the same 3 tokens" in response["incomplete_details"]["message"]
+    assert response["output"][0]["status"] == "incomplete"
+    assert 256 <= response["usage"]["output_tokens"] <= 300
+    assert warnings_of(response) == ["repetition"]
+    assert "--repetition-limit" in caplog.text
+    assert ask.service.served.counters.slips["repetition"] == 1
+
+
+@pytest.mark.parametrize(
+    ("loops", "limit", "most"),
+    [(True, None, 9_000), (False, "auto", 9_000), (False, 64, 110), (True, 512, 560)],
+)
+async def test_the_operator_sets_the_limit(loops: bool, limit: Any, most: int) -> None:
+    engine = looping()
+    engine._info = replace(engine.info, loops=loops)
+    response = await Asking(engine=engine, settings=Settings(repetition_limit=limit))()
+    used = response["usage"]["output_tokens"]
+    assert used <= most
+    assert (used == len(engine.tokens)) == (most == 9_000)
+
+
+async def test_the_default_output_limit_is_the_context_but_for_models_that_loop() -> None:
+    for loops, setting, expected in (
+        (True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77),
+    ):  # fmt: skip
+        engine = looping(FINAL.format("x"))
+        engine._info = replace(engine.info, loops=loops)
+        settings = Settings(default_max_output_tokens=setting)
+        await Asking(engine=engine, settings=settings)()
+        rest = engine.info.context_length - len(engine.prompts[0])
+        assert engine.samplings[0].max_tokens == (expected or rest)
+
+
+async def test_a_generation_that_ends_by_itself_is_not_incomplete() -> None:
+    text = "<|channel|>final<|message|>" + " and so on" * 90 + "<|return|>"
+    response = await Asking(engine=TurnsEngine(load_encoding(), text, per_step=1000))()
+    assert response["status"] == "completed"

@@ -1,0 +1,205 @@
+"""What the watchdog measures and decides, with real processes and the machine's figures replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.tools.calling import call, output_of
+from tests.tools.python.conftest import SMALL, MakeTool, bubblewrap
+from tools.python.sandboxes.bounds import cgroups, host_memory, usage, watchdog
+from tools.python.sandboxes.bounds.cgroups import Groups, make_groups
+from tools.python.sandboxes.bounds.host_memory import HostMemory
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
+
+HOLDER = "kept = bytearray(b'x') * (64 << 20); import sys; print(flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def process() -> Iterator[int]:
+    """A process with 64 MiB of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        yield started.pid
+        started.kill()
+
+
+def test_a_process_that_hides_its_shares_counts_in_full(
+    process: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other users cannot read the map of a process whose program they cannot read."""
+    assert usage.proportional((process,)) > 64 * MIB
+    text = usage._text
+    monkeypatch.setattr(usage, "_text", lambda name: "" if "smaps" in name else text(name))
+    assert usage.proportional((process,)) > 64 * MIB
+
+
+def test_descriptors_are_counted_with_and_without_the_kernels_own_count(
+    process: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = usage.measure(process, 100).descriptors
+    assert counted >= 3
+    monkeypatch.setattr(usage, "_counts_descriptors", lambda: not usage._counts_descriptors())
+    assert counted == len(os.listdir(f"/proc/{process}/fd"))
+
+
+def test_sockets_and_the_contents_of_connections_are_counted() -> None:
+    before, queued = usage.sockets(os.getpid()), usage.queued(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        one = socket.create_connection(door.getsockname())
+        other, _ = door.accept()
+        with one, other:
+            one.sendall(b"x" * 50_000)
+            assert usage.sockets(os.getpid()) >= before + 3
+            assert usage.queued(os.getpid()) >= queued + 50_000
+
+
+@pytest.mark.parametrize(
+    ("total", "floor"), [(1024, 256), (8 * 1024, 512), (24 * 1024, 1536), (1024 * 1024, 2048)]
+)
+def test_the_floor_grows_with_the_machine(total: int, floor: int) -> None:
+    assert HostMemory(total * MIB, floor * MIB).floor == floor * MIB
+    assert not HostMemory(total * MIB, floor * MIB).short
+    assert HostMemory(total * MIB, floor * MIB - 1).short
+
+
+def test_the_memory_of_a_container_is_its_group_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (
+        ("memory.max", f"{512 * MIB}\n"),
+        ("memory.current", f"{400 * MIB}\n"),
+        ("memory.stat", f"anon 1\ninactive_file {100 * MIB}\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(host_memory, "own_group", lambda controller: tmp_path)
+    assert host_memory.host_memory() == HostMemory(512 * MIB, 212 * MIB)
+    (tmp_path / "memory.max").write_text("max\n")
+    found = host_memory.host_memory()
+    assert found is not None
+    assert f"MemTotal: {found.total // 1024} kB" in " ".join(Path("/proc/meminfo").read_text().split())
+
+
+def short_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the machine be short of memory until one box has been ended for that."""
+    enough, short = HostMemory(8192 * MIB, 4096 * MIB), HostMemory(8192 * MIB, 1)
+    ended: list[str] = []
+    end = Watched.end
+
+    def noted(box: Watched, verdict: str) -> None:
+        ended.append(verdict)
+        end(box, verdict)
+
+    monkeypatch.setattr(Watched, "end", noted)
+    monkeypatch.setattr(watchdog, "host_memory", lambda: enough if ended else short)
+
+
+async def test_a_machine_short_of_memory_ends_the_box_that_holds_the_most(
+    make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = make_tool(timeout=40.0)
+    small, large = tool.open(), tool.open()
+    assert await output_of(small, "x = 1; x") == "1"
+    assert await output_of(large, "kept = bytearray(b'x') * (100 << 20); 1") == "1"
+    await asyncio.sleep(1.0)  # until the watchdog has looked at both
+    short_once(monkeypatch)
+    output = await call(large, "import time; time.sleep(20)")
+    assert output.failed
+    assert "the machine ran short of memory" in output.text
+    assert await output_of(small, "x") == "1"
+
+
+async def test_a_machine_short_of_memory_starts_no_box(
+    make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_tool(timeout=40.0).open()
+    with monkeypatch.context() as patch:
+        patch.setattr("tools.python.sandboxes.sandbox.host_memory", lambda: HostMemory(8192 * MIB, 100 * MIB))
+        output = await call(session, "1")
+        assert output.failed
+        assert "short of memory; try again later" in output.text
+    assert await output_of(session, "1") == "1"
+
+
+def test_a_second_box_ends_only_if_the_first_gave_too_little_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    dog, limits = Watchdog(), SandboxLimits()
+    boxes = [Watched(os.getpid(), limits, lambda at=at: ended.append(at), lambda: None) for at in ("a", "b")]
+    boxes[1].held = 1000
+    monkeypatch.setattr(watchdog, "host_memory", lambda: HostMemory(8192 * MIB, 1))
+    dog._relieve(boxes)
+    dog._relieve(boxes[:1])
+    assert ended == ["b"]
+    dog._relieved = time.monotonic() - 1.0
+    dog._relieve(boxes[:1])
+    assert ended == ["b", "a"]
+
+
+def unified(root: Path, own: str, shared: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree of unified control groups in which `shared` groups limit those below them."""
+    (root / own).mkdir(parents=True)
+    (root / "cgroup.controllers").write_text("cpu memory pids\n")
+    for name, controllers in shared.items():
+        (root / name / "cgroup.subtree_control").write_text(controllers)
+    monkeypatch.setattr(cgroups, "_ROOT", root)
+    monkeypatch.setattr(cgroups, "own_group", lambda controller: root / own)
+
+
+def test_a_group_is_made_where_memory_can_be_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = {"": "cpu memory pids\n", "user/app.slice": "memory pids\n", "user": "cpu\n"}
+    unified(tmp_path, "user/app.slice/run.scope", shared, monkeypatch)
+    groups = make_groups(SMALL)
+    [folder] = groups.folders
+    assert folder.parent == tmp_path / "user/app.slice"
+    assert groups.limit_memory
+    assert (folder / "memory.max").read_text() == str(SMALL.memory + SMALL.files_size)
+    assert (folder / "pids.max").read_text() == str(SMALL.processes + 4)
+
+
+def test_without_such_a_group_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unified(tmp_path, "a/b", {"": "cpu\n"}, monkeypatch)
+    assert not make_groups(SMALL).limit_memory
+
+
+MakeGroups = Callable[[SandboxLimits], Groups]
+
+
+@pytest.mark.parametrize("groups", ["none", "those that nobody can enter"])
+def test_without_control_groups_the_operator_learns_that_limits_are_weaker(
+    groups: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make(limits: SandboxLimits) -> Groups:
+        (tmp_path / "memory.max").touch()
+        (tmp_path / "cgroup.procs").mkdir(exist_ok=True)  # cannot be written to
+        return Groups(() if groups == "none" else (tmp_path,))
+
+    async def unremoved(self: Groups) -> None:
+        del self
+
+    monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", make)
+    monkeypatch.setattr(Groups, "remove", unremoved)
+    with caplog.at_level(logging.WARNING):
+        bubblewrap()
+    assert "cannot limit the memory of its boxes by control groups" in caplog.text
+    caplog.clear()
+    monkeypatch.undo()
+    if make_groups_work():
+        bubblewrap()
+        assert not caplog.text
+
+
+def make_groups_work() -> bool:
+    groups = make_groups(SMALL)
+    asyncio.run(groups.remove())
+    return groups.limit_memory

@@ -1,0 +1,36 @@
+"""Names of text encodings, from outside, to Python's codecs.
+
+Pure. No label from outside reaches a codec that is not a plain text encoding.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Final
+
+# A label on a page often means the larger encoding of the same family.
+_MEANT: Final = {
+    "ascii": "cp1252", "iso8859_1": "cp1252", "iso8859_9": "cp1254", "tis_620": "cp874",
+    "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
+}  # fmt: skip
+# Codecs that Python counts as text but that no page uses as a charset.
+_NO_CHARSET: Final = (
+    "unicode_escape",
+    "raw_unicode_escape",
+    "idna",
+    "punycode",
+    "undefined",
+    "utf_7",
+    "mbcs",
+    "oem",
+)
+
+
+def codec_of(label: str) -> str | None:
+    """The codec for a label; None if it is not a plain text encoding."""
+    try:
+        b"x".decode(label, "replace")  # LookupError for codecs that do not make text
+    except (LookupError, ValueError):  # the latter of a label with a NUL
+        return None
+    name = codecs.lookup(label).name.replace("-", "_")
+    return None if name in _NO_CHARSET else _MEANT.get(name, name)
