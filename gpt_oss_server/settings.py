@@ -99,10 +99,7 @@ class Settings:
         16 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
     )
     max_choices: int = setting(
-        2048,
-        whole("COUNT", 1),
-        "Network",
-        "The most choices of one request: its prompts × `n`, or × `best_of` in a beam search.",
+        2048, whole("COUNT", 1), "Network", "The most choices of one request: prompts × `n` (or `best_of`)."
     )
     max_connections: int = setting(
         2048,
@@ -115,8 +112,7 @@ class Settings:
         30.0,
         duration(),
         "Network",
-        "How long a request's head may take to arrive, and its body in addition to a second for each 10 KiB; "
-        "later ones get 408.",
+        "How long a request's head may take to arrive, and its body besides a second for each 10 KiB.",
     )
     allow_host: tuple[str, ...] = setting(
         (),
@@ -140,11 +136,7 @@ class Settings:
         "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
     )
     allow_priority: bool = setting(
-        False,
-        switch(),
-        "Network",
-        "Whether requests may set `priority`, which lets them start before others; off: a priority other "
-        "than 0 gets 400.",
+        False, switch(), "Network", "Whether requests may set `priority`, to start before those of others."
     )
     keep_alive: float | None = setting(
         15.0,
