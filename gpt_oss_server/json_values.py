@@ -89,6 +89,19 @@ def is_larger(limit: int, *values: object) -> bool:
     return False
 
 
+def has_more_values(limit: int, value: object) -> bool:
+    """Whether there are more than `limit` values in this value. Counting stops at the limit."""
+    count, waiting = 0, [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, (dict, list)):
+            count += len(inner)
+            if count > limit:
+                return True
+            waiting += inner.values() if isinstance(inner, dict) else inner
+    return False
+
+
 def _deeper_than(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit):

@@ -11,6 +11,7 @@ from gpt_oss_server.http.fields import Body, Boolean, read_body
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.prompting import check_can_fit
 
 ChatPrompt = Callable[[object], Awaitable[list[int]]]
 """The body of a chat request → the model's prompt."""
@@ -39,6 +40,7 @@ async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dic
     if request.messages is not None:
         tokens = await _of_messages(body, request, served, chat_prompt)
     elif request.prompt is not None:
+        check_can_fit(served.engine.info.context_length, "prompt", request.prompt)
         tokens = await in_thread_if_large(
             lambda: encode_prompt(request.prompt or "", served.encoding), request.prompt
         )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from gpt_oss_server.errors import InvalidJson, InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import sentence_for
+from gpt_oss_server.json_values import has_more_values
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Verbosity = Literal["low", "medium", "high"]
@@ -80,12 +81,17 @@ SAMPLERS_NOT_SERVED: NotServed = {
 """Sampling fields of other servers that this server does not have in any API."""
 
 B = TypeVar("B", bound=Body)
+_OF_ENTRIES = frozenset({"input", "items", "messages"})
+_OF_IDS = frozenset({"prompt", "tokens"})  # the size of the body bounds their number
+_MOST_ENTRIES = 50_000  # more messages fit no context
+_MOST_VALUES = 50_000  # more than hundreds of tools have
 
 
 def read_body(body: object, model: type[B], not_served: NotServed, example: str) -> B:
     """Returns the body as `model`; raises a 400 whose sentence names the fault."""
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
+    _check_counts(body)
     for name, (served, advice) in not_served.items():
         value = body.get(name)
         if value is not None and not served(value):
@@ -97,6 +103,20 @@ def read_body(body: object, model: type[B], not_served: NotServed, example: str)
     except ValidationError as error:
         sentence, param = sentence_for(error)
         raise InvalidRequest(sentence, param=param) from None
+
+
+def _check_counts(body: dict[str, Any]) -> None:
+    """Bounds the values of each field: the check of a hundred thousand wrong tools takes seconds."""
+    for name, value in body.items():
+        if name in _OF_ENTRIES:
+            if isinstance(value, list) and len(value) > _MOST_ENTRIES:
+                raise _too_many(name, f"{_MOST_ENTRIES:,} entries")
+        elif name not in _OF_IDS and has_more_values(_MOST_VALUES, value):
+            raise _too_many(name, f"{_MOST_VALUES:,} values")
+
+
+def _too_many(name: str, most: str) -> InvalidRequest:
+    return InvalidRequest(f"`{name[:99]}` may have {most} at most. Send fewer.", param=name)
 
 
 def documented(model: type[Body]) -> dict[str, Any]:

@@ -301,7 +301,9 @@ def test_many_containers_are_refused_and_throw_out_no_files() -> None:
 
 def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
     bubblewrap()
-    settings = Settings(python="bubblewrap", browser="off", python_memory=130 * 1024**2)
+    settings = Settings(
+        python="bubblewrap", browser="off", python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2
+    )
     with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
         container = client.containers.create(name="mine").id
         content = b"x" * 20_000_000

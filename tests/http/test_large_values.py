@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
@@ -26,6 +26,7 @@ def test_too_many_values_are_refused(value: str) -> None:
         decode_json(b"[" + b",".join([value.encode()] * (MAX_VALUES + 2)) + b"]")
 
 
+@settings(max_examples=20)
 @given(st.recursive(HOSTILE, lambda inner: st.lists(inner) | st.dictionaries(HOSTILE, inner)))
 def test_only_separators_outside_of_strings_count(value: Any) -> None:
     commas = ("," * MAX_VALUES) + '"\\'
@@ -48,6 +49,26 @@ def test_lone_surrogates_are_replaced_wherever_the_text_is_cut(text: str, more: 
         each.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for each in (text, "\udfff")
     ]
     assert cleaned == {"a": expected[0] + "\ufffd" * more + "🧠", expected[1]: [expected[0]]}
+
+
+FIELDS: list[tuple[str, dict[str, Any]]] = [
+    ("/responses", {"input": ["x"] * 60_000}),
+    ("/responses", {"input": "x", "tools": [1] * 60_000}),
+    ("/responses", {"input": "x", "include": [[]] * 60_000}),
+    ("/responses", {"input": "x", "text": {"format": {"schema": {"enum": [{}] * 60_000}}}}),
+    ("/responses", {"input": "x", "unknown": {str(n): n for n in range(60_000)}}),
+    ("/chat/completions", {"messages": [{}] * 60_000}),
+    ("/conversations", {"items": ["x"] * 60_000}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), FIELDS, ids=range(len(FIELDS)))
+def test_a_field_has_a_bound_of_its_own(path: str, body: dict[str, Any]) -> None:
+    with serving(scripted(HELLO)) as url:
+        answer = httpx.post(url + path, json=body, timeout=60)
+    assert answer.status_code == 400
+    assert "at most. Send fewer." in answer.json()["error"]["message"]
+    assert answer.json()["error"]["param"] == list(body)[-1]
 
 
 LONG = "x" * 3_000_000
