@@ -74,8 +74,8 @@ $(VENV)/.created:
 # setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) setuptools
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@touch $@
 

@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from gpt_oss_server.cli.main import COMMANDS, build_parser
+from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +40,7 @@ def settings_page() -> str:
     for section in dict.fromkeys(option.section for option in OPTIONS):
         parts.append(f"\n## {section}\n\n| flag | variable | default | what it is |\n|---|---|---|---|\n")
         parts += [
-            f"| `{o.flag}` | `{o.variable}` | `{o.shown_default}` | {_escaped(o.help)} |\n"
+            f"| `{o.flag}` | `{o.variable}` | `{o.shown_default}` | {_escaped(o.help)}{_also(o)} |\n"
             for o in OPTIONS
             if o.section == section
         ]
@@ -77,6 +78,11 @@ def main() -> int:
 
 def _help(title: str, parser: argparse.ArgumentParser) -> str:
     return f"## {title}\n\n```text\n{parser.format_help().rstrip()}\n```\n"
+
+
+def _also(option: Option) -> str:
+    """The flag's names in other programs."""
+    return f" Also: {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
 
 
 def _escaped(text: str) -> str:

@@ -15,6 +15,8 @@ response = client.responses.create(
 metadata = response.metadata or {}
 print("Prompt:", metadata["__debug_input"])
 print("Completion:", metadata["__debug_output"])
+ids, logprobs = (json.loads(metadata[f"__debug_output_{key}"]) for key in ("ids", "logprobs"))
+print("Its tokens:", list(zip(ids, logprobs, strict=True))[:5], "…")
 for warning in json.loads(metadata["__debug_warnings"]):
     print("Slip:", warning["kind"], warning["detail"])
 print("The client's own key is kept:", metadata["ticket"])

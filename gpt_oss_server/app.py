@@ -17,6 +17,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gpt_oss_server import __version__
+from gpt_oss_server.own_packages import require_own_packages
+
+require_own_packages()  # before the imports that would fail without a reason
+
 from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
@@ -100,7 +104,7 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    headers = {"x-should-retry": "false"} if error.status < 500 else {}
+    headers = {} if error.may_pass else {"x-should-retry": "false"}
     if isinstance(error, EngineUnavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:

@@ -6,6 +6,7 @@ packages.
 
 ApiError                          500  server_error
 ├── InvalidRequest                400  invalid_request_error
+│   ├── UnknownField              400  code unknown_parameter: with --unknown-fields reject
 │   ├── UnsupportedField          400  code unsupported_parameter: not served, and would change the answer
 │   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
 │   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
@@ -13,6 +14,7 @@ ApiError                          500  server_error
 │   ├── InvalidJson               400  code invalid_json
 │   ├── InvalidHttp               400  code invalid_http: the server cannot parse the request
 │   ├── EventsForgotten           400  code events_not_kept: the log no longer has these events
+│   ├── PreviousResponseNotFound  400  code previous_response_not_found, like OpenAI's service
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
 │   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
@@ -23,7 +25,6 @@ ApiError                          500  server_error
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
-│   ├── PreviousResponseNotFound  404  code previous_response_not_found
 │   ├── ConversationNotFound      404  code conversation_not_found
 │   ├── ItemNotFound              404  code item_not_found
 │   ├── ContainerNotFound         404  code container_not_found
@@ -46,6 +47,18 @@ from inference.engine import ContextOverflow, EngineBusy, EngineClosed, Inferenc
 
 ErrorBody = dict[str, dict[str, str | None]]
 _MESSAGE, _PARAM, _TAIL = 1_500, 200, 400  # characters: messages quote what a client or the model wrote
+_RESPONSE_CODES = frozenset(
+    {
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        # OpenAI's document and SDKs do not list these two, but its service sends them and agents read them:
+        # Codex shortens the conversation at the first and waits at the second.
+        "context_length_exceeded",
+        "server_is_overloaded",
+    }
+)
+"""The codes that the error of a response may have."""
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +68,7 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str | None] = "server_error"
+    may_pass: ClassVar[bool] = True  # the same request may succeed when it is sent again
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         self.message = _shortened(message, _MESSAGE)
@@ -63,6 +77,13 @@ class ApiError(Exception):
 
     def body(self) -> ErrorBody:
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def of_response(self) -> dict[str, str]:
+        """The `error` of a failed response, whose codes the API limits; another code is in the message."""
+        if self.code in _RESPONSE_CODES:
+            return {"code": self.code, "message": self.message}
+        known = "invalid_prompt" if self.status < 500 else "server_error"
+        return {"code": known, "message": f"{self.message} (Code: {self.code}.)"}
 
 
 def _shortened(text: str, most: int) -> str:
@@ -74,6 +95,11 @@ class InvalidRequest(ApiError):
     status = 400
     type = "invalid_request_error"
     code = "invalid_value"
+    may_pass = False
+
+
+class UnknownField(InvalidRequest):
+    code = "unknown_parameter"
 
 
 class UnsupportedField(InvalidRequest):
@@ -102,6 +128,10 @@ class InvalidHttp(InvalidRequest):
 
 class EventsForgotten(InvalidRequest):
     code = "events_not_kept"
+
+
+class PreviousResponseNotFound(InvalidRequest):
+    code = "previous_response_not_found"
 
 
 class ContextLengthExceeded(InvalidRequest):
@@ -141,6 +171,7 @@ class NotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "not_found"
+    may_pass = False
 
 
 class ModelNotServed(NotFound):
@@ -149,10 +180,6 @@ class ModelNotServed(NotFound):
 
 class ResponseNotFound(NotFound):
     code = "response_not_found"
-
-
-class PreviousResponseNotFound(NotFound):
-    code = "previous_response_not_found"
 
 
 class ConversationNotFound(NotFound):
@@ -175,6 +202,7 @@ class MethodNotAllowed(ApiError):
     status = 405
     type = "invalid_request_error"
     code = "method_not_allowed"
+    may_pass = False
 
     def __init__(self, path: str, method: str, allowed: Sequence[str]) -> None:
         super().__init__(f"{path} does not support {method}; it supports {' and '.join(allowed)}.")
@@ -185,6 +213,7 @@ class UpgradeRequired(ApiError):
     status = 426
     type = "invalid_request_error"
     code = "upgrade_required"
+    may_pass = False
 
 
 class TooManyContainers(ApiError):
@@ -208,6 +237,7 @@ class GenerationFailed(ApiError):
 
 class InvalidOutput(ApiError):
     code = "invalid_output"
+    may_pass = False  # each repetition costs a whole generation, so the client decides
 
 
 def from_inference(error: InferenceError) -> ApiError:

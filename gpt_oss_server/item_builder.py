@@ -31,8 +31,8 @@ class ItemBuilder(ABC):
     """Whether the item is added when its text has ended, instead of at the first text. See `whole`."""
     runs_here: ClassVar[bool] = False
     """Whether the item is a call that this server runs: it closes with the result."""
-    done_if_cut_off: ClassVar[bool] = True
-    """Whether an item that was cut off gets its `output_item.done`. Clients run each call that gets one."""
+    client_runs: ClassVar[bool] = False
+    """Whether the item is a call that the client runs. Some clients run each one that is done."""
     requests_approval: ClassVar[bool] = False
     """Whether a complete item requests the client's approval of the call that it shows."""
 

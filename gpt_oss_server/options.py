@@ -44,6 +44,8 @@ class Option:
     kind: Kind
     section: str
     help: str
+    also: tuple[str, ...] = ()  # what other programs call the flag
+    common: bool = False  # among the first flags that a help shows
 
     @property
     def flag(self) -> str:
@@ -87,14 +89,16 @@ class Option:
             raise SettingsError(f"{self.name} {self.kind.must}, not {value!r}.")
 
 
-def setting(default: T, kind: Kind, section: str, help: str) -> T:
+def setting(
+    default: T, kind: Kind, section: str, help: str, *, also: tuple[str, ...] = (), common: bool = False
+) -> T:
     """A field of the table."""
-    return field(default=default, metadata={"kind": kind, "section": section, "help": help})
+    row = {"kind": kind, "section": section, "help": help, "also": also, "common": common}
+    return field(default=default, metadata=row)
 
 
 def option_of(row: Field[Any]) -> Option:
-    meta = row.metadata
-    return Option(row.name, row.default, meta["kind"], meta["section"], meta["help"])
+    return Option(row.name, row.default, **row.metadata)
 
 
 def _hint(option: Option, text: str) -> str:

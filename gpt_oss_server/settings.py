@@ -8,12 +8,12 @@ part of the server, nor third-party packages.
 
 from __future__ import annotations
 
-import argparse
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.options import (
     AUTO,
     ENV_PREFIX,
@@ -22,8 +22,6 @@ from gpt_oss_server.options import (
     automatic,
     choice,
     duration,
-    is_host,
-    is_origin,
     names,
     option_of,
     optional,
@@ -35,11 +33,11 @@ from gpt_oss_server.options import (
     whole,
 )
 
-__all__ = ["OPTIONS", "Settings", "SettingsError", "add_flags", "misspelt_variables", "read_settings"]
+__all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NetworkSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -48,21 +46,31 @@ class Settings:
         "Model",
         "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `scripted:FILE`, or `random:20b` "
         "(random weights, for measuring).",
+        also=("-m", "-hf", "--hf-repo"),
+        common=True,
     )
     device: str = setting(
         "auto",
         choice("auto", "cpu", "cuda"),
         "Model",
         "Where the model runs; `auto` uses a GPU if there is one.",
+        common=True,
     )
     context: int | None = setting(
-        None, optional(whole("TOKENS", 1)), "Model", "The context length; `none` is the model's own."
+        None,
+        optional(whole("TOKENS", 1)),
+        "Model",
+        "The context length; `none` is the model's own.",
+        also=("-c", "--ctx-size", "--max-model-len"),
+        common=True,
     )
     max_concurrent: int | None = setting(
         None,
         optional(whole("COUNT", 1)),
         "Model",
         "How many requests may generate simultaneously; `none` is 32 on a CPU, 64 on a GPU.",
+        also=("-np", "--parallel", "--max-num-seqs"),
+        common=True,
     )
     max_waiting: int = setting(
         1000,
@@ -75,6 +83,7 @@ class Settings:
         optional(size()),
         "Model",
         "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
+        also=("--kv-cache-memory-bytes",),
     )
     speculation: bool = setting(
         False,
@@ -87,76 +96,16 @@ class Settings:
         names(),
         "Model",
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
+        also=("-a", "--alias"),
+        common=True,
     )
-
-    host: str = setting(
-        "127.0.0.1", text("HOST"), "Network", "The address to listen on; `0.0.0.0` is all addresses."
-    )
-    port: int = setting(
-        8000, whole("PORT", 0, 65_535), "Network", "The port to listen on; 0 picks a free one."
-    )
-    max_body_bytes: int = setting(
-        16 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
-    )
-    max_choices: int = setting(
-        2048, whole("COUNT", 1), "Network", "The most choices of one request: prompts × `n` (or `best_of`)."
-    )
-    max_connections: int = setting(
-        2048,
-        whole("COUNT", 1),
-        "Network",
-        "How many connections may be open. A further one takes the place of the longest idle one, or gets "
-        "503 if all are at work. The limit of open files (`ulimit -n`) can lower it.",
-    )
-    request_timeout: float = setting(
-        30.0,
-        duration(),
-        "Network",
-        "How long a request's head may take to arrive, and its body besides a second for each 10 KiB.",
-    )
-    allow_host: tuple[str, ...] = setting(
-        (),
-        names("HOST", "host names without a port such as chat.example, or *", is_host),
-        "Network",
-        "A name in the `Host` header under which requests are served, such as that of a reverse proxy; "
-        "repeatable; `*` allows any. Names of this machine and the address of `--host` are always allowed; "
-        "with an address beyond this machine, so are IP addresses and names of private networks.",
-    )
-    allow_origin: tuple[str, ...] = setting(
-        (),
-        names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
-        "Network",
-        "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
-        "any. Pages of this machine are always allowed.",
-    )
-    websocket: bool = setting(
-        True,
-        switch(),
-        "Network",
-        "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
-    )
-    allow_priority: bool = setting(
-        False, switch(), "Network", "Whether requests may set `priority`, to start before those of others."
-    )
-    keep_alive: float | None = setting(
-        15.0,
-        optional(duration()),
-        "Network",
-        "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
-    )
-    shutdown_grace: float = setting(
-        30.0,
-        duration(zero=True),
-        "Network",
-        "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
-    )
-
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),
         "Answers",
         "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
         "but for the embedded model it is 16384.",
+        also=("-n", "--predict", "--n-predict"),
     )
     max_output_tokens_cap: int | None = setting(
         None,
@@ -189,12 +138,15 @@ class Settings:
         choice("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "Answers",
         "The reasoning effort of a request that sets none.",
+        also=("--effort", "--reasoning-effort"),
+        common=True,
     )
     default_reasoning_budget: int | None = setting(
         None,
         optional(whole("TOKENS", 0)),
         "Answers",
         "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
+        also=("--reasoning-budget",),
     )
     identity: str | None = setting(
         None,
@@ -220,7 +172,15 @@ class Settings:
         choice("openai", "open-responses"),
         "Answers",
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
-        "`response.reasoning.…`.",
+        "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
+        "requires.",
+    )
+    end_cut_calls: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
+        "other item. Off: for clients that run each call that is done, whatever its status.",
     )
     call_form: str = setting(
         "channel-first",
@@ -228,19 +188,20 @@ class Settings:
         "Answers",
         "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
-
     browser: str | None = setting(
         None,
         optional(text("BACKEND")),
         "Tools",
         "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
         "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
+        common=True,
     )
     python: str = setting(
         "auto",
         choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
         "Tools",
         "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
+        common=True,
     )
     python_image: str | None = setting(
         None,
@@ -290,7 +251,6 @@ class Settings:
         "Tools",
         "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
-
     store: str = setting(
         "memory",
         place("memory"),
@@ -317,7 +277,6 @@ class Settings:
         "Store",
         "How long the store keeps a response, or a conversation after its last change.",
     )
-
     background_max_runs: int = setting(
         256,
         whole("COUNT", 1),
@@ -333,7 +292,6 @@ class Settings:
     background_log_max_age: float = setting(
         600.0, duration(), "Store", "How long the events of an ended background response can be read again."
     )
-
     sealing_key_file: str | None = setting(
         None,
         optional(text("FILE")),
@@ -342,12 +300,12 @@ class Settings:
         "conversations); created if missing. `none`: a file in the user's state folder. Servers with the "
         "same key read each other's items.",
     )
-
     log_level: str = setting(
         "info",
         choice("debug", "info", "warning", "error"),
         "Logging",
         "The least severe messages that the server writes to standard error.",
+        also=("--uvicorn-log-level",),
     )
     log_prompts: bool = setting(False, switch(), "Logging", "Whether to log prompts and outputs. Off: never.")
     access_log: bool = setting(False, switch(), "Logging", "Whether to log each HTTP request as a line.")
@@ -357,25 +315,11 @@ class Settings:
             option.check(getattr(self, option.name))
 
 
-OPTIONS: tuple[Option, ...] = tuple(option_of(row) for row in fields(Settings))
+_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging")
+OPTIONS: tuple[Option, ...] = tuple(
+    sorted((option_of(row) for row in fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
+)
 """The table, in the order of the docs."""
-
-
-def add_flags(parser: argparse.ArgumentParser, only: Sequence[str] | None = None) -> None:
-    """Adds the settings, or only those named, as flags of `parser`. Omitted flags set no attribute."""
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for option in OPTIONS:
-        if only is not None and option.name not in only:
-            continue
-        group = groups.get(option.section) or parser.add_argument_group(option.section.lower())
-        groups[option.section] = group
-        help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
-        keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
-        if option.kind.switch:
-            group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **keywords)
-        else:
-            action = "append" if option.kind.many else "store"
-            group.add_argument(option.flag, action=action, metavar=option.kind.metavar, **keywords)
 
 
 def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

@@ -70,17 +70,19 @@ async def search(
     room = min(engine.info.context_length - len(prompt), most_tokens(width, len(prompt)))
     limit = max(room if sampling.max_tokens is None else min(room, sampling.max_tokens), 1)
     alternatives = sampling.logprobs or 0
+    held_back = sampling.stop_token_ids if sampling.min_tokens else sampling.ignored_stop_ids
     one_token = Sampling(
         temperature=0.0,
         max_tokens=1,
         stop_token_ids=sampling.stop_token_ids,
-        logprobs=max(2 * width, alternatives),
+        # Each beam needs two likely tokens that may be its next.
+        logprobs=max(2 * width + len(held_back), alternatives),
         cache_salt=sampling.cache_salt,
         owner=sampling.owner,
         priority=sampling.priority,
     )
     first = await _next(engine, prompt, replace(one_token, prompt_logprobs=sampling.prompt_logprobs))
-    beams = _Beams(prompt, width, length_penalty, sampling.stop_token_ids, limit, alternatives)
+    beams = _Beams(prompt, width, length_penalty, sampling, limit)
     steps: Sequence[Step] = [first]
     while prompts := await asyncio.to_thread(beams.grow, steps):
         steps = await _next_of_all(engine, prompts, one_token)
@@ -95,16 +97,15 @@ class _Beams:
         prompt: Sequence[int],
         width: int,
         length_penalty: float,
-        stops: frozenset[int],
+        sampling: Sampling,
         limit: int,
-        alternatives: int,
     ) -> None:
         self._prompt = list(prompt)
         self._width = width
         self._length_penalty = length_penalty
-        self._stops = stops
+        self._sampling = sampling
         self._limit = limit
-        self._alternatives = alternatives
+        self._alternatives = sampling.logprobs or 0
         self._active: list[_Node | None] = [None]  # None: no token yet
         self._ended: list[_Ended] = []
 
@@ -115,7 +116,7 @@ class _Beams:
             before = self._active[parent]
             length = 1 + (before.length if before is not None else 0)
             node = _Node(before, scored, logprob, length)
-            finish = Finish.STOP if scored.token in self._stops else None
+            finish = Finish.STOP if scored.token in self._sampling.stop_token_ids else None
             if finish is None and length == self._limit:
                 finish = Finish.LENGTH
             if finish is None and len(active) < self._width:
@@ -137,12 +138,23 @@ class _Beams:
         candidates = []
         for parent, (node, step) in enumerate(zip(self._active, steps, strict=True)):
             assert step.logprobs is not None
-            so_far = node.logprob if node is not None else 0.0
-            candidates += [(so_far + logprob, parent, token) for token, logprob in step.logprobs[0].top]
+            so_far, length = (node.logprob, node.length) if node is not None else (0.0, 0)
+            held_back = self._held_back(length)
+            candidates += [
+                (so_far + logprob, parent, token)
+                for token, logprob in step.logprobs[0].top
+                if token not in held_back
+            ]
         # Each beam has an ending for each stop id, at most; they must not crowd out those that continue.
-        most = self._width + len(self._active) * max(len(self._stops), 1)
+        most = self._width + len(self._active) * max(len(self._sampling.stop_token_ids), 1)
         best = heapq.nlargest(most, candidates, key=lambda each: each[0])
         return [(logprob, parent, self._scored(steps[parent], token)) for logprob, parent, token in best]
+
+    def _held_back(self, length: int) -> frozenset[int]:
+        """The stop ids that a beam of this length may not end with."""
+        sampling = self._sampling
+        stops = sampling.stop_token_ids
+        return stops if length < sampling.min_tokens else stops & sampling.ignored_stop_ids
 
     def _scored(self, step: Step, token: int) -> TokenLogprob:
         assert step.logprobs is not None

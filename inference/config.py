@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.engine import CheckpointError
+from inference.naming.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +127,8 @@ def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     """Reads either kind. Hugging Face's repeats names of the original, so its own names identify it."""
+    if problem := foreign_config(raw):
+        raise CheckpointError(f"the model {problem}")
     fields = _Fields(raw)
     _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))

@@ -24,6 +24,9 @@ SAMPLING_FIELDS = frozenset(
         "logit_bias",
         "presence_penalty",
         "frequency_penalty",
+        "repetition_penalty",
+        "min_tokens",
+        "ignored_stop_ids",
         "logprobs",
     }
 )
@@ -48,9 +51,15 @@ class Sampling:
     seed: int | None = None
     stop_token_ids: frozenset[int] = frozenset({200002, 200012, 199999})
     max_tokens: int | None = None  # 0: sample nothing, only read the prompt into the cache
+    # Before `min_tokens` no stop id ends the generation, and those of `ignored_stop_ids` never do. An engine
+    # that has a distribution does not sample them, unless the grammar leaves nothing else.
+    min_tokens: int = 0
+    ignored_stop_ids: frozenset[int] = frozenset()
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    # Divides the positive logits of tokens that the prompt or the output has, and multiplies negative ones.
+    repetition_penalty: float = 1.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
     prompt_logprobs: int | None = None  # the same for the prompt's tokens; only if the engine scores prompts
     grammar: Grammar | None = None  # which tokens may be sampled; only if the engine enforces grammars
@@ -63,11 +72,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """The log-probability of a sampled token, and the likeliest alternatives as (id, logprob), best first."""
+    """The log-probability of a token, and the likeliest alternatives as (id, logprob), best first."""
 
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+    rank: int | None = None  # among all tokens, from 1; only for tokens of a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +108,17 @@ class EngineInfo:
     temperature: float = 1.0
     top_p: float = 1.0
     honours: frozenset[str] = SAMPLING_FIELDS
+    # Fields that it cannot obey and that clients nevertheless always send: a server drops them and says so.
+    ignores: frozenset[str] = frozenset()
+    # Whether a server begins a call that a request forces: for engines that continue any prompt, but obey no
+    # grammar.
+    takes_begun_calls: bool = False
     enforces_grammar: bool = False  # whether it obeys `Sampling.grammar`
     # Whether it obeys `Sampling.prompt_logprobs`. The scores of such an engine are a distribution's, and its
     # next token depends on the prompt alone, so that beam search works on it.
     scores_prompts: bool = False
     replays: bool = False  # its output ignores the prompt: a turn cannot be interrupted and resumed
+    is_demo: bool = False  # the embedded model, which can do only what it was trained to show
     loops: bool = False  # the model often repeats itself without end, which a server should limit
     plan: str = ""  # how its memory is divided, for the operator
 

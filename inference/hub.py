@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from inference.config import read_config
 from inference.download_size import announce
-from inference.engine import ModelNotFound
+from inference.engine import CheckpointError, ModelNotFound
+from inference.naming.foreign import foreign_config, foreign_files, foreign_folder
+from inference.naming.model_names import meant_by
 
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
@@ -20,6 +23,7 @@ LAYOUTS = ("", "original/")
 # Seconds for the first request to the hub. Without a timeout the client waits for minutes, and its other
 # calls retry six times before they give up.
 HUB_TIMEOUT = 5.0
+
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +52,11 @@ def download(repo: str) -> Path:
     # version (requests, httpx, httpx2).
     try:
         info = HfApi().model_info(repo, timeout=HUB_TIMEOUT, files_metadata=True)
-        needed = files_needed(file.rfilename for file in info.siblings or ())
+        names = [file.rfilename for file in info.siblings or ()]
     except Exception as error:
         return _cached_instead(repo, error)
+    needed = files_needed(names)
+    _refuse_foreign(repo, names, getattr(info, "config", None))
     if not needed:
         raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
     announce(repo, info, needed)
@@ -58,6 +64,15 @@ def download(repo: str) -> Path:
         return Path(snapshot_download(repo, allow_patterns=needed))
     except Exception as error:
         return _cached_instead(repo, error)
+
+
+def _refuse_foreign(repo: str, names: Iterable[str], config: object) -> None:
+    """Before gigabytes are downloaded: the hub itself states a model's kind."""
+    named = f"The Hugging Face repo {repo}"
+    if isinstance(config, Mapping) and (problem := foreign_config(config)):
+        raise ModelNotFound(f"{named} {problem}")
+    if problem := foreign_files(names, repo):
+        raise ModelNotFound(problem)
 
 
 def _cached_instead(repo: str, error: Exception) -> Path:
@@ -69,12 +84,36 @@ def _cached_instead(repo: str, error: Exception) -> Path:
             logger.warning("The model %s comes from the cache: %s", repo, _summary(error))
             return folder
         incomplete = incomplete or f" (the copy there lacks {layout}{missing})"
+    meant = meant_by(repo)
+    question = f"Did you mean {meant}" if meant and meant != repo else "Is the name right"
     raise ModelNotFound(
         f"The model {repo!r} is not a folder here, nor is it complete in the Hugging Face cache{incomplete}, "
-        f"and the hub did not provide it ({_summary(error)}). Is the name right, and is this machine online? "
+        f"and the hub did not provide it ({_summary(error)}). {question}, and is this machine online? "
         "For a gated or private repo, accept its terms on its page, then log in (hf auth login) or set "
         "HF_TOKEN. Without a network, name a folder that holds the checkpoint, or use tiny."
     ) from error
+
+
+def cached_checkpoints() -> list[tuple[str, Path]]:
+    """The complete checkpoints of gpt-oss in the cache: the repo and the folder of each."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    repos = sorted(Path(HF_HUB_CACHE).glob("models--*--*"))
+    found = []
+    for path in repos:
+        repo = path.name.removeprefix("models--").replace("--", "/", 1)
+        complete = [folder for _, folder in _in_cache(repo) if _missing(folder) is None]
+        if complete and foreign_folder(complete[0]) is None and _is_gpt_oss(complete[0]):
+            found.append((repo, complete[0]))
+    return found
+
+
+def _is_gpt_oss(folder: Path) -> bool:
+    try:
+        read_config(folder / "config.json")
+    except CheckpointError:
+        return False
+    return True
 
 
 def _in_cache(repo: str) -> list[tuple[str, Path]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inference.engine import ModelNotFound
+
+class UnknownHome(ValueError):
+    """A path begins with the home of a user that does not exist. The message names the path."""
 
 
 def path_of(name: str, what: str = "folder") -> Path:
-    """Expands `~`. Raises ModelNotFound for an unknown `~user`."""
+    """Expands `~`. Raises UnknownHome for an unknown `~user`."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
-        raise ModelNotFound(f"{name} names no {what}: {error}") from error
+        raise UnknownHome(f"{name} names no {what}: {error}") from error

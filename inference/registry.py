@@ -7,21 +7,21 @@ factory imports its dependencies when called, so that a script needs no torch an
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference.engine import Engine, ModelNotFound
+from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.local.options import LocalOptions
-from inference.paths import path_of
+from inference.naming.foreign import foreign_file, foreign_folder
+from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
+from inference.paths import UnknownHome, path_of
 
 KINDS = (
     "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), scripted:FILE, or "
     "random:SHAPE (random weights, for measuring)"
 )
-DEMONSTRATOR = "A demonstrator that knows next to nothing: "
-REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+DEMO = "A 16M-parameter demo model that knows next to nothing: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,18 @@ def runs_here(model: str) -> bool:
 
 def checkpoint_folder(model: str) -> Path:
     """The folder of a local model; downloaded or made if necessary."""
-    if model == "tiny":
+    if model == EMBEDDED:
         from inference import tiny
 
         return tiny.checkpoint()
-    path = path_of(model)
+    path = _path_of(model)
     if model and _holds(path.is_dir):
+        if problem := foreign_folder(path):
+            raise CheckpointError(problem)
         return path
     if _holds(path.is_file):
+        if problem := foreign_file(path):
+            raise CheckpointError(problem)
         raise ModelNotFound(
             f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
         )
@@ -76,9 +80,19 @@ def checkpoint_folder(model: str) -> Path:
         from inference.hub import download
 
         return download(model)
+    meant = meant_by(model)
+    did_you_mean = f" Did you mean {meant}?" if meant and meant != model else ""
     raise ModelNotFound(
-        f"There is no model {model!r}: no such folder, and no other kind of name fits. Known: {KINDS}."
+        f"There is no model {model!r}: no such folder, and no other kind of name fits.{did_you_mean} "
+        f"Known: {KINDS}."
     )
+
+
+def _path_of(model: str, what: str = "folder") -> Path:
+    try:
+        return path_of(model, what)
+    except UnknownHome as error:
+        raise ModelNotFound(str(error)) from error
 
 
 def _holds(check: Callable[[], bool]) -> bool:
@@ -114,8 +128,9 @@ def _local(request: Request) -> Engine:
     return load_local(
         folder,
         name=_served_name(request.model),
-        about=DEMONSTRATOR if request.model == "tiny" else "",
-        loops=request.model == "tiny",
+        about=DEMO if request.model == EMBEDDED else "",
+        is_demo=request.model == EMBEDDED,
+        loops=request.model == EMBEDDED,
         device=request.device,
         context=request.context,
         progress=request.progress,
@@ -128,7 +143,7 @@ def _served_name(model: str) -> str:
 
     The name of a link, not of its target: that is often a snapshot in a cache, named by a hash.
     """
-    return os.path.basename(os.path.abspath(path_of(model))) or model
+    return os.path.basename(os.path.abspath(_path_of(model))) or model
 
 
 # A prefix ends in a colon, which neither a repo id nor a usual folder contains.

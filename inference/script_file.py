@@ -10,16 +10,39 @@ and names its turn. It encodes nothing and generates nothing: text stays text.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.engine import CheckpointError, ModelNotFound
+import regex  # type: ignore[import-untyped, unused-ignore]
+
+from inference.engine import CheckpointError, EngineFailed, ModelNotFound
 
 SCRIPT_KEYS = ("turns", "loop", "tokens_per_second")
 TURN_KEYS = ("when", "text", "tokens")
+
+
+SECONDS = 2.0
+"""How long one `when` may search a prompt. Python's own `re` has no limit and lets no other thread run."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A condition on the prompt, and the turn that has it."""
+
+    pattern: Any  # regex.Pattern: the package has no types
+    turn: str
+
+    def fits(self, prompt: str) -> bool:
+        try:
+            return self.pattern.search(prompt, timeout=SECONDS, concurrent=True) is not None
+        except TimeoutError:
+            raise EngineFailed(
+                f'The script\'s {self.turn}: "when" searched a prompt of {len(prompt)} characters for '
+                f"{SECONDS:g} s without a result. Write {self.pattern.pattern!r:.200} without repetitions "
+                "inside of repetitions."
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +51,7 @@ class ScriptedTurn:
 
     text: str | None = None
     tokens: tuple[int, ...] | None = None
-    when: re.Pattern[str] | None = None
+    when: When | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +121,13 @@ def _turn(turn: Any, where: str, vocab_size: int) -> ScriptedTurn:
     return ScriptedTurn(text=turn["text"], when=when)
 
 
-def _pattern(when: Any, where: str) -> re.Pattern[str]:
+def _pattern(when: Any, where: str) -> When:
     if not isinstance(when, str):
         raise CheckpointError(f'{where}: "when" must be a regular expression in a string, not {_kind(when)}.')
     try:
         # A prompt has many lines, and "." should match across them.
-        return re.compile(when, re.DOTALL)
-    except re.error as error:
+        return When(regex.compile(when, regex.DOTALL), where)
+    except regex.error as error:
         raise CheckpointError(
             f'{where}: "when" is not a valid regular expression: {error} (in {when!r}).'
         ) from error

@@ -3,8 +3,8 @@
 Takes prompts and yields the tokens of the script's turns, within the limits of the sampling. A turn's text
 starts right after `<|start|>assistant`; special tokens in it are special. The distribution of a script is one
 token with all the probability, so every log-probability is 0 and no sampling field changes the answer. It
-runs in the event loop itself, because it never computes. Turns of text and `when` need `openai_harmony`,
-which it imports on first use.
+runs in the event loop itself, because it never computes; only `when` is searched in a thread. Turns of text
+and `when` need `openai_harmony`, which it imports on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from inference.engine import (
     Step,
     TokenLogprob,
 )
-from inference.paths import path_of
+from inference.paths import UnknownHome, path_of
 from inference.script_file import Script, ScriptedTurn, read_script
 
 CONTEXT_LENGTH = 131_072
@@ -77,7 +77,7 @@ class ScriptedEngine:
         if limit == 0:
             yield Step((), Finish.LENGTH)  # without using up a turn of the script
             return
-        answer, finish = _cut(self._choose(tokens), limit, sampling.stop_token_ids)
+        answer, finish = _cut(await self._choose(tokens), limit, sampling.stop_token_ids)
         self.active += 1
         try:
             began, sent, count = asyncio.get_running_loop().time(), 0, len(answer)
@@ -93,12 +93,11 @@ class ScriptedEngine:
         finally:
             self.active -= 1
 
-    def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
+    async def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
         if self._conditional:
-            text = _decode(prompt)
-            for turn in self._conditional:
-                if turn.source.when is not None and turn.source.when.search(text):
-                    return turn
+            found = await asyncio.to_thread(self._fitting, prompt)  # a search may take its whole time limit
+            if found is not None:
+                return found
         if not self._in_order:
             raise EngineFailed(
                 'No "when" of the script matches this prompt, and the script has no turn without "when". '
@@ -108,6 +107,13 @@ class ScriptedEngine:
         at = self._served % count if self._script.loop else min(self._served, count - 1)
         self._served += 1
         return self._in_order[at]
+
+    def _fitting(self, prompt: Sequence[int]) -> _PreparedTurn | None:
+        text = _decode(prompt)
+        for turn in self._conditional:
+            if turn.source.when is not None and turn.source.when.fits(text):
+                return turn
+        return None
 
     async def _due(self, began: float, sent: int, count: int) -> int:
         """Where the next step ends; with a rate, waits until at least one more token is due."""
@@ -156,7 +162,11 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
         raise CheckpointError(
             f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
-    script = read_script(path_of(path, "file"), VOCAB_SIZE)
+    try:
+        file = path_of(path, "file")
+    except UnknownHome as error:
+        raise ModelNotFound(str(error)) from error
+    script = read_script(file, VOCAB_SIZE)
     engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
     engine.prepare()
     return engine

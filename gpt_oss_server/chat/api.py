@@ -18,8 +18,14 @@ def chat_router(service: ChatService) -> APIRouter:
 
     @router.post("/v1/chat/completions", openapi_extra=documented(CreateChatCompletion))
     async def create(request: Request) -> Response:
-        run = await service.start(await read_json(request, settings.max_body_bytes))
-        streams = bool(run.request.stream)
-        return await answer(run, request, streams=streams, keep_alive=settings.keep_alive)
+        body = await read_json(request, settings.max_body_bytes)
+        run = await service.start(body)
+        return await answer(
+            run,
+            request,
+            streams=bool(run.request.stream),
+            keep_alive=settings.keep_alive,
+            headers=service.served.headers_for(body, CreateChatCompletion),
+        )
 
     return router

@@ -25,6 +25,11 @@ class EarlierCall:
     arguments: str
     content_type: str | None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are not visibly cut off. Free text shows no cut."""
+        return self.content_type != "json" or is_object(self.arguments)
+
 
 @dataclass(slots=True)
 class Consents:
@@ -87,13 +92,16 @@ class Consents:
 
 def _check_whole(call: EarlierCall, where: str) -> None:
     """Rejects a truncated call: its arguments are not those that the model intended."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
+    if not is_object(call.arguments):
         raise InvalidRequest(
             f"`{where}.approve`: the arguments of this call are not a JSON object: it was cut off or is "
             "broken. Request the answer again with a larger max_completion_tokens.",
             param=f"{where}.approve",
         )
+
+
+def is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -38,7 +38,7 @@ class _Choice:
         self._calls: list[dict[str, Any]] = []
         self._arguments: list[list[str]] = []
         self._old_call: dict[str, Any] | None = None
-        self._scores: list[Any] | None = None
+        self._scores: dict[str, Any] | None = None
         self._end: dict[str, Any] = {}
         self._token_ids: list[int] | None = None
 
@@ -55,12 +55,23 @@ class _Choice:
             self._old_call = self._old_call or {"name": delta["function_call"]["name"], "arguments": ""}
             self._old_call["arguments"] += delta["function_call"]["arguments"]
         if choice.get("logprobs") is not None:
-            self._scores = (self._scores or []) + choice["logprobs"]["content"]
+            self._score(choice["logprobs"])
         if "token_ids" in choice:
             self._token_ids = self._token_ids or []
             self._token_ids += choice["token_ids"]
         if choice["finish_reason"] is not None:
             self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
+
+    def _score(self, given: dict[str, Any]) -> None:
+        self._scores = scores = self._scores or {"content": [], "refusal": None}
+        scores["content"] += given["content"]
+        if "reasoning" in given:
+            scores.setdefault("reasoning", []).extend(given["reasoning"])
+        for of_call in given.get("tool_calls", ()):
+            calls = scores.setdefault("tool_calls", [])
+            while len(calls) <= of_call["index"]:
+                calls.append({"index": len(calls), "content": []})
+            calls[of_call["index"]]["content"] += of_call["content"]
 
     def _call(self, call: dict[str, Any]) -> None:
         if "id" in call:
@@ -89,6 +100,5 @@ class _Choice:
             message["tool_calls"] = calls
         if self._old_call is not None:
             message["function_call"] = self._old_call
-        logprobs = None if self._scores is None else {"content": self._scores, "refusal": None}
         ids = {} if self._token_ids is None else {"token_ids": self._token_ids}
-        return {"index": index, "message": message, "logprobs": logprobs, **self._end, **ids}
+        return {"index": index, "message": message, "logprobs": self._scores, **self._end, **ids}

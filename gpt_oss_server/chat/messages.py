@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.chat.answers import answers_of
 from gpt_oss_server.chat.consents import Consents, EarlierCall
 from gpt_oss_server.chat.executed import ran_here, segments_of
 from gpt_oss_server.content.pairing import in_order_of_calls
@@ -19,7 +20,8 @@ from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.validation import json_type, text_field
+from gpt_oss_server.harmony.unanswered import CUT_OFF
+from gpt_oss_server.http.validation import json_text, json_type, text_field
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -39,7 +41,7 @@ class ReadMessages:
 
     renderer: Renderer
     segments: list[Segment] = field(default_factory=list)
-    recipients: dict[str, str] = field(default_factory=dict)  # tool_call_id → recipient
+    calls: dict[str, EarlierCall] = field(default_factory=dict)  # by tool_call_id
     begun: Begun | None = None
     before_call: bool = False  # a later message of the assistant calls a tool
     names_users: bool = False  # several users take part, so headers carry their names
@@ -50,6 +52,19 @@ class ReadMessages:
     def execute(self, segment: Segment) -> None:
         self.executed.add(len(self.segments))
         self.segments.append(segment)
+
+    def close_cut_call(self, call_id: str, where: str) -> None:
+        """Lets the model read why a cut call has no result. A whole call needs one, unless it waits here."""
+        call = self.calls[call_id]
+        if call.recipient in self.consents.servers:
+            return
+        if call.is_whole:
+            raise InvalidRequest(
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                f"'tool_call_id'. The following tool_call_ids did not have response messages: {call_id}",
+                param=where,
+            )
+        self.segments.append(self.renderer.tool_result(call.recipient, CUT_OFF))
 
     def drop_answered(self) -> None:
         """Drops hosted calls before the newest answer; otherwise every page read stays in the prompt."""
@@ -73,8 +88,11 @@ def read_messages(
     conversation = ReadMessages(renderer, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
+    answers = answers_of(messages)
     placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
     for index, message in placed:
+        if index in answers.replaced:
+            continue
         where = f"messages[{index}]"
         if not isinstance(message, dict):
             raise InvalidRequest(
@@ -85,6 +103,8 @@ def read_messages(
             conversation.begun = _begun(message, where)
         else:
             _handler(message, where)(message, where, conversation)
+            for call_id in answers.unanswered.get(index, ()):
+                conversation.close_cut_call(call_id, where)
     conversation.drop_answered()
     return conversation
 
@@ -177,7 +197,7 @@ def _assistant(message: Message, where: str, conversation: ReadMessages) -> None
         is_preamble = bool(calls) or conversation.before_call
         add(renderer.preamble(content) if is_preamble else renderer.answer(content))
     for call in calls:
-        conversation.recipients[call.id] = call.recipient
+        conversation.calls[call.id] = call
         add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))
 
 
@@ -214,15 +234,13 @@ def _call(call: Any, where: str) -> EarlierCall:
 def _function(value: Any, where: str, key: str) -> tuple[str, str]:
     if not isinstance(value, dict):
         raise InvalidRequest(f"`{where}` must be an object with name and {key}.", param=where)
-    text = value.get(key)
-    if not isinstance(text, str):
-        raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
-    return text_field(value, "name", where), text
+    return text_field(value, "name", where), json_text(value, key, where)
 
 
 def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
     call_id = message.get("tool_call_id")
-    recipient = conversation.recipients.get(call_id) if isinstance(call_id, str) else None
+    call = conversation.calls.get(call_id) if isinstance(call_id, str) else None
+    recipient = call.recipient if call is not None else None
     if recipient is None and isinstance(message.get("name"), str):
         recipient = f"functions.{message['name']}"
     if recipient is None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from gpt_oss_server.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
@@ -89,9 +90,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
-    sampling = sampling_of(
-        request, engines.info, settings, prompt=length, limit=request.limit, logprobs=request.scores
-    )
+    sampling = _sampling(request, engines, settings, encoding, length)
     return PreparedChat(
         request=request,
         engines=engines,
@@ -104,6 +103,21 @@ def prepare(
         approved=approved,
         wanted=wanted,
         thinking=thinking,
+    )
+
+
+def _sampling(
+    request: CreateChatCompletion, engines: Engines, settings: Settings, encoding: Encoding, prompt: int
+) -> Sampling:
+    return sampling_of(
+        request,
+        engines.info,
+        settings,
+        prompt=prompt,
+        limit=request.limit,
+        encoding=encoding,
+        logprobs=request.scores,
+        debug=request.debug,
     )
 
 

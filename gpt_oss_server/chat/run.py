@@ -27,6 +27,8 @@ from gpt_oss_server.turns.events import TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompting import ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -56,6 +58,9 @@ class ChatRun:
     def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.ignored: Sequence[str] = ignored_fields(
+            self.request, served.engine.info, logprobs=self.request.scores
+        )
         self._prepared = prepared
         self._served = served
         self._id = completion_id
@@ -108,6 +113,7 @@ class ChatRun:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
             limits=served.turn_limits,
         )
         turn = Turn(plan, transcript)
@@ -127,7 +133,8 @@ class ChatRun:
             preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=self._speller() if request.logprobs else None,
+            speller=self._speller() if self._shows_scores else None,
+            scored=frozenset(request.logprobs_include or ()),
             old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
@@ -150,7 +157,8 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        end = stream.finish(choice.finish, repeats=choice.transcript.repetition is not None)
+        repeats = choice.transcript.repetition is not None
+        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:
@@ -176,9 +184,9 @@ class ChatRun:
             chunks[0]["prompt_token_ids"] = [*self._prepared.prompt, *self._prepared.prefill]
         self._has_begun = True
         if self.request.stream and self.request.includes_usage:
-            usage = self._usage() if self.request.counts_usage else None
-            for chunk in chunks:
-                chunk["usage"] = usage
+            counts = self.request.counts_usage
+            for chunk, part in zip(chunks, parts, strict=True):
+                chunk["usage"] = self._usage_so_far(part) if counts else None
         return chunks
 
     def _end(self) -> list[Chunk]:
@@ -196,7 +204,7 @@ class ChatRun:
 
     def _closing_chunk(self) -> list[Chunk]:
         """The chunk without choices, unless it would hold nothing."""
-        [chunk] = self._chunks([{}])
+        [chunk] = self._chunks([{"index": 0}])
         chunk["choices"] = []
         if self.request.includes_usage:
             chunk["usage"] = self._usage()
@@ -214,6 +222,11 @@ class ChatRun:
             return None
         return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while
 
+    @property
+    def _shows_scores(self) -> bool:
+        """Whether the client requested log-probabilities and the engine has them. Debugging uses them too."""
+        return self.request.scores is not None and self._prepared.sampling.logprobs is not None
+
     def _speller(self) -> Speller:
         return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
@@ -228,6 +241,10 @@ class ChatRun:
 
     def _usage(self) -> dict[str, Any]:
         return usage_of([choice.transcript for choice in self._choices])
+
+    def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
+        """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
+        return usage_of([self._choices[part["index"]].transcript])
 
     def _log(self) -> None:
         served = self._served

@@ -17,6 +17,7 @@ from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import check_beams_fit
+from gpt_oss_server.turns.prompting import begun_call
 
 
 class ChatService:
@@ -27,14 +28,18 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        request = await in_thread_if_large(lambda: parse_request(body), body)
-        return ChatRun(await self._prepare(request), self.served, completion_id)
+        return ChatRun(await self._prepare(await self._parsed(body)), self.served, completion_id)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(await in_thread_if_large(lambda: parse_request(body), body))
+        prepared = await self._prepare(await self._parsed(body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
+
+    async def _parsed(self, body: object) -> CreateChatCompletion:
+        request = await in_thread_if_large(lambda: parse_request(body), body)
+        self.served.treat_unknown_fields(body, CreateChatCompletion)
+        return request
 
     async def _prepare(self, request: CreateChatCompletion) -> PreparedChat:
         served = self.served
@@ -51,7 +56,7 @@ class ChatService:
                     request,
                     tools,
                     hosted,
-                    read_form(request, tools, hosted),
+                    read_form(request, tools, hosted, served.encoding),
                     engines=engines,
                     settings=served.settings,
                     encoding=served.encoding,
@@ -63,4 +68,8 @@ class ChatService:
             check_beams_fit(engines.beams, len(prepared.prompt) + len(prepared.prefill), request.limit)
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
-            return replace(prepared, binding=await served.bound(prepared.wanted, by_grammar=by_grammar))
+            binding = await served.bound(prepared.wanted, by_grammar=by_grammar)
+            prefill = prepared.prefill
+            if not (prefill or prepared.approved):
+                prefill = begun_call(prepared.wanted, engines.info, served.renderer)
+            return replace(prepared, binding=binding, prefill=prefill)

@@ -35,7 +35,7 @@ from gpt_oss_server.chat.writers import (
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
-from gpt_oss_server.turns.logprobs import Scores, Speller
+from gpt_oss_server.turns.logprobs import Scores, Speller, TextScores
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import Finish
 
@@ -61,6 +61,7 @@ class Form:
     stops: tuple[str, ...] = ()
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
+    scored: frozenset[str] = frozenset()  # what shows log-probabilities besides the answer
     old_calls: bool = False  # the request uses `functions`
     custom: frozenset[str] = frozenset()  # recipients whose calls are text
 
@@ -111,14 +112,16 @@ class ChoiceStream:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
-    def finish(self, finish: Finish, *, repeats: bool = False) -> list[ChunkPart]:
+    def finish(
+        self, finish: Finish, stopped_by: int | None = None, *, repeats: bool = False
+    ) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
-        if self._stops is not None and self.stopped:
-            end["stop_reason"] = self._stops.found
-        elif repeats:
+        # What ended the choice before the model did, as in vLLM; null if nothing did.
+        end["stop_reason"] = self._stops.found if self._stops is not None and self.stopped else stopped_by
+        if repeats and not self.stopped:
             end["stop_reason"] = REPETITION
         return [*out, end]
 
@@ -146,7 +149,7 @@ class ChoiceStream:
             return self._call_writer(header.recipient)
         is_preamble = header.channel == "commentary"
         if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
-            return ReasoningWriter(shown, form.reasoning_fields)
+            return ReasoningWriter(shown, form.reasoning_fields, self._scores("reasoning"))
         if is_preamble:
             return ContentWriter(shown, citations=self._citations())
         self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
@@ -161,10 +164,15 @@ class ChoiceStream:
             return SilentWriter()
         name = called_name(recipient)
         if recipient in form.custom:
-            return CustomCallWriter(shown, name, form.new_call_id)
+            return CustomCallWriter(shown, name, form.new_call_id, scores=self._scores("tool_calls"))
         if form.old_calls:
             return OldCallWriter(shown, name)
-        return CallWriter(shown, name, form.new_call_id, approval=form.approvals.get(recipient))
+        approval, scores = form.approvals.get(recipient), self._scores("tool_calls")
+        return CallWriter(shown, name, form.new_call_id, approval=approval, scores=scores)
+
+    def _scores(self, kind: str) -> TextScores | None:
+        speller = self._form.speller
+        return TextScores(speller) if speller is not None and kind in self._form.scored else None
 
     def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:
         if self._form.cite is None:

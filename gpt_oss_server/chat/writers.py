@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.turns.logprobs import Scores
+from gpt_oss_server.turns.logprobs import Scores, TextScores
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import TokenLogprob
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ChunkPart = dict[str, Any]
 BETWEEN_MESSAGES = "\n\n"  # one chat message's content may hold several messages of the model
+
+
+_NO_SCORES: dict[str, Any] = {"content": [], "refusal": None}
 
 
 @dataclass(slots=True)
@@ -53,17 +56,28 @@ class Writer(ABC):
 
 
 class ReasoningWriter(Writer):
-    def __init__(self, shown: Shown, fields: tuple[str, ...]) -> None:
+    def __init__(self, shown: Shown, fields: tuple[str, ...], scores: TextScores | None = None) -> None:
         self._shown = shown
         self._fields = fields
         self._begins = True
+        self._scores = scores
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.score(scored)
 
     def delta(self, text: str) -> list[ChunkPart]:
+        due = self._scores.show(text) if self._scores is not None else None
         if self._begins:
             self._begins = False
             text = BETWEEN_MESSAGES + text if self._shown.reasoning else text
         self._shown.reasoning += len(text)
-        return [{"delta": dict.fromkeys(self._fields, text)}] if self._fields else []
+        if not self._fields:
+            return []
+        part: ChunkPart = {"delta": dict.fromkeys(self._fields, text)}
+        if due is not None:
+            part["logprobs"] = {**_NO_SCORES, "reasoning": due}
+        return [part]
 
 
 class ContentWriter(Writer):
@@ -147,8 +161,15 @@ class CallWriter(Writer):
     kind, body = "function", "arguments"
 
     def __init__(
-        self, shown: Shown, name: str, new_id: Callable[[], str], *, approval: tuple[str, str] | None = None
+        self,
+        shown: Shown,
+        name: str,
+        new_id: Callable[[], str],
+        *,
+        approval: tuple[str, str] | None = None,
+        scores: TextScores | None = None,
     ) -> None:
+        self._scores = scores
         self._approval = approval
         self._index = shown.calls
         self._name = name
@@ -160,8 +181,16 @@ class CallWriter(Writer):
         call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.score(scored)
+
     def delta(self, text: str) -> list[ChunkPart]:
-        return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
+        part: ChunkPart = {"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}
+        if self._scores is not None:
+            entries = {"index": self._index, "content": self._scores.show(text)}
+            part["logprobs"] = {**_NO_SCORES, "tool_calls": [entries]}
+        return [part]
 
     def close(self, *, complete: bool) -> list[ChunkPart]:
         if self._approval is None or not complete:

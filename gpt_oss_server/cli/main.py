@@ -8,87 +8,19 @@ mistake never causes a traceback. Each command imports what it needs when it run
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn
 
-from gpt_oss_server.cli.house import foreign_packages
+from gpt_oss_server import __version__
+from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
+from gpt_oss_server.cli.line.flags import settle_words
+from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.settings import SettingsError, misspelt_variables, read_settings
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A word after `gpt-oss-server`. Its module has `add_arguments(parser)` and `run(args, settings)`."""
-
-    name: str
-    summary: str
-    module: str
-
-
-COMMANDS = (
-    Command("serve", "serve a model over HTTP", "gpt_oss_server.cli.commands.serve"),
-    Command("chat", "talk with a model in the terminal", "gpt_oss_server.cli.commands.chat"),
-    Command("mcp", "serve the browser or Python over MCP", "gpt_oss_server.cli.commands.mcp"),
-    Command("render", "show the exact prompt of a request", "gpt_oss_server.cli.commands.render"),
-    Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
-    Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
-)
-
-INTRODUCTION = """\
-A Harmony-format server for OpenAI's open-weight gpt-oss models: the Responses API over its own inference.
-"""
-
-FIRST_STEPS = """\
-first steps:
-  gpt-oss-server serve                     the embedded model on http://127.0.0.1:8000/v1
-  gpt-oss-server chat                      the same, in this terminal
-  gpt-oss-server serve --model openai/gpt-oss-20b
-
-Each command has its own help: gpt-oss-server serve --help. Every flag is also an environment variable
-(--max-body-bytes is GPT_OSS_SERVER_MAX_BODY_BYTES); the flag wins."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are sentences that point to the help."""
-
-    subcommands: dict[str, argparse.ArgumentParser]
-
-    def error(self, message: str) -> NoReturn:
-        sentence = message[:1].upper() + message[1:]
-        console.err(f"{sentence}. See `{self.prog} --help`.")
-        self.exit(2)
-
-
-def build_parser() -> Parser:
-    parser = Parser(
-        prog="gpt-oss-server",
-        description=INTRODUCTION,
-        epilog=FIRST_STEPS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.subcommands = {}
-    words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
-    for command in COMMANDS:
-        module = importlib.import_module(command.module)
-        sub = words.add_parser(
-            command.name,
-            help=command.summary,
-            description=module.__doc__,
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
-        parser.subcommands[command.name] = sub
-    return parser
+from gpt_oss_server.own_packages import foreign_packages
+from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,12 +30,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     foreign = foreign_packages()
     if foreign:
-        console.err(foreign)
+        console.err(
+            f"{foreign} Start from another folder, or with the command `{PROGRAM}`, which does not look in "
+            "the current one."
+        )
         return 1
-    args = build_parser().parse_args(argv)
+    words = expanded(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(everything="--help-all" in words)
+    if correction := corrected(words, parser.subcommands):
+        console.err(correction)
+        return 2
+    args, further = parser.parse_known_args(words)
+    if args.version:
+        console.out(f"{PROGRAM} {__version__}")
+        return 0
+    if args.command is None:
+        parser.error("a command is missing, such as serve or chat")
+    return _run(args, further)
+
+
+def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
     try:
         for strange, meant in misspelt_variables(os.environ):
             console.err(f"The variable {strange} is not a setting. Did you mean {meant}?")
+        settle_words(vars(args), further)
         settings = read_settings(vars(args), os.environ)
     except SettingsError as error:
         console.err(str(error))
@@ -120,15 +70,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.err(f"The system refused: {error.strerror or error}{named}.")
         return 1
     except Exception as error:
-        if not is_expected(error):
-            if settings.log_level == "debug":
-                raise
-            kind = type(error).__name__
-            console.err(f"A bug in gpt-oss-server: {kind}: {error}. `--log-level debug` shows where.")
-            return 1
+        return _report(error, settings)
+    return code
+
+
+def _report(error: Exception, settings: Settings) -> int:
+    if is_expected(error):
         console.err(str(error))
         return 1
-    return code
+    if settings.log_level == "debug":
+        raise error
+    kind = type(error).__name__
+    console.err(f"A bug in {PROGRAM}: {kind}: {error}. `--log-level debug` shows where.")
+    return 1
 
 
 def is_expected(error: Exception) -> bool:

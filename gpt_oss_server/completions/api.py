@@ -1,12 +1,15 @@
-"""POST /v1/completions, /tokenize and /detokenize: reads HTTP requests and sends the answers."""
+"""POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of
+from gpt_oss_server.completions.form import grammar_of
+from gpt_oss_server.completions.request import CreateCompletion, parse_request, prompts_of, truncated
 from gpt_oss_server.completions.run import CompletionRun
+from gpt_oss_server.completions.tokenizer_info import tokenizer_info
 from gpt_oss_server.completions.tokens import (
     ChatPrompt,
     DetokenizeRequest,
@@ -29,8 +32,11 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
     @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
     async def create(request: Request) -> Response:
-        run = await start(await read_json(request, limit), served)
-        return await answer(run, request, streams=bool(run.request.stream), keep_alive=keep_alive)
+        body = await read_json(request, limit)
+        run = await start(body, served)
+        headers = served.headers_for(body, CreateCompletion)
+        streams = bool(run.request.stream)
+        return await answer(run, request, streams=streams, keep_alive=keep_alive, headers=headers)
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
@@ -41,21 +47,30 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
         body = await read_json(request, limit)
         return await json_answer(await in_thread_if_large(lambda: detokenize(body, served), body))
 
+    @router.get("/tokenizer_info")
+    async def info() -> Response:
+        return JSONResponse(tokenizer_info(served))
+
     return router
 
 
 async def start(body: object, served: Served) -> CompletionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
     request = await in_thread_if_large(lambda: parse_request(body), body)
+    served.treat_unknown_fields(body, CreateCompletion)
     if request.model is not None:
         served.check_model(request.model)
     served.check_room()
 
+    info = served.engine.info
+
     def encode() -> list[list[int]]:
-        if isinstance(request.prompt, str):
-            check_can_fit(served.engine.info.context_length, "prompt", request.prompt)
+        if isinstance(request.prompt, str) and request.truncate_prompt_tokens is None:
+            check_can_fit(info.context_length, "prompt", request.prompt)
         most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
-        return prompts_of(request.prompt, served.encoding, served.engine.info.vocab_size, most)
+        prompts = prompts_of(request.prompt, served.encoding, info.vocab_size, most)
+        return [truncated(prompt, request, info.context_length) for prompt in prompts]
 
     prompts = await in_thread_if_large(encode, request.prompt)
-    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1))
+    grammar = await grammar_of(request, served)
+    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1), grammar)

@@ -21,10 +21,12 @@ from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.turns.prompting import sampling_of
+from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
+from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
 from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
+from inference.grammar import Grammar
 
 Chunk = dict[str, Any]
 
@@ -42,16 +44,24 @@ class _Choice:
     finish: Finish = Finish.STOP
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
+    hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
+    stopped_by: int | None = None  # a stop id of the request's own
 
 
 class CompletionRun:
     """Iterate once over `chunks()`; `error` is then set if it failed."""
 
     def __init__(
-        self, request: CreateCompletion, prompts: Sequence[Sequence[int]], served: Served, completion_id: str
+        self,
+        request: CreateCompletion,
+        prompts: Sequence[Sequence[int]],
+        served: Served,
+        completion_id: str,
+        grammar: Grammar | None = None,
     ) -> None:
         self.request = request
         self.error: ApiError | None = None
+        self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
         self._head = {
@@ -67,8 +77,10 @@ class CompletionRun:
             served.settings,
             prompt=0,
             limit=_limit(request),
+            encoding=served.encoding,
             logprobs=request.logprobs,
         )
+        self._sampling = replace(self._sampling, grammar=grammar)
         self._scored(served.engine)  # raises, like the next, where the engine cannot serve the request
         search = beam_search(request, served.engine)
         for prompt in prompts:
@@ -112,17 +124,22 @@ class CompletionRun:
         """The choices of one prompt, each made when it begins. One beam search yields all of them."""
         prompt, count = self._prompts[position], self.request.n or 1
         room = self._served.engine.info.context_length - len(prompt)
-        sampling = replace(self._sampling, max_tokens=min(self._sampling.max_tokens or room, room))
+        most = min(self._sampling.max_tokens or room, room)
+        least = min(self._sampling.min_tokens, most)
+        sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
+        hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
         search, of_beams = self._beams_of(prompt)
         for number in range(count):
             index = position * count + number
             if search is not None:
-                yield _Choice(index, position, prompt, sampling, search.engine_of(number), of_beams)
+                engine = search.engine_of(number)
+                yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
                 continue
             scored = self._scored(self._served.engine)
             seed = None if sampling.seed is None else sampling.seed + index
             own = replace(sampling, seed=seed)
-            yield _Choice(index, position, prompt, own, scored or self._served.engine, scored)
+            engine = scored or self._served.engine
+            yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
 
     def _beams_of(self, prompt: Sequence[int]) -> tuple[BeamSearch | None, ScoredPrompt | None]:
         if not self.request.use_beam_search:
@@ -144,7 +161,7 @@ class CompletionRun:
                 raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
-        text = self._text()
+        text = self._text(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
@@ -167,6 +184,7 @@ class CompletionRun:
         choice.sampled += len(step.tokens)
         choice.ids += step.tokens
         choice.finish = step.finish or choice.finish
+        step, choice.stopped_by = without_own_stop(step, choice.hidden)
         shown, scores = text.feed(step)
         return self._chunk(choice, shown, scores) if shown else None
 
@@ -175,20 +193,19 @@ class CompletionRun:
         last = self._chunk(choice, shown, scores)
         part, top = last["choices"][0], self.request.prompt_logprobs
         part["finish_reason"] = str(choice.finish)
-        if text.stopped is not None:
-            part["stop_reason"] = text.stopped
+        part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
         if top is not None and choice.scored is not None:
             # Spelling the scores of a long prompt takes a while.
             part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
         return last
 
-    def _text(self) -> PlainText:
+    def _text(self, choice: _Choice) -> PlainText:
         request = self.request
         return PlainText(
             self._served.encoding,
             StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
-            speller=None if request.logprobs is None else self._speller(),
+            speller=None if choice.sampling.logprobs is None else self._speller(),
             top=request.logprobs or 0,
         )
 
@@ -210,18 +227,17 @@ class CompletionRun:
         chunk: Chunk = {**self._head, "choices": [part]}
         options = self.request.stream_options
         if options and options.include_usage:
-            chunk["usage"] = self._usage() if options.continuous_usage_stats else None
+            chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
         return chunk
 
     def _usage(self) -> dict[str, Any]:
         given = sum(len(prompt) for prompt in self._prompts)
-        return {
-            "prompt_tokens": given,
-            "completion_tokens": self._sampled,
-            "total_tokens": given + self._sampled,
-            # The tokens of a prompt count once; they count as cached if none of its choices computed them.
-            "prompt_tokens_details": {"cached_tokens": sum(self._cached.values())},
-        }
+        # The tokens of a prompt count once; they count as cached if none of its choices computed them.
+        return _counted(given, self._sampled, sum(self._cached.values()))
+
+    def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
+        """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
+        return _counted(len(choice.prompt), choice.sampled, choice.cached)
 
     def _count(self, choice: _Choice) -> None:
         """Adds an ended choice to the usage and to the server's counters."""
@@ -233,6 +249,15 @@ class CompletionRun:
 
 def _limit(request: CreateCompletion) -> int:
     return DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
+
+
+def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -64,7 +64,14 @@ from gpt_oss_server.harmony.events import (
     SlipKind,
     TextDelta,
 )
-from gpt_oss_server.harmony.header import HeaderPart, Mark, Reading, read_cut_header, read_header
+from gpt_oss_server.harmony.header import (
+    HeaderPart,
+    Mark,
+    Reading,
+    may_be_header,
+    read_cut_header,
+    read_header,
+)
 from gpt_oss_server.harmony.recipients import Recipients
 
 __all__ = ["Decoder", "Recipients"]
@@ -320,10 +327,7 @@ class Decoder:
     def _cut_short(self, header: _OpenHeader) -> None:
         """Handles tokens that end in a header. A single last word may be an incomplete word of the header."""
         reading = read_cut_header(header.parts, self._recipients, begun=header.begun)
-        words = reading.text.split()
-        framed = header.begun or any(isinstance(part, Mark) for part in header.parts)
-        may_be_header = len(words) <= 1 and (framed or "to=".startswith("".join(words)))
-        if words and not may_be_header:
+        if reading.text.strip() and not may_be_header(reading, header.parts, begun=header.begun):
             self._slip_without_message(reading)
             self._open(header, reading)
         elif header.parts or header.begun:

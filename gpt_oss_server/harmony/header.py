@@ -102,6 +102,17 @@ def read_cut_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begu
     return Reading(reading.header, reading.is_message, text, slips)
 
 
+def may_be_header(reading: Reading, parts: Sequence[HeaderPart], *, begun: bool) -> bool:
+    """Whether the text of a header that was cut may be an incomplete word of the header."""
+    words = reading.text.split()
+    if len(words) != 1:
+        return False
+    names_mark = len(parts) > 1 and isinstance(parts[-2], Mark) and str(parts[-1]).strip() == words[0]
+    if reading.is_message and not names_mark:  # few words may follow a channel or a recipient
+        return any(known.startswith(words[0]) for known in ("to=", "functions.", *_TYPES))
+    return begun or any(isinstance(part, Mark) for part in parts) or "to=".startswith(words[0])
+
+
 @dataclass(slots=True)
 class _Words:
     """Sorts the words of a header, then decides."""

@@ -171,9 +171,14 @@ class Renderer:
     def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
         """The result of the tool called as `recipient`."""
         encode = self._encoding.encode
-        author = encode(recipient) + encode(" to=assistant")
+        author = self.author_of_result(recipient)
         tokens = (START, *author, CHANNEL, *encode(channel), MESSAGE, *encode(text), END)
         return Segment("tool", tokens, channel, "assistant")
+
+    def author_of_result(self, recipient: str) -> tuple[int, ...]:
+        """What a result of the tool called as `recipient` has between <|start|> and its channel."""
+        encode = self._encoding.encode
+        return (*encode(recipient), *encode(" to=assistant"))
 
     def from_completion(self, tokens: Sequence[int], messages: Sequence[MessageFinished]) -> list[Segment]:
         """A generation as history: the sampled ids, each message with its own start and end.

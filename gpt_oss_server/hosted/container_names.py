@@ -12,12 +12,13 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.http.fields import Body, Integer, NotServed, read_body
+from gpt_oss_server.http.fields import Body, Integer, read_body
+from gpt_oss_server.http.unserved import NotServed
 
 PREFIX = "cntr_"
 IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
@@ -60,13 +61,6 @@ class ExpiresAfter(Body):
     minutes: Annotated[Integer, Field(ge=1, le=IDLE_MINUTES)]
 
 
-class CreateContainer(Body):
-    """Every field may be left out. A container lasts for 20 minutes after its last use."""
-
-    name: str | None = None
-    expires_after: ExpiresAfter | None = None
-
-
 _NOT_SERVED: NotServed = {
     "file_ids": (lambda v: not v, f"Files are not kept outside of containers here. {_UPLOAD}"),
     "memory_limit": (lambda v: v == "1g", 'Python here has one gigabyte of memory: "1g".'),
@@ -75,5 +69,14 @@ _NOT_SERVED: NotServed = {
 }
 
 
+class CreateContainer(Body):
+    """Every field may be left out. A container lasts for 20 minutes after its last use."""
+
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+
+    name: str | None = None
+    expires_after: ExpiresAfter | None = None
+
+
 def parse_container(body: object) -> CreateContainer:
-    return read_body(body, CreateContainer, _NOT_SERVED, '{"name": "data"}')
+    return read_body(body, CreateContainer, '{"name": "data"}')

@@ -35,7 +35,10 @@ class Hosts:
         if not self._listens_locally:
             self._names.add(socket.gethostname().lower())
 
-    def refusal(self, headers: Sequence[tuple[bytes, bytes]], http_version: str) -> ApiError | None:
+    def refusal(
+        self, headers: Sequence[tuple[bytes, bytes]], http_version: str, reached: str = ""
+    ) -> ApiError | None:
+        """`reached` is the address of this machine at which the request arrived."""
         given = [value.decode("latin-1").strip() for name, value in headers if name == b"host"]
         if not given and http_version == "1.0":  # it has no such header, and no browser speaks it
             return None
@@ -45,7 +48,7 @@ class Hosts:
                 "A request must have exactly one `Host` header, with the name or address of this server."
             )
         name = (parts[1] or parts[2]).rstrip(".").lower()
-        if self._any or self._allows(name):
+        if self._any or name == reached.lower() or self._allows(name):
             return None
         return HostNotAllowed(
             f"This server is not known as {name[:99]!r}. Start it with --allow-host {name[:99]} if it is, "
@@ -66,7 +69,8 @@ class HostGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = None
         if scope["type"] in ("http", "websocket"):
-            refusal = self._hosts.refusal(scope["headers"], scope.get("http_version", ""))
+            reached, _ = scope.get("server") or ("", None)
+            refusal = self._hosts.refusal(scope["headers"], scope.get("http_version", ""), reached)
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":

@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -60,7 +60,8 @@ class LateApp:
         making = self._begin()
         await send({"type": "lifespan.startup.complete"})
         stopping = asyncio.create_task(_received(receive))
-        await asyncio.wait({making, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {making, stopping}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if making.done():
             await self._serve(making, stopping)
         await stopping

@@ -22,7 +22,12 @@ from tools.addresses import is_literal
 
 # The schemes of programs whose window is a page, such as editors: no web site can have one of these.
 _PROGRAM_SCHEMES = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
-_EXPOSED_HEADERS = ("x-request-id", "retry-after", "x-should-retry")  # a page may read these
+_EXPOSED_HEADERS = (
+    "x-request-id",
+    "retry-after",
+    "x-should-retry",
+    "x-ignored-fields",
+)  # a page may read these
 
 
 class Origins:

@@ -24,8 +24,20 @@ COMMENT = b": still here\n\n"
 """Every client ignores a comment; some treat an event without data as an event."""
 
 
+_LINE_ENDS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""U+0085, U+2028 and U+2029 in UTF-8 and in JSON's escaped form. Some clients end a line at them."""
+
+
 def encode(event: Event) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event))
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_line(event))
+
+
+def to_line(value: object) -> bytes:
+    """The value as JSON without any character at which a client may split lines."""
+    line = to_json(value)
+    for raw, escaped in _LINE_ENDS:  # only strings can contain them
+        line = line.replace(raw, escaped)
+    return line
 
 
 async def client_gone(receive: Receive) -> None:

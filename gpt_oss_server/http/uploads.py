@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 
@@ -18,6 +19,8 @@ from gpt_oss_server.http.body import decode_json, read_bytes
 from gpt_oss_server.http.large_work import in_thread
 
 _HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
+
+_PLAIN = {"content-encoding": ("identity",), "content-transfer-encoding": ("binary", "8bit", "7bit")}
 
 
 async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
@@ -55,19 +58,29 @@ def _from_form(body: bytes, boundary: str) -> tuple[str, bytes]:
     parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode())
     for part in parts[1:]:
         head, separator, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        fields = _disposition(head)
+        headers = _headers(head)
+        fields = _disposition(headers.get("content-disposition", ""))
         if separator and fields.get("name") == "file" and fields.get("filename"):
+            _check_plain(headers)
             return fields["filename"], content
     raise InvalidRequest(f"The form has no field `file` that contains a file. {_HOW}", param="file")
 
 
-def _disposition(head: bytes) -> dict[str, str]:
+def _headers(head: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n"))
+    return {key.strip().lower(): value.strip() for key, _, value in lines}
+
+
+def _check_plain(headers: Mapping[str, str]) -> None:
+    """The file in the part must be as it is: an encoded one would be stored as something else."""
+    for name, plain in _PLAIN.items():
+        if (coding := headers.get(name, plain[0]).lower()) not in plain:
+            raise InvalidRequest(f"A file with {name} {coding!r} is not decoded. {_HOW}", param="file")
+
+
+def _disposition(value: str) -> dict[str, str]:
     """The parameters of a part's content-disposition. Browsers send file names in UTF-8."""
-    for line in head.decode("utf-8", "replace").split("\r\n"):
-        key, _, value = line.partition(":")
-        if key.strip().lower() == "content-disposition":
-            message = Message()
-            message["content-disposition"] = value.strip()
-            given = message.get_params(header="content-disposition") or []
-            return {name.lower(): collapse_rfc2231_value(text) for name, text in given[1:]}
-    return {}
+    message = Message()
+    message["content-disposition"] = value
+    given = message.get_params(header="content-disposition") or []
+    return {name.lower(): collapse_rfc2231_value(text) for name, text in given[1:]}

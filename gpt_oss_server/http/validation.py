@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_json
 
 from gpt_oss_server.errors import InvalidRequest
 
@@ -39,6 +39,7 @@ _EXPECTED = {
 }
 _BOUNDS = {
     "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
     "less_than_equal": "at most {le}",
     "less_than": "below {lt}",
 }
@@ -85,6 +86,18 @@ def _one(finding: ErrorDetails, name: str) -> str:
         return f"`{name}` is missing."
     message = finding["msg"].removeprefix("Value error, ")
     return f"Invalid value for `{name}`: {message}."
+
+
+def json_text(value: Mapping[str, Any], key: str, where: str) -> str:
+    """Returns the JSON under `key` of the object at `where`, which may be its text or an object."""
+    given = value.get(key)
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, dict):
+        raise InvalidRequest(
+            f"`{where}.{key}` must be a string of JSON, or an object.", param=f"{where}.{key}"
+        )
+    return to_json(given).decode()
 
 
 def text_field(value: Mapping[str, Any], key: str, where: str) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.errors import EventsForgotten, InvalidOutput, InvalidRequest
+from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
@@ -18,7 +18,8 @@ from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.serving.chunks import headers_for
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -32,9 +33,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     """The routes that create, retrieve and delete a response."""
     keep_alive = service.served.settings.keep_alive
 
-    def logged(log: EventLog, after: int = -1) -> Response:
+    def logged(log: EventLog, after: int = -1, headers: dict[str, str] | None = None) -> Response:
         # The log holds encoded events.
-        return EventStream(lambda: _read(log, after), bytes, keep_alive=keep_alive)
+        return EventStream(lambda: _read(log, after), bytes, headers, keep_alive=keep_alive)
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
@@ -44,14 +45,23 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             return EventStream(
                 streamed.events,
                 encode,
+                {**headers_for(streamed.ignored), **service.served.headers_for(body, CreateResponse)},
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
         run = await service.start(body)
         if run.request.background:
             log = await service.run_in_background(run)
-            return logged(log) if run.request.stream else JSONResponse(run.response)
-        return await _whole(run, request, service)
+            headers = headers_for(run.ignored)
+            answer = (
+                logged(log, headers=headers)
+                if run.request.stream
+                else JSONResponse(run.response, headers=headers)
+            )
+        else:
+            answer = await _whole(run, request, service)
+        answer.headers.update(service.served.headers_for(body, CreateResponse))
+        return answer
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
@@ -98,14 +108,16 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
-    """The log's events; an error event ends the stream if a slow reader misses expired ones."""
+    """The log's events. An error event ends the stream if the reader's next event is gone or never came."""
     at = after
     try:
         async with aclosing(log.read(after)) as batches:
             async for batch in batches:
                 at += len(batch)
                 yield batch
-    except EventsForgotten as error:
+        if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
+            raise past_the_end(after)
+    except InvalidRequest as error:
         body = error.body()
         # Both the documented event and the form on which the official SDK raises an error.
         yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]
@@ -130,4 +142,4 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
         kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
-    return JSONResponse(response)
+    return JSONResponse(response, headers=headers_for(run.ignored))

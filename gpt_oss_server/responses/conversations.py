@@ -21,6 +21,7 @@ from gpt_oss_server.responses.input.listing import with_own_ids
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import (
+    CONVERSATION,
     Past,
     items_of_conversation,
     no_conversation,
@@ -65,9 +66,9 @@ class Conversations:
         self._sealer = sealer
 
     async def create(self, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateConversation, {}, '{"metadata": {"topic": "demo"}}')
+        given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
-        new = StoredConversation(self._ids("conv"), int(self._clock()), given.metadata or {})
+        new = StoredConversation(self._ids(CONVERSATION), int(self._clock()), given.metadata or {})
         parts = [await self._read(given.items, Past())] if given.items else []
         await self.store.put_conversation(new, parts)
         return _shown(new)
@@ -76,7 +77,7 @@ class Conversations:
         return _shown(await self._find(conversation_id))
 
     async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, UpdateConversation, {}, '{"metadata": {"topic": "demo"}}')
+        given = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
         changed = await self.store.set_metadata(conversation_id, given.metadata or {})
         if changed is None:
@@ -92,7 +93,7 @@ class Conversations:
         return page(await items_of_conversation(conversation_id, self.store), query)
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateItems, {}, '{"items": [{"role": "user", "content": "Hello"}]}')
+        given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         part = await self._read(given.items, await past_of_conversation(conversation_id, self.store))
         appended = await self.store.append(self.append(conversation_id, part))
         if appended is None:
@@ -169,6 +170,7 @@ class Conversations:
             approvals=approvals,
             sealer=self._sealer,
             where="items",
+            is_whole=False,
         )
 
     def _without(

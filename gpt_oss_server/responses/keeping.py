@@ -10,13 +10,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.unanswered import CUT_OFF, NOT_AWAITED, unanswered
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.stream import ResponseStream
 from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
+from gpt_oss_server.turns.transcript import Transcript
+
+
+def closing_results(transcript: Transcript, stream: ResponseStream, renderer: Renderer) -> list[Segment]:
+    """Results in place of those that never come: of calls that were cut off, or that the end prevented.
+
+    A client's whole call keeps waiting for its output, unless the response was cancelled or failed.
+    """
+    status = stream.response["status"]
+    if status == "completed":
+        return []
+    waiting = unanswered(transcript.segments, renderer)
+    of_client = set(stream.recipients.values()) if status == "incomplete" else set()
+    awaiting_approval = {recipient for recipient, _ in stream.approvals.values()}
+    last = transcript.messages[-1] if transcript.messages else None
+    is_cut = last is not None and last.header.recipient is not None and last.closed_by is ClosedBy.TRUNCATED
+    results = []
+    for place, call in enumerate(waiting, 1):
+        recipient = call.recipient or ""
+        if is_cut and place == len(waiting):
+            results.append(renderer.tool_result(recipient, CUT_OFF))
+        elif recipient not in of_client | awaiting_approval:
+            results.append(renderer.tool_result(recipient, NOT_AWAITED))
+    return results
 
 
 @dataclass(frozen=True, slots=True)

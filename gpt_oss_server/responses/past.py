@@ -10,11 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.errors import ConversationNotFound, InvalidRequest, ItemNotFound, PreviousResponseNotFound
+from gpt_oss_server.errors import (
+    ApiError,
+    ConversationNotFound,
+    InvalidRequest,
+    ItemNotFound,
+    PreviousResponseNotFound,
+)
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.stores.base import Item, Store
 from gpt_oss_server.stores.chain import Addition, Call, History, Position
+
+CONVERSATION = "conv"  # the prefix of conversations' ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,13 @@ async def items_of_conversation(conversation_id: str, store: Store) -> tuple[Ite
     return items
 
 
-def no_conversation(conversation_id: str) -> ConversationNotFound:
+def no_conversation(conversation_id: str) -> ApiError:
+    if not conversation_id.startswith(CONVERSATION):
+        return InvalidRequest(
+            f"{conversation_id!r:.80} is no id of a conversation: these begin with '{CONVERSATION}_'. "
+            "POST /v1/conversations creates one.",
+            param="conversation",
+        )
     return ConversationNotFound(
         f"There is no conversation with id {conversation_id!r}. It may have expired or been deleted.",
         param="conversation",

@@ -1,4 +1,4 @@
-"""The Response object: it has every top-level key from the first event on, with null for unset values."""
+"""The Response object: it has its top-level keys from the first event on, with null for unset values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def new_response(
     top_p: float,
     store: bool,
     background: bool = False,
+    null_user: bool = False,
 ) -> dict[str, Any]:
     return {
         "id": response_id,
@@ -54,9 +55,14 @@ def new_response(
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",
         "usage": None,
-        "user": request.user,
+        **_user(request.user, null_user),
         "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
     }
+
+
+def _user(given: str | None, nullable: bool) -> dict[str, Any]:
+    """Open Responses requires the key `user`; OpenAI's document allows no null there."""
+    return {"user": given} if given is not None or nullable else {}
 
 
 def _text(request: CreateResponse) -> dict[str, Any]:
@@ -68,14 +74,15 @@ def _text(request: CreateResponse) -> dict[str, Any]:
 
 
 def usage_of(*transcripts: Transcript) -> dict[str, Any]:
-    given = sum(len(each.prompt) + each.given for each in transcripts)
+    given = sum(len(each.prompt) + each.prefilled + each.given for each in transcripts)
     sampled = sum(each.sampled for each in transcripts)
     cached = sum(each.cached_tokens for each in transcripts)
     reasoning = sum(each.reasoning_tokens for each in transcripts)
+    results = sum(each.results for each in transcripts)  # of tools that ran here; part of the input tokens
     return {
         "input_tokens": given,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": sampled,
-        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "output_tokens_details": {"reasoning_tokens": reasoning, "tool_output_tokens": results},
         "total_tokens": given + sampled,
     }

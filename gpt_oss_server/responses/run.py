@@ -24,7 +24,7 @@ from gpt_oss_server.responses.items.compaction import CompactionBuilder
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.responses.items.tool_builders import McpListBuilder
-from gpt_oss_server.responses.keeping import FinishedTurn
+from gpt_oss_server.responses.keeping import FinishedTurn, closing_results
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
@@ -35,6 +35,8 @@ from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_tur
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompting import begun_call, ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -60,6 +62,7 @@ class Run:
         """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
         self._served = served
         self._store = store
@@ -73,7 +76,8 @@ class Run:
         route = item_route(
             served.ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients
         )
-        self._stream = ResponseStream(response, route, served.clock)
+        ends_cut_calls = served.settings.end_cut_calls
+        self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
 
     def _begin(self, prepared: Prepared) -> None:
         served = self._served
@@ -88,6 +92,7 @@ class Run:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling),
             limits=served.turn_limits,
         )
         self._prepared = prepared
@@ -131,6 +136,8 @@ class Run:
                     if self._compaction is not None:
                         yield stream.add(CompactionBuilder(await self._compact(self._compaction)))
                     if self._compaction is None or not self._compaction.alone:
+                        if begun := self._begun():
+                            yield begun
                         async with aclosing(self._turn_events()) as turn:
                             async for batch in turn:
                                 if type(last := batch[-1]) is TurnFinished:
@@ -151,6 +158,14 @@ class Run:
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)
         return self._turn.events() if self._generates else self._turn.read_prompt()
+
+    def _begun(self) -> list[Event]:
+        """The events of a forced call that the server begins for an engine without grammars."""
+        served, prepared = self._served, self._prepared
+        if prepared.approved or not self._generates:
+            return []
+        tokens = begun_call(prepared.wanted, served.engine.info, served.renderer)
+        return self._stream.feed(self._turn.prefill(tokens)) if tokens else []
 
     async def _close_tools(self) -> None:
         request = self.request
@@ -213,9 +228,12 @@ class Run:
             return seal_reasoning(served.sealer, segment.tokens)
 
         sealed = "reasoning.encrypted_content" in (self.request.include or ())
-        scored = self._prepared.sampling.logprobs is not None
+        speller = Speller(served.encoding, as_ids=False)
+        scored = self.request.scored if self._prepared.sampling.logprobs is not None else ()
         return Detail(
-            speller=Speller(self._served.encoding, as_ids=False) if scored else None,
+            speller=speller if "message" in scored else None,
+            reasoning_speller=speller if "reasoning" in scored else None,
+            call_speller=speller if "function_call" in scored else None,
             summary=self.request.summary,
             seal=seal if sealed else None,
             reasoning_events=REASONING_EVENTS[self._served.settings.event_names],
@@ -253,7 +271,9 @@ class Run:
         # An approved call that may have run belongs to the conversation: a retry must not repeat it.
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
-        turn = FinishedTurn(self._prepared, self._stream, tuple(self._transcript.segments))
+        closing = closing_results(self._transcript, self._stream, self._served.renderer)
+        segments = (*self._prepared.hosted.carries, *self._transcript.segments, *closing)
+        turn = FinishedTurn(self._prepared, self._stream, segments)
         await turn.keep(self._store, self._conversations, adds=adds)
 
 

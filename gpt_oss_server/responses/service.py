@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Wanted
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import (
     ApiError,
     ContextLengthExceeded,
@@ -37,7 +37,7 @@ from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.background import BackgroundRuns
 from gpt_oss_server.turns.debug import log_turn
@@ -71,17 +71,22 @@ class ResponsesService:
         A caller's own `store` keeps every response and resolves `previous_response_id`. Without `generates`,
         the engine only reads the prompt.
         """
-        return await self._start(await _read(body), store, generates)
+        return await self._start(await self._parsed(body), store, generates)
 
     async def start_streamed(
         self, body: object, *, store: Store | None = None, generates: bool = True
     ) -> Run | RefusedRun:
         """Like `start`, but a prompt that is too long becomes a failed response in the stream."""
-        request = await _read(body)
+        request = await self._parsed(body)
         try:
             return await self._start(request, store, generates)
         except ContextLengthExceeded as error:
             return self._refused(request, error)
+
+    async def _parsed(self, body: object) -> CreateResponse:
+        request = await in_thread_if_large(lambda: parse_request(body), body)
+        self.served.treat_unknown_fields(body, CreateResponse)
+        return request
 
     async def _start(self, request: CreateResponse, store: Store | None, generates: bool) -> Run:
         served = self.served
@@ -106,6 +111,7 @@ class ResponsesService:
             top_p=prepared.sampling.top_p,
             store=keep,
             background=bool(request.background),
+            null_user=self._null_user,
         )
         return Run(
             prepared,
@@ -128,19 +134,24 @@ class ResponsesService:
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
             store=False,
+            null_user=self._null_user,
         )
         served.counters.count("failed", ())
         return RefusedRun(response, error, served.clock)
 
+    @property
+    def _null_user(self) -> bool:
+        return self.served.settings.event_names == "open-responses"
+
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
-        prepared = await self._prepare(await _read(body), "", self.served.store)
+        prepared = await self._prepare(await self._parsed(body), "", self.served.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.served.encoding.decode(prepared.prompt))
 
     async def count(self, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(await _read(body)), self.served.engine.info
+        request, info = without_compaction(await self._parsed(body)), self.served.engine.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
         prepared = await self._prepare(request, "", self.served.store, info=info)
@@ -233,6 +244,9 @@ class ResponsesService:
                 param="stream",
             )
         await log.check(after)
+        ended = after >= 0 and await self.served.store.get(response_id) is not None
+        if ended and not await has_event(log, after):
+            raise past_the_end(after)
         return log
 
     async def close(self) -> None:
@@ -288,7 +302,3 @@ class ResponsesService:
                 param="previous_response_id",
             )
         return await past_of(request, store)
-
-
-async def _read(body: object) -> CreateResponse:
-    return await in_thread_if_large(lambda: parse_request(body), body)

@@ -26,13 +26,21 @@ _TERMINAL_EVENTS: dict[Status, str] = {"cancelled": "response.incomplete"}
 class ResponseStream:
     """The stream of one response. `response` is its object, kept current."""
 
-    def __init__(self, response: dict[str, Any], route: ItemRoute, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        response: dict[str, Any],
+        route: ItemRoute,
+        clock: Callable[[], float],
+        *,
+        ends_cut_calls: bool = True,
+    ) -> None:
         self.response = response
         self.recipients: dict[str, str] = {}  # call_id → recipient of the calls in this response
         self.results: dict[str, str] = {}  # item id → result that the model read of a call that ran here
         self.approvals: dict[str, tuple[str, str]] = {}  # mcp_approval_request id → (recipient, arguments)
         self._route = route
         self._clock = clock
+        self._ends_cut_calls = ends_cut_calls  # False: a client's call that was cut off has no `done` events
         self._sequence = 0
         self._pending: Header | None = None  # its message has started but has no text yet
         self._open: ItemBuilder | None = None
@@ -114,13 +122,13 @@ class ResponseStream:
         if reason is not None:
             response["incomplete_details"] = {"reason": reason, **({"message": why} if why else {})}
         if error is not None:
-            response["error"] = _error(error)
+            response["error"] = error.of_response()
         out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))
         return out
 
     def failed_instead(self, end: Event, error: ApiError) -> Event:
         """The terminal event that replaces the unsent `end` when the store did not keep the response."""
-        self.response.update(status="failed", error=_error(error), completed_at=None)
+        self.response.update(status="failed", error=error.of_response(), completed_at=None)
         return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
 
     def _builder(self, out: list[Event]) -> ItemBuilder:
@@ -192,7 +200,7 @@ class ResponseStream:
         events, item = builder.close(text, complete=complete)
         if builder.requests_approval and complete:
             self.approvals[item["id"]] = (self._recipient, text)
-        if complete or builder.done_if_cut_off:
+        if complete or self._ends_cut_calls or not builder.client_runs:
             self._finish_item(events, item, out)
         else:
             self._keep(item)
@@ -224,7 +232,3 @@ class ResponseStream:
         event = {"type": kind, "sequence_number": self._sequence, "response": snapshot}
         self._sequence += 1
         return event
-
-
-def _error(error: ApiError) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message}

@@ -6,42 +6,56 @@ content of a chunk.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from pydantic_core import to_json
 from starlette.responses import Response
 
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.http.sse import Event, EventStream, unless_gone
+from gpt_oss_server.http.sse import Event, EventStream, to_line, unless_gone
 
 _DONE = b"data: [DONE]\n\n"
 
 
 class ChunkRun(Protocol):
     error: ApiError | None  # set after the last chunk
+    ignored: list[str]  # the request's fields without effect on this engine
 
     def chunks(self) -> AsyncGenerator[list[Event], None]: ...
 
     async def wait(self) -> dict[str, Any]: ...
 
 
-async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: float | None) -> Response:
+async def answer(
+    run: ChunkRun,
+    request: Request,
+    *,
+    streams: bool,
+    keep_alive: float | None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    headers = {**headers_for(run.ignored), **(headers or {})}
     if streams:
         return EventStream(
             run.chunks,
             encode_chunk,
+            headers,
             keep_alive=keep_alive,
             end=lambda: _DONE if run.error is None else b"",
         )
     whole = await unless_gone(request.receive, run.wait())
-    return (
-        JSONResponse(whole) if whole is not None else Response(status_code=499)
-    )  # the client has disconnected
+    if whole is None:
+        return Response(status_code=499)  # the client has disconnected
+    return JSONResponse(whole, headers=headers)
+
+
+def headers_for(ignored: Sequence[str]) -> dict[str, str]:
+    """Names the request's fields that have no effect on this engine."""
+    return {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
 
 
 def encode_chunk(chunk: Event) -> bytes:
     """Chunks have no event names."""
-    return b"data: %s\n\n" % to_json(chunk)
+    return b"data: %s\n\n" % to_line(chunk)

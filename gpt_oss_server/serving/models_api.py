@@ -25,6 +25,7 @@ def models_router(served: Served) -> APIRouter:
             "owned_by": "gpt-oss-server",
             "context_length": info.context_length,
             "description": info.description,
+            "is_demo": info.is_demo,
         }
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])

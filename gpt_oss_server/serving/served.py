@@ -14,12 +14,15 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 
-from gpt_oss_server.constraints.binding import Binding, Wanted, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.serving.counters import Counters
+from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds import stores_of
@@ -32,6 +35,7 @@ from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
 ANY_MODEL = "*"
+_UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
@@ -84,6 +88,14 @@ class Served:
                 param="model",
             )
 
+    def treat_unknown_fields(self, body: object, model: type[Body]) -> None:
+        """Refuse or log fields that no part of this server knows, as the operator wants."""
+        treat_unknown_fields(body, model, self.settings.unknown_fields)
+
+    def headers_for(self, body: object, model: type[Body]) -> dict[str, str]:
+        """The answer's header that names a request's unknown fields, if it has any."""
+        return header_of(body, model, self.settings.unknown_fields)
+
     def check_room(self) -> None:
         """Refuse a request before any work if the engine would refuse it.
 
@@ -133,9 +145,9 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
-        make_ready(self.encoding)
+        make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""

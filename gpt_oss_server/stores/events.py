@@ -9,9 +9,10 @@ caught up continues live until the run ends. It must not know the content of the
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
-from gpt_oss_server.errors import EventsForgotten
+from gpt_oss_server.errors import EventsForgotten, InvalidRequest
 
 
 class EventLog(Protocol):
@@ -59,6 +60,25 @@ class EventLogs(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+async def has_event(log: EventLog, number: int) -> bool:
+    """Whether the log has, or had, this event. Waits for it while the run is running."""
+    try:
+        async with aclosing(log.read(number - 1)) as batches:
+            async for _ in batches:
+                return True
+    except EventsForgotten:
+        return True
+    return False
+
+
+def past_the_end(number: int) -> InvalidRequest:
+    """The error for a reader that continues after an event that the run did not have."""
+    return InvalidRequest(
+        f"`starting_after` is {number}, but the response has ended before an event with that number.",
+        param="starting_after",
+    )
 
 
 def events_forgotten(first: int) -> EventsForgotten:

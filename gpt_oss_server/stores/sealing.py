@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.settings import SettingsError
-from inference.engine import ModelNotFound
-from inference.paths import path_of
+from inference.paths import UnknownHome, path_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -72,7 +71,7 @@ def server_sealer(key_file: str | None) -> Sealer:
     server runs.
     """
     if key_file is not None:
-        return Sealer(_read_or_make(_named(key_file)))
+        return Sealer(_named_key(key_file))
     try:
         return Sealer(_read_or_make(state_folder() / "sealing.key"))
     except (OSError, SettingsError, RuntimeError) as error:  # RuntimeError: no home folder
@@ -84,12 +83,17 @@ def server_sealer(key_file: str | None) -> Sealer:
         return Sealer(secrets.token_bytes(_LEAST))
 
 
-def _named(key_file: str) -> Path:
+def _named_key(key_file: str) -> bytes:
     """Expands `~`: a shell does it in `--sealing-key-file ~/key`, but not in `=~/key` or in a variable."""
     try:
-        return path_of(key_file, "file")
-    except ModelNotFound as error:
+        return _read_or_make(path_of(key_file, "file"))
+    except UnknownHome as error:
         raise SettingsError(f"--sealing-key-file: {error}") from error
+    except OSError as error:
+        raise SettingsError(
+            f"--sealing-key-file: {key_file} cannot be read or created: {error.strerror or error}. Name a "
+            "file in a folder where this user may write."
+        ) from error
 
 
 def state_folder() -> Path:

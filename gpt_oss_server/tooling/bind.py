@@ -43,7 +43,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
         try:
             # On a thread, because the first import takes more than a second.
             add_servers = await asyncio.to_thread(_add_servers)
-            await add_servers(tools.servers, toolset, hosted, ids)
+            await add_servers(tools.servers, toolset, hosted, ids, tools.listings)
         except BaseException:
             await hosted.close(keeps_conversation=True)  # it may hold connections from before the failure
             raise

@@ -36,12 +36,12 @@ class Dialect(Protocol):
         """The object with the name and the schema of an answer's format."""
         ...
 
-    def allowed_tools(self, choice: Fields) -> Fields:
+    def allowed_tools(self, choice: Fields, where: str) -> Fields:
         """The object with the mode and the list of a choice of type `allowed_tools`."""
         ...
 
-    def reference(self, named: Fields) -> Fields:
-        """The reference to a tool, with name and type in one object."""
+    def reference(self, named: Fields, where: str) -> Fields:
+        """The reference to a tool at `where`, with name and type in one object."""
         ...
 
 
@@ -69,10 +69,22 @@ class Flat:
             )
         return given, where
 
-    def allowed_tools(self, choice: Fields) -> Fields:
+    def allowed_tools(self, choice: Fields, where: str) -> Fields:
+        if "tools" not in choice and isinstance(choice.get("allowed_tools"), Mapping):
+            raise InvalidRequest(
+                f"`{where}`: this is the Chat Completions form; put mode and tools next to `type`.",
+                param=f"{where}.tools",
+            )
         return choice
 
-    def reference(self, named: Fields) -> Fields:
+    def reference(self, named: Fields, where: str) -> Fields:
+        kind = named.get("type")
+        if "name" not in named and kind in _NAMED and isinstance(named.get(kind), Mapping):
+            raise InvalidRequest(
+                f"`{where}`: this is the Chat Completions form; put the tool's name next to `type`: "
+                f"{{'type': '{kind}', 'name': '…'}}.",
+                param=f"{where}.name",
+            )
         return named
 
 
@@ -101,11 +113,11 @@ class Nested:
             raise InvalidRequest(f"`{place}` must be an object with name and schema.", param=place)
         return inner, place
 
-    def allowed_tools(self, choice: Fields) -> Fields:
+    def allowed_tools(self, choice: Fields, where: str) -> Fields:
         inner = choice.get("allowed_tools")
         return inner if isinstance(inner, Mapping) else choice
 
-    def reference(self, named: Fields) -> Fields:
+    def reference(self, named: Fields, where: str) -> Fields:
         for kind in _NAMED:
             if isinstance(inner := named.get(kind), Mapping):
                 return {**inner, "type": kind}

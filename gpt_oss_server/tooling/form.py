@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Schema, Wanted
+from gpt_oss_server.constraints.grammar import NOTHING, Banned
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.hosted.table import BY_TYPE
@@ -27,8 +28,9 @@ Choice = str | dict[str, Any] | None
 class AnswerFormat:
     """The format that a request requires of its answer."""
 
-    schema: Schema | None = None
+    form: Schema | TextGrammar | None = None
     declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
+    banned: Banned = NOTHING  # what no text contains
 
 
 def answer_format(
@@ -92,7 +94,8 @@ def wanted_of(
         calls=tools.calls,
         declarations=hosted.declarations,
         guides=_guides(tools, hosted),
-        answer=answer.schema,
+        answer=answer.form,
+        banned=answer.banned,
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),
@@ -118,26 +121,28 @@ def _choice(
     choice: Choice, where: str, dialect: Dialect, tools: RequestTools, hosted: HostedTools
 ) -> tuple[bool, frozenset[str] | None]:
     """Whether the model must call a tool, and the recipients that it may call."""
-    if choice is None or choice in ("auto", "none"):
+    if choice is None or choice == "auto":
         return False, None
+    if choice == "none":
+        return False, frozenset()
     if choice == "required":
         return True, None
     if isinstance(choice, str):
         raise InvalidRequest(
             f"`{where}` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.", param=where
         )
-    named = dialect.reference(choice)
+    named = dialect.reference(choice, where)
     if named.get("type") != "allowed_tools":
         return True, _recipients(named, where, tools, hosted)
-    given = dialect.allowed_tools(choice)
+    given = dialect.allowed_tools(choice, where)
     listed, mode = given.get("tools"), given.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
         raise InvalidRequest(f"`{where}.tools` must be a list of tools.", param=f"{where}.tools")
     if mode not in ("auto", "required"):
         raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
     allowed = [
-        _recipients(dialect.reference(tool), f"{where}.tools[{index}]", tools, hosted, listed=True)
-        for index, tool in enumerate(listed)
+        _recipients(dialect.reference(tool, place), place, tools, hosted, listed=True)
+        for tool, place in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
     ]
     return mode == "required", frozenset().union(*allowed)
 

@@ -36,6 +36,7 @@ class HostedTools:
     declarations: tuple[Declaration, ...] = ()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items
+    carries: list[Segment] = field(default_factory=list)  # the same lists, for the conversation's later turns
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     missing: dict[str, str] = field(default_factory=dict)  # namespace of an unavailable server → why

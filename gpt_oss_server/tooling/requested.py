@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import ClientCall
+from gpt_oss_server.constraints.wanted import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.hosted.table import BY_TYPE
@@ -29,6 +29,7 @@ from gpt_oss_server.tooling.client_tools import (
     without_nulls,
 )
 from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
+from gpt_oss_server.tooling.listings import Record
 from gpt_oss_server.tooling.search import ToolSearch, search_description
 from tools.extras import how_to_install
 
@@ -44,6 +45,7 @@ class RequestTools:
     servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
     echo: list[Tool] = field(default_factory=list)
     not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later or never
+    listings: dict[str, Record] = field(default_factory=dict)  # server label → its tools, listed earlier
     of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → its tools
     offered: bool = True  # false for tool_choice "none": checked and echoed, but not in the prompt
 
@@ -206,7 +208,7 @@ def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     try:
-        from tools.mcp.request import public_form
+        from tools.mcp.public_form import public_form
     except ImportError as error:
         raise ToolNotAvailable(
             f"MCP servers cannot be used here. {how_to_install(error)}", param=where

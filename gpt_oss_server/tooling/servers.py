@@ -1,18 +1,20 @@
 """Connects to the MCP servers of a request and adds their tools to its tools.
 
-Takes tools of type `mcp` as the client wrote them. Adds their declarations and an mcp_list_tools item each to
-`HostedTools`. If a server cannot list its tools, its item holds the error, and the model proceeds without it.
+Takes tools of type `mcp` as the client wrote them. Adds to `HostedTools` their declarations, and an
+mcp_list_tools item for each server that the conversation has not listed before. If a server cannot list its
+tools, its item holds the error, and the model proceeds without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.tooling.listings import KIND, Record, carried, carried_listing, record_of, shown_tools
 from gpt_oss_server.tooling.toolset import Toolset
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import McpSettingsError
@@ -24,9 +26,18 @@ from tools.toolbox import Offer, Toolbox, offer_of
 
 
 async def add_servers(
-    servers: Sequence[tuple[str, dict[str, Any]]], toolset: Toolset, hosted: HostedTools, ids: Ids
+    servers: Sequence[tuple[str, dict[str, Any]]],
+    toolset: Toolset,
+    hosted: HostedTools,
+    ids: Ids,
+    records: Mapping[str, Record],
 ) -> None:
-    made = [_read(where, written, toolset) for where, written in servers]
+    """`records`: the lists of earlier turns, by server label. A server that has one is not listed again."""
+    known = [carried_listing(written, records) for _, written in servers]
+    made = [
+        _read(where, written, toolset, listing)
+        for (where, written), listing in zip(servers, known, strict=True)
+    ]
     spaces = [server.declaration.namespace for server in made]
     if len(set(spaces)) < len(spaces):
         raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
@@ -39,20 +50,34 @@ async def add_servers(
     if own:
         hosted.own, hosted.close_later = Toolbox(own, parent=toolset.toolbox), toolset.close_later
     listings = await asyncio.gather(*map(_listing, made))  # concurrently: one server may not answer at all
-    hosted.listings += [_item(*found, hosted, ids) for found in zip(made, listings, strict=True)]
+    for server, listing, carried_over, (_, written) in zip(made, listings, known, servers, strict=True):
+        if isinstance(listing, McpFailure):
+            hosted.missing[server.declaration.namespace] = str(listing)
+            hosted.listings.append({**_item(server, ids), "error": str(listing)})
+            continue
+        _declare(server, listing, hosted)
+        # An operator's server keeps its own list, which may have changed since then.
+        if carried_over is None or carried_over.only(server.permissions).tools != listing.tools:
+            about = {"instructions": listing.instructions} if listing.instructions else {}
+            hosted.listings.append({**_item(server, ids), "tools": shown_tools(listing), **about})
+            record = record_of(server.label, written.get("server_url"), await server.full_listing())
+            hosted.carries.append(carried(record))
 
 
 def _offer(server: McpTool) -> Offer:
     return offer_of(server, server.timeout, counted_as="mcp")
 
 
-def _read(where: str, written: dict[str, Any], toolset: Toolset) -> McpTool | Narrowed:
+def _read(
+    where: str, written: dict[str, Any], toolset: Toolset, listing: McpListing | None
+) -> McpTool | Narrowed:
     try:
         return request_tool(
             written,
             toolset.operators,
             reach=Reach(toolset.allow_private_hosts),
             timeout=toolset.mcp_timeout,
+            listing=listing,
         )
     except McpSettingsError as error:
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
@@ -65,18 +90,11 @@ async def _listing(server: McpTool | Narrowed) -> McpListing | McpFailure:
         return failure
 
 
-def _item(
-    server: McpTool | Narrowed, listing: McpListing | McpFailure, hosted: HostedTools, ids: Ids
-) -> dict[str, Any]:
-    item: dict[str, Any] = {
-        "id": ids("mcpl"),
-        "type": "mcp_list_tools",
-        "server_label": server.label,
-        "tools": [],
-    }
-    if isinstance(listing, McpFailure):
-        hosted.missing[server.declaration.namespace] = str(listing)
-        return {**item, "error": str(listing)}
+def _item(server: McpTool | Narrowed, ids: Ids) -> dict[str, Any]:
+    return {"id": ids("mcpl"), "type": KIND, "server_label": server.label, "tools": []}
+
+
+def _declare(server: McpTool | Narrowed, listing: McpListing, hosted: HostedTools) -> None:
     declaration = server.declaration
     hosted.declarations += (declaration,)
     if isinstance(server, Narrowed):
@@ -86,16 +104,3 @@ def _item(
         hosted.names[recipient] = (server.label, tool.name)
         if server.needs_approval(tool.name):
             hosted.approvals[recipient] = (server.label, tool.name)
-    return {**item, "tools": _shown(listing)}
-
-
-def _shown(listing: McpListing) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "input_schema": dict(tool.input_schema),
-            "annotations": dict(tool.annotations) if tool.annotations else None,
-        }
-        for tool in listing.tools
-    ]

@@ -7,6 +7,7 @@ import logging
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Slip
+from gpt_oss_server.turns.logprobs import LEAST
 from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.transcript import Transcript
 
@@ -15,6 +16,7 @@ _MOST_SLIPS = 100
 
 
 def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
+    """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability."""
     # Bounded: a broken model can slip at every token.
     departures: list[Slip | TurnWarning] = [*transcript.slips[:_MOST_SLIPS], *transcript.warnings]
     warnings = [{"kind": each.kind, "detail": each.detail} for each in departures]
@@ -22,6 +24,9 @@ def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]
     return {
         "__debug": "".join(texts.values()),
         **texts,
+        "__debug_input_ids": json.dumps(list(transcript.prompt)),
+        "__debug_output_ids": json.dumps(transcript.tokens),
+        "__debug_output_logprobs": json.dumps(_scores(transcript)),
         "__debug_warnings": json.dumps(warnings, ensure_ascii=False),
     }
 
@@ -36,6 +41,11 @@ def _texts(encoding: Encoding, transcript: Transcript, key: str) -> dict[str, st
         f"{key}_input": encoding.decode(transcript.prompt),
         f"{key}_output": encoding.decode(transcript.tokens),
     }
+
+
+def _scores(transcript: Transcript) -> list[float | None]:
+    found = (transcript.scores.get(place) for place in range(len(transcript.tokens)))
+    return [None if score is None else max(score, LEAST) for score in found]
 
 
 def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text: bool) -> None:

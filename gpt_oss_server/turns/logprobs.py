@@ -52,6 +52,25 @@ def _is_text(raw: bytes) -> bool:
     return True
 
 
+class TextScores:
+    """The scores of a text that is shown as it is sampled: `score` takes each token before its text."""
+
+    def __init__(self, speller: Speller) -> None:
+        self.sent: list[dict[str, Any]] = []  # all entries so far
+        self._scores = Scores(speller)
+        self._shown = 0
+
+    def score(self, scored: TokenLogprob) -> None:
+        self._scores.feed(scored, self._shown)
+
+    def show(self, text: str) -> list[dict[str, Any]]:
+        """The entries of the tokens of this text."""
+        self._shown += len(text)
+        due = self._scores.due(self._shown)
+        self.sent += due
+        return due
+
+
 class Scores:
     """The scores of one text: `feed` takes each token before its text, `due` the length that is shown."""
 

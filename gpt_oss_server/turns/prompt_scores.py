@@ -58,9 +58,9 @@ def scored_prompt(engine: Engine, top: int, param: str) -> ScoredPrompt:
 def _entry(scored: TokenLogprob, speller: Speller, top: int) -> dict[str, Any]:
     """By token id: the likeliest tokens, and the prompt's own token at any rank."""
     ranked = {token: (logprob, rank) for rank, (token, logprob) in enumerate(scored.top, 1)}
-    _, rank = ranked.get(scored.token, (0.0, None))
-    shown = dict(list(ranked.items())[:top])
-    shown[scored.token] = (scored.logprob, rank)  # type: ignore[assignment]
+    _, listed = ranked.get(scored.token, (0.0, None))
+    shown: dict[int, tuple[float, int | None]] = dict(list(ranked.items())[:top])
+    shown[scored.token] = (scored.logprob, scored.rank if listed is None else listed)
     return {
         str(token): {"logprob": max(logprob, LEAST), "rank": rank, "decoded_token": speller.spelt(token)}
         for token, (logprob, rank) in shown.items()

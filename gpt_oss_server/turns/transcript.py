@@ -25,9 +25,11 @@ class Transcript:
     warnings: list[TurnWarning] = field(default_factory=list)
     sampled: int = 0  # stop tokens included
     reasoning_tokens: int = 0  # headers and ends of the messages included
-    given: int = 0  # results of tools: input, not output
+    given: int = 0  # results of tools: input, not output; with the cues after them
+    results: int = 0  # the results alone
     cached_tokens: int = 0
     prefilled: int = 0  # the given beginning of the answer: input, not output
+    scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     messages: list[MessageFinished] = field(default_factory=list)
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _ended: int = 0  # how many messages belong to earlier generations
@@ -38,7 +40,10 @@ class Transcript:
         self.tokens += tokens
         self.prefilled = len(tokens)
 
-    def sample(self, tokens: Sequence[int]) -> None:
+    def sample(self, tokens: Sequence[int], scores: Sequence[float] | None = None) -> None:
+        """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""
+        if scores is not None:
+            self.scores.update(enumerate(scores, len(self.tokens)))
         self._generation += tokens
         self.tokens += tokens
         self.sampled += len(tokens)
@@ -88,6 +93,7 @@ class Transcript:
         given = [token for result in results for token in result.tokens] + list(cue)
         self.tokens += given
         self.given += len(given)
+        self.results += sum(len(result.tokens) for result in results)
 
     def prompt_so_far(self, cue: Sequence[int]) -> list[int]:
         """The prompt of the next generation: all ids so far. Segments include their cue."""

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.errors import InvalidOutput
 from gpt_oss_server.harmony.events import Header, MessageStarted, TextDelta
 from gpt_oss_server.harmony.history import Segment
@@ -36,6 +37,7 @@ class Turn:
         self.has_begun = False  # an approved call may have run
         self._plan = plan
         self._results: list[Segment] = []  # of the tools that ran in this generation
+        self._refused = ""  # why the open message must not be shown
         self._ran: list[tuple[str, str, str]] = []  # their recipients, arguments and results
         self._rounds = Rounds()
         self._budget: ReasoningBudget | None = None
@@ -49,6 +51,7 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self.has_begun = True
+        check = self._plan.binding.check
         for recipient, arguments in self._plan.approved:
             header = Header("commentary", recipient, "json")
             text = [TextDelta(arguments)] if arguments else []
@@ -58,6 +61,10 @@ class Turn:
         while True:
             async with aclosing(self._generation.events()) as generated:
                 async for batch in generated:
+                    if check is not None and (place := self._place_of_refused(check, batch)) is not None:
+                        if place:
+                            yield batch[:place]
+                        raise InvalidOutput(self._refused)
                     yield batch
                     if type(last := batch[-1]) is ToolStarted:
                         yield [ToolFinished(last.header, await self._run(last))]
@@ -72,6 +79,11 @@ class Turn:
             async for step in steps:
                 self.transcript.cached_tokens += step.cached_tokens
         yield [TurnFinished(Finish.STOP)]
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The stop id of the request's own that ended the turn, if one did."""
+        return self._generation.stopped_by
 
     async def check_form(self) -> None:
         """Raise `InvalidOutput` if the finished turn lacks the form that the request requires.
@@ -89,13 +101,21 @@ class Turn:
 
     def close(self) -> list[TurnEvent]:
         """Return the events that are still held back after a failure or an early end: no text is lost."""
-        return self._generation.close()
+        return [] if self._refused else self._generation.close()
 
     def end(self) -> None:
         """Add the messages that a failure left open, and the results of their calls, to the history."""
         self.transcript.end_generation(self._plan.renderer)
         self.transcript.segments += self._results  # not counted as input: the model has not read them
         self._results = []
+
+    def _place_of_refused(self, check: TurnCheck, batch: Sequence[TurnEvent]) -> int | None:
+        """Where a call begins that the request does not allow. A client might run it once it is shown."""
+        for place, event in enumerate(batch):
+            if type(event) is MessageStarted and (problem := check.of_header(event.header)) is not None:
+                self._refused = problem
+                return place
+        return None
 
     def _next(self) -> Finish | None:
         """Begin the next generation if the model must read results; otherwise, return the turn's finish."""

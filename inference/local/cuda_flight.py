@@ -25,15 +25,18 @@ NOT_FINITE = (
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Tokens of some rows and their log-probabilities, and the likeliest tokens with theirs."""
+    """Tokens of some rows and their log-probabilities, the likeliest tokens with theirs, and ranks if due."""
 
     tokens: Tensor
     own: Tensor
     values: Tensor
     ids: Tensor
+    ranks: Tensor | None = None
 
     def on_host(self) -> Scores:
-        return Scores(*(on_host(each) for each in (self.tokens, self.own, self.values, self.ids)))
+        ranks = None if self.ranks is None else on_host(self.ranks)
+        tokens, own, values, ids = (on_host(each) for each in (self.tokens, self.own, self.values, self.ids))
+        return Scores(tokens, own, values, ids, ranks)
 
     def logprobs(self, top: int) -> list[TokenLogprob]:
         """With the `top` likeliest tokens of each row."""
@@ -42,7 +45,8 @@ class Scores:
             tuple(zip(ids[:top], values[:top], strict=True))
             for ids, values in zip(self.ids.tolist(), self.values.tolist(), strict=True)
         ]
-        return [TokenLogprob(*each) for each in zip(tokens, own, pairs, strict=True)]
+        ranks = [None] * len(tokens) if self.ranks is None else self.ranks.tolist()
+        return [TokenLogprob(*each) for each in zip(tokens, own, pairs, ranks, strict=True)]
 
 
 @dataclass(slots=True)

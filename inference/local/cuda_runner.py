@@ -69,8 +69,8 @@ class CudaRunner:
             for part in layer:
                 part[0].zero_()
 
-    def picker(self, sampling: Sampling) -> CudaPicker:
-        return CudaPicker(sampling, self._model.config.vocab_size, self._device)
+    def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> CudaPicker:
+        return CudaPicker(sampling, self._model.config.vocab_size, self._device, prompt)
 
     def prepare(self, progress: bool | None = None) -> None:
         """Compiles kernels and records steps, which would delay the first requests."""
@@ -282,8 +282,11 @@ def _score_prompt(pending: Pending, logits: Tensor) -> None:
     if part.scored is not None:
         count = min(len(part.scored), len(logits))
         tokens = to_device(torch.tensor(part.scored[:count], dtype=torch.int64), logits.device)
-        pending.scores = _scores(logits[:count], tokens, pending.picker.sampling.prompt_logprobs or 0)
+        top = pending.picker.sampling.prompt_logprobs or 0
+        pending.scores = _scores(logits[:count], tokens, top, ranked=True)
 
 
-def _scores(logits: Tensor, tokens: Tensor, top: int) -> Scores:
-    return Scores(tokens, *log_probabilities(logits, tokens.clamp(min=0), top)).on_host()
+def _scores(logits: Tensor, tokens: Tensor, top: int, *, ranked: bool = False) -> Scores:
+    known = tokens.clamp(min=0)
+    ranks = (logits > logits.gather(1, known[:, None])).sum(1) + 1 if ranked else None
+    return Scores(tokens, *log_probabilities(logits, known, top), ranks).on_host()

@@ -24,7 +24,7 @@ from inference.engine import (
     Step,
 )
 from inference.local.loop import Loop
-from inference.local.machine import machine_memory
+from inference.local.machine import machine_memory, machine_share
 from inference.local.memory import LayerKind, MemoryPlan, plan_memory
 from inference.local.options import LocalOptions
 from inference.local.scheduling import sequence as sequences
@@ -96,7 +96,7 @@ class LocalEngine:
             prompt_length=len(tokens),
             limit=room if sampling.max_tokens is None else min(room, sampling.max_tokens),
             sampling=sampling,
-            picker=runner.picker(sampling),
+            picker=runner.picker(sampling, tokens),
             outbox=outbox,
             drafter=Drafter(self._limits.drafts) if self._limits.drafts else None,
             scores=None if sampling.prompt_logprobs is None else [None],
@@ -123,6 +123,7 @@ def load_local(
     context: int | None = None,
     progress: bool | None = None,
     about: str = "",
+    is_demo: bool = False,
     loops: bool = False,
     any_vocabulary: bool = False,
     options: LocalOptions | None = None,
@@ -143,6 +144,7 @@ def load_local(
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
         scores_prompts=True,
+        is_demo=is_demo,
         loops=loops,
     )
     return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
@@ -186,6 +188,8 @@ def engine_of(
         may_shorten=may_shorten,
         limits=limits,
         block_size=_block_size(on_gpu),
+        # Memory of the CPU is taken page by page as tokens fill it; a card's is taken at the start.
+        steady=None if on_gpu or options.kv_memory else machine_share(),
     )
     runner = _runner(model, plan, limits, progress)
     return LocalEngine(runner, _planned(info, plan, limits), _cache(model, plan), limits)

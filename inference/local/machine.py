@@ -1,4 +1,4 @@
-"""How much memory this process can take, from the machine's free memory and its container's limit.
+"""How much memory this process can take, from the machine's memory and its container's limit.
 
 Reads the kernel's files and returns bytes. It must not know what they are for.
 """
@@ -20,7 +20,12 @@ _FILES = {
 
 def machine_memory() -> int:
     """Bytes for keys and values that leave the machine, or the container, enough memory."""
-    return int(min([_free(), *_left_in_groups()]) * SHARE)
+    return int(min([_free(), *(max(0, most - used) for most, used in _groups())]) * SHARE)
+
+
+def machine_share() -> int:
+    """The same share of all the memory that the machine, or the container, has: it never varies."""
+    return int(min([_total(), *(most for most, _ in _groups())]) * SHARE)
 
 
 def _free() -> int:
@@ -31,6 +36,11 @@ def _free() -> int:
     return _physical_memory() // 2
 
 
+def _total() -> int:
+    numbers = _numbers(_PROC / "meminfo")
+    return numbers["MemTotal:"] << 10 if "MemTotal:" in numbers else _physical_memory()
+
+
 def _physical_memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -38,8 +48,8 @@ def _physical_memory() -> int:
         return 8 << 30
 
 
-def _left_in_groups() -> Iterator[int]:
-    """What each limited group of this process may still take; the kernel ends processes that take more."""
+def _groups() -> Iterator[tuple[int, int]]:
+    """The limit and the use of each limited group; the kernel ends processes that exceed a limit."""
     for line in _text(_PROC / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in {*controllers.split(",")} & _FILES.keys():
@@ -48,7 +58,7 @@ def _left_in_groups() -> Iterator[int]:
                 most, now = _text(group / limit).strip(), _text(group / used).strip()
                 if most.isdigit() and now.isdigit():
                     kept = _numbers(group / "memory.stat").get(files, 0)
-                    yield max(0, int(most) - int(now) + kept)
+                    yield int(most), int(now) - kept
 
 
 def _upwards(root: Path, path: str) -> Iterator[Path]:

@@ -53,17 +53,23 @@ def plan_memory(
     may_shorten: bool,
     limits: SchedulerLimits,
     block_size: int,
+    steady: int | None = None,
 ) -> MemoryPlan:
-    """Raises `CheckpointError` if not even one sequence of this context (or a shortened one) fits."""
-    while _bytes(kinds, least := _least(kinds, context, limits, block_size), block_size) > available:
+    """Raises `CheckpointError` if not even one sequence of this context (or a shortened one) fits.
+
+    The context depends on `steady` bytes alone where they are given, and not on what happens to be available:
+    a restart must not change it. One sequence of it then has its blocks in any case.
+    """
+    bound = available if steady is None else steady
+    while (needs := _bytes(kinds, least := _least(kinds, context, limits, block_size), block_size)) > bound:
         if not may_shorten or context <= LEAST_CONTEXT:
-            needed = _bytes(kinds, least, block_size) >> 20
             raise CheckpointError(
-                f"A context of {context:,} tokens needs {needed:,} MiB for "
-                f"keys and values, but only {max(0, available) >> 20:,} MiB are available. Choose a smaller "
+                f"A context of {context:,} tokens needs {needs >> 20:,} MiB for "
+                f"keys and values, but only {max(0, bound) >> 20:,} MiB are available. Choose a smaller "
                 "--context or --max-concurrent, or give more --kv-memory."
             )
         context = max(LEAST_CONTEXT, context * 7 // 8)
+    available = max(available, needs)
     most = [1 + limits.max_concurrent * _blocks_for(context, block_size) for _ in kinds]
     blocks = _spread(kinds, least, most, available, block_size)
     whole = max(

@@ -45,8 +45,8 @@ class TorchRunner:
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
 
-    def picker(self, sampling: Sampling) -> Sampler:
-        return Sampler(sampling, self._model.config.vocab_size, self._mask_workers)
+    def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
+        return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
 
     def close(self) -> None:
         """Stops the workers. The memory is freed with the last reference to the runner."""
@@ -113,7 +113,8 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
     try:
         if part.scored is not None:
             top = sampler.sampling.prompt_logprobs or 0
-            scores = tuple(score_of(row, token, top) for row, token in zip(logits, part.scored, strict=False))
+            scored = zip(logits, part.scored, strict=False)
+            scores = tuple(score_of(row, token, top, ranked=True) for row, token in scored)
         _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)

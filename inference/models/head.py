@@ -27,7 +27,7 @@ class PackedHead:
         wide = torch.empty(min(ROWS_AT_ONCE, len(stored)), stored.shape[1])  # one buffer for all parts
         self._packed: list[Any] = [
             torch.ops.quantized.linear_prepack_fp16(wide[: len(part)].copy_(part), None)
-            for part in stored.split(ROWS_AT_ONCE)
+            for part in torch.split(stored, ROWS_AT_ONCE)
         ]
 
     def logits(self, x: Tensor) -> Tensor:

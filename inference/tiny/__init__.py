@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from inference.engine import CheckpointError, ModelNotFound
-from inference.paths import path_of
+from inference.engine import CheckpointError
+from inference.paths import UnknownHome, path_of
 
 LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
     if chosen:
         try:
             return path_of(chosen)
-        except ModelNotFound as error:
+        except UnknownHome as error:
             raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
     base = os.environ.get("XDG_CACHE_HOME")
     try:

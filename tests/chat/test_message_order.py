@@ -67,7 +67,7 @@ async def test_text_in_the_message_before_a_call_is_a_preamble() -> None:
     assert "<|channel|>commentary<|message|>Let me look.<|end|>" in prompt
     assert "<|channel|>commentary<|message|>I need the weather.<|end|>" in prompt
     assert "<|channel|>analysis<|message|>Hm.<|end|>" in prompt
-    answered = await prompt_of(USER, preamble, USER, calls(a="Paris"))
+    answered = await prompt_of(USER, preamble, USER, calls(a="Paris"), result("a", "grey"))
     assert "<|channel|>final<|message|>Let me look." in answered
 
 

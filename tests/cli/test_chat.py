@@ -79,7 +79,7 @@ def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
     output = chat.stdout
     assert "I remember." not in output
     assert output.startswith(
-        "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[no such command: /effort huge"
+        "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[/effort takes one of none, minimal"
     )
     assert "/quit, Ctrl-D" in output
 

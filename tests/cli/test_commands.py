@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.cli.main import COMMANDS
+from gpt_oss_server.cli.parser import COMMANDS
 from tests.doubles.commands import ANSWER, run, script
 
 
@@ -34,9 +34,17 @@ def test_every_command_has_help_with_examples(command: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ([], 2, "The following arguments are required: COMMAND. See `gpt-oss-server --help`."),
-        (["swerve"], 2, "See `gpt-oss-server --help`."),
-        (["serve", "--prot", "1"], 2, "Unrecognized arguments: --prot 1."),
+        ([], 2, "A command is missing, such as serve or chat. See `gpt-oss-server --help`."),
+        (["swerve"], 2, "Did you mean `serve`?\nTry: gpt-oss-server serve\n"),
+        (["conjure"], 2, "There is no command `conjure`. Commands: serve, chat,"),
+        (["serve", "--prot", "1"], 2, "Did you mean --port?\nTry: gpt-oss-server serve --port 1\n"),
+        (
+            ["serve", "--xyz"],
+            2,
+            "`serve` has no flag --xyz. `gpt-oss-server serve --help-all` lists all flags.",
+        ),
+        (["serve", "tiny", "-m", "random:20b"], 2, "Two models are named, tiny and random:20b."),
+        (["rm", "gpt-oss:20b"], 2, "Models are folders, which `gpt-oss-server list` names"),
         (["serve", "--port", "x"], 2, "--port must be a whole number from 0 to 65535, not 'x'."),
         (["serve", "--model", "./no/such/folder", "--port", "0"], 1, "no/such/folder"),
         (["serve", "--model", "scripted:no-such-file.json", "--port", "0"], 1, "no-such-file.json"),
@@ -88,7 +96,26 @@ def test_render_gives_tokens_and_json_and_reads_standard_input() -> None:
     as_json = json.loads(run("render", "-", "--json", stdin=body).stdout)
     lines = run("render", "-", "--tokens", stdin=body).stdout.splitlines()
     assert [int(line.split()[0]) for line in lines] == as_json["tokens"]
-    assert "".join(line[8:] for line in lines).replace("\\n", "\n") == as_json["text"]
+    texts = [line[8:] for line in lines]
+    assert "".join(json.loads(text) if text.startswith('"') else text for text in texts) == as_json["text"]
+    assert texts[0] == "<|start|>", "a special token is bare"
+    assert '" Chat"' in texts, "the space of a token is visible"
+
+
+def test_render_takes_the_body_of_a_chat_completion() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say <|end|>"}]
+    done = run("render", "-", stdin=json.dumps({"model": "any", "messages": messages}))
+    assert done.returncode == 0, done.stderr
+    assert "# Instructions\n\nBe brief." in done.stdout
+    assert done.stdout.endswith("<|start|>user<|message|>Say <|end|><|end|><|start|>assistant\n")
+    lines = run("render", "-", "--tokens", stdin=json.dumps({"messages": messages})).stdout.splitlines()
+    assert [line[8:] for line in lines][-3:] == ["<|end|>", "<|start|>", '"assistant"']
+    assert any(line.endswith(('" <"', '" <|"')) for line in lines), "the user's text is quoted"
+
+
+def test_render_reports_what_is_wrong_with_a_chat_completion() -> None:
+    done = run("render", "-", stdin='{"messages": [{"role": "nobody"}]}')
+    assert (done.returncode, "nobody" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +144,9 @@ def test_render_declares_the_built_in_tools_without_running_them() -> None:
     assert "## python" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["serve", "--help"], ["render", "--help"], ["render", "-"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["serve", "--help-all"], ["render", "--help-all"], ["render", "-"]], ids=" ".join
+)
 def test_a_terminal_that_is_not_utf_8_loses_only_characters(words: list[str]) -> None:
     for encoding in ("latin-1", "ascii"):
         env = {"PYTHONIOENCODING": encoding}

@@ -18,14 +18,16 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.cli.commands.http_server import listen
+from gpt_oss_server.cli.commands.http_server import is_loopback, listen
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.server_process import serving
 
 
 def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:
     with serving("--model", script(tmp_path, ANSWER), "--served-model-name", "gpt-oss-20b") as served:
-        assert "Model    scripted, gpt-oss-20b" in served.greeting
+        assert "Model    scripted, replays a script of 1 turn(s)\n" in served.greeting
+        assert "Names    scripted, gpt-oss-20b\n" in served.greeting
+        assert "Warning" not in served.greeting
         assert "Context  131,072 tokens" in served.greeting
         assert f"curl {served.api}/responses" in served.greeting
         with urllib.request.urlopen(f"{served.api}/models") as answer:
@@ -177,3 +179,26 @@ def test_a_second_ctrl_c_stops_immediately(tmp_path: Path) -> None:
         assert types[-1] == "cut"
         assert served.process.wait(10) == 130
         assert time.monotonic() - signalled < 10
+
+
+def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(tmp_path: Path) -> None:
+    model = script(tmp_path, ANSWER)
+    with serving("--model", model, "--host", "0.0.0.0", "--served-model-name", "*") as served:
+        assert "WARNING gpt_oss_server.cli.commands.http_server: Other machines can reach" in served.greeting
+        assert "  Warning  Other machines can reach this server" in served.greeting
+        assert "Names    scripted, any other name\n" in served.greeting
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_which_addresses_only_this_machine_reaches(host: str, local: bool) -> None:
+    assert is_loopback(host) is local
+
+
+def test_the_embedded_model_is_introduced_as_what_it_is() -> None:
+    with serving("--served-model-name", "*") as served:
+        assert "Model    tiny, a 16M-parameter demo model" in served.greeting
+        assert "Context  131,072 tokens\n" in served.greeting
+        assert "*" not in served.greeting

@@ -7,11 +7,11 @@ import dataclasses
 
 import pytest
 
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.settings import (
     OPTIONS,
     Settings,
     SettingsError,
-    add_flags,
     misspelt_variables,
     read_settings,
 )

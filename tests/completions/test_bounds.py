@@ -59,7 +59,7 @@ class Counting(ScriptedEngine):
     most = 0
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        self.most = max(self.most, sum(isinstance(each, _Choice) for each in gc.get_objects()))
+        self.most = max(self.most, sum(type(each) is _Choice for each in gc.get_objects()))
         async with aclosing(super().generate(tokens, sampling)) as steps:
             async for step in steps:
                 yield step

@@ -166,6 +166,11 @@ class EngineContract:
             scored = [entry for entry in first.prompt_logprobs[1:] if entry is not None]
             assert [entry.token for entry in scored] == prompt[1:]
             assert all(len(entry.top) == 2 and entry.logprob <= entry.top[0][1] for entry in scored)
+            for entry in scored:  # the rank of the prompt's token, whether or not it is among the likeliest
+                likeliest = [token for token, _ in entry.top]
+                place = likeliest.index(entry.token) + 1 if entry.token in likeliest else None
+                assert entry.rank is not None
+                assert entry.rank == place if place is not None else entry.rank > 2
             assert all(step.prompt_logprobs is None for step in others)
 
     async def test_prompt_scores_equal_the_scores_of_sampled_tokens(self, engine: Engine) -> None:

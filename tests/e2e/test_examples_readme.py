@@ -18,25 +18,24 @@ def curl_command(text: str) -> str:
     return found[1]
 
 
-def run_curl(command: str, served: Served) -> dict[str, object]:
+def run_curl(command: str, served: Served) -> str:
     local = command.replace("http://127.0.0.1:8000", served.url)
     done = subprocess.run(["bash", "-c", local], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    response: dict[str, object] = json.loads(done.stdout)
-    return response
+    return done.stdout
 
 
-def test_the_readme_s_curl_command_is_answered() -> None:
-    with serving("--default-max-output-tokens", "16") as served:
-        response = run_curl(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
-    assert response["object"] == "response"
-    assert response["status"] in ("completed", "incomplete")
+def test_the_readme_s_curl_command_shows_the_answer() -> None:
+    with serving() as served:
+        answer = run_curl(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
+    assert "gpt-oss" in answer
+    assert not answer.startswith("{")
 
 
 def test_the_greeting_s_curl_command_is_answered() -> None:
     with serving("--model", f"scripted:{ROOT / 'examples' / 'script.json'}") as served:
         command = served.greeting.partition("Try ")[2].partition("\n\n")[0]
-        response = run_curl(command, served)
+        response = json.loads(run_curl(command, served))
     assert response["status"] == "completed"
 
 

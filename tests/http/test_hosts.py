@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from gpt_oss_server.app import create_app
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.hosts import Hosts
 from gpt_oss_server.settings import Settings, SettingsError
@@ -103,6 +105,13 @@ def test_beyond_this_machine_only_names_that_a_site_can_own_are_refused(host: st
     for name in ("evil.example", "local.evil.example", "x.internal.evil.example"):
         assert refusal(name, host=host) is not None
     assert refusal(host, host=host) is None or ":" in host
+
+
+def test_the_address_at_which_a_request_arrives_is_served() -> None:
+    """Test clients that call the application without a network name it as they like."""
+    with TestClient(create_app(scripted(HELLO))) as client:
+        assert client.get("/health").status_code == 200
+        assert client.get("/health", headers={"Host": "evil.example"}).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/responses/resp_x", "/docs", "/nothing"])

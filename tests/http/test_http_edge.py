@@ -185,7 +185,7 @@ def test_every_kind_of_item_is_accepted(url: str, item: Any) -> None:
         ({"role": "user"}, "input[0].content"),
         ({"role": "user", "content": [{"type": "hologram"}]}, "input[0].content[0].type"),
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),
-        ({"type": "function_call", "name": "f", "call_id": "c", "arguments": {}}, "input[0].arguments"),
+        ({"type": "function_call", "name": "f", "call_id": "c", "arguments": 5}, "input[0].arguments"),
         ({"type": "function_call_output", "call_id": "nobody", "output": "x"}, "input[0]"),
         ({}, "input[0].type"),
         ({"role": "user", "content": "x", "id": 5}, "input[0].id"),

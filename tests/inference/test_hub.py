@@ -49,15 +49,20 @@ def test_only_one_layout_of_a_repo_is_downloaded() -> None:
 class FakeHub:
     """A hub that is online."""
 
-    def __init__(self, files: list[str], folder: Path | None = None, size: int = 1_000_000) -> None:
-        self.files, self.folder, self.size = files, folder, size
+    def __init__(
+        self,
+        files: list[str],
+        folder: Path | None = None,
+        size: int = 1_000_000,
+        config: dict[str, object] | None = None,
+    ) -> None:
+        self.files, self.folder, self.size, self.config = files, folder, size, config
         self.patterns: list[list[str]] = []
 
     def model_info(self, repo: str, *, timeout: float, files_metadata: bool) -> SimpleNamespace:
         size = self.size if files_metadata else None
-        return SimpleNamespace(
-            sha="a" * 40, siblings=[SimpleNamespace(rfilename=name, size=size) for name in self.files]
-        )
+        siblings = [SimpleNamespace(rfilename=name, size=size) for name in self.files]
+        return SimpleNamespace(sha="a" * 40, siblings=siblings, config=self.config)
 
     def snapshot_download(self, repo: str, *, allow_patterns: list[str]) -> str:
         self.patterns.append(allow_patterns)
@@ -77,6 +82,24 @@ def test_a_repo_is_downloaded_and_served_under_its_name(
     fake.install(monkeypatch)
     assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
     assert fake.patterns == [["config.json", "model.safetensors"]]
+
+
+@pytest.mark.parametrize(
+    ("files", "config", "sentence"),
+    [
+        (["config.json", "model.safetensors"], {"model_type": "llama"}, "another kind of model: llama"),
+        (["gpt-oss-20b-mxfp4.gguf"], None, r"mxfp4\.gguf is a GGUF file"),
+        (["config.json", "pytorch_model.bin"], None, "pickle format"),
+    ],
+)
+def test_another_kind_of_model_is_refused_before_it_is_downloaded(
+    files: list[str], config: dict[str, object] | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeHub(files, config=config)
+    fake.install(monkeypatch)
+    with pytest.raises(ModelNotFound, match=rf"{sentence}.*openai/gpt-oss-20b"):
+        inference.load("someone/some-model")
+    assert not fake.patterns
 
 
 def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,61 @@ def test_the_error_of_a_file_says_that_it_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
         inference.load(str(tmp_path / "x.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("gpt-oss:20b", "openai/gpt-oss-20b"),
+        ("gpt-oss", "openai/gpt-oss-20b"),
+        ("GPT-OSS-120B", "openai/gpt-oss-120b"),
+        ("openai/gpt-oss:120b", "openai/gpt-oss-120b"),
+        ("gtp-oss-20b", "openai/gpt-oss-20b"),
+        ("https://huggingface.co/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("tinny", "tiny"),
+        ("script:demo.json", "scripted:demo.json"),
+    ],
+)
+def test_a_name_as_others_write_it_is_led_to_the_right_one(name: str, meant: str) -> None:
+    with pytest.raises(ModelNotFound, match=rf"Did you mean {re.escape(meant)}\?"):
+        inference.load(name)
+
+
+@pytest.mark.parametrize("name", ["llama3", "qwen", "mistral:7b"])
+def test_a_name_that_resembles_none_gets_no_guess(name: str) -> None:
+    with pytest.raises(ModelNotFound, match=r"no other kind of name fits\. Known:"):
+        inference.load(name)
+
+
+def test_a_misspelt_folder_is_led_to_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "gpt-oss-mine").mkdir()
+    with pytest.raises(ModelNotFound, match=r"Did you mean .*/gpt-oss-mine"):
+        inference.load(str(tmp_path / "gpt-oss-mien"))
+
+
+def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(tmp_path: Path) -> None:
+    llama = tmp_path / "llama"
+    llama.mkdir()
+    (llama / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    (llama / "model.safetensors").write_bytes(b"")
+    gguf, blob = tmp_path / "gpt-oss-20b.gguf", tmp_path / "sha256-abc"
+    for file in (gguf, blob):
+        file.write_bytes(b"GGUF\3\0\0\0")
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    (pickled / "consolidated.00.pth").write_bytes(b"PK")
+    weights = llama / "model.safetensors"
+    for path, sentence in (
+        (llama, r"another kind of model: llama \(LlamaForCausalLM\)"),
+        (gguf, "is a GGUF file"),
+        (blob, "is a GGUF file"),
+        (tmp_path, "is a GGUF file"),
+        (pickled, "pickle format"),
+        (weights, "is one file of a checkpoint. Name its folder"),
+    ):
+        with pytest.raises(CheckpointError, match=sentence):
+            inference.load(str(path))
 
 
 # Random weights -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 import inference
 from gpt_oss_server.harmony.encoding import Encoding
+from inference import script_file
 from inference.engine import CheckpointError, EngineClosed, EngineFailed, Finish, ModelNotFound, Sampling
 from inference.scripted import TOKENS_PER_STEP, ScriptedEngine, load_scripted
 
@@ -190,3 +191,26 @@ def test_a_script_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CheckpointError, match="UTF-8"):
         load_scripted(str(tmp_path / "b.json"))
+
+
+async def test_a_when_that_never_ends_its_search_fails_and_blocks_nothing(
+    tmp_path: Path, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_file, "SECONDS", 0.3)
+    nested = {"when": "(?:(?:a|aa)+)+x", "tokens": [2]}
+    engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [1]}, nested, {"tokens": [3]}]})
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.005)
+            beats += 1
+
+    beating = asyncio.create_task(beat())
+    with pytest.raises(EngineFailed, match=r"turn 1 .* searched a prompt of 70 characters"):
+        await answer(engine, encoding.encode("a" * 70))
+    assert beats > 3, "the event loop ran on"
+    assert await answer(engine, encoding.encode("Paris")) == [1]
+    assert engine.active == 0
+    beating.cancel()

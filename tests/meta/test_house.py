@@ -256,6 +256,21 @@ def test_started_next_to_another_tools_package_it_explains_the_conflict(tmp_path
     assert "Traceback" not in done.stderr
 
 
+def test_the_app_imported_next_to_another_tools_package_explains_the_conflict(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", "from gpt_oss_server.app import create_app"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert f"ImportError: Python finds another package named `tools` first, at {tmp_path}" in done.stderr
+    assert "No module named" not in done.stderr
+
+
 def _installed() -> bool:
     check = "import importlib.util as u, sys; sys.exit(u.find_spec('gpt_oss_server') is None)"
     return subprocess.run([sys.executable, "-c", check], cwd="/").returncode == 0

@@ -61,7 +61,7 @@ async def test_a_stop_string_in_the_reasoning_does_not_stop() -> None:
     )
     assert message_of(completion)["reasoning"] == "one two"
     assert message_of(completion)["content"] == "four"
-    assert "stop_reason" not in completion["choices"][0]
+    assert completion["choices"][0]["stop_reason"] is None
 
 
 async def test_held_text_is_shown_when_the_text_ends() -> None:

@@ -163,6 +163,9 @@ class Narrowed:
     async def list(self) -> McpListing:
         return (await self._tool.list()).only(self.permissions)
 
+    async def full_listing(self) -> McpListing:
+        return await self._tool.full_listing()
+
     def needs_approval(self, tool_name: str) -> bool:
         return needs_approval(self._tool.listing, self.permissions, tool_name)
 

@@ -99,6 +99,39 @@ async def fetch_listing(client: Client) -> McpListing:
     return _listing(client, tuple(found.values()), cut_short)
 
 
+def listed_again(tools: Any, instructions: Any) -> McpListing | None:
+    """The listing in the `tools` of an mcp_list_tools item; None if they are malformed or too many."""
+    if not isinstance(tools, list) or not 0 < len(tools) <= _TOOLS:
+        return None
+    if not all(isinstance(tool, Mapping) and _is_listed(tool) for tool in tools):
+        return None
+    words = {
+        original: word for word, original in safe_names(tool["name"] for tool in tools).originals.items()
+    }
+    return McpListing(
+        tuple(
+            ListedTool(
+                tool["name"],
+                words[tool["name"]],
+                _short(tool.get("description")),
+                _schema(tool["input_schema"]),
+                tool.get("annotations"),
+            )
+            for tool in tools
+        ),
+        instructions=_short(instructions) if isinstance(instructions, str) else None,
+    )
+
+
+def _is_listed(tool: Mapping[str, Any]) -> bool:
+    return (
+        isinstance(tool.get("name"), str)
+        and isinstance(tool.get("description"), str | None)
+        and isinstance(tool.get("input_schema"), Mapping)
+        and isinstance(tool.get("annotations"), Mapping | None)
+    )
+
+
 def _listing(client: Client, tools: tuple[Tool, ...], cut_short: bool) -> McpListing:
     names = safe_names(tool.name for tool in tools)
     words = {original: word for word, original in names.originals.items()}

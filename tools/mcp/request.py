@@ -3,7 +3,7 @@
 Takes the tool as the client wrote it, and the operator's servers by label. Returns an `McpTool` of the
 request's own if it names a `server_url`, otherwise a narrowed view of the operator's server with that label.
 Wrong settings raise an `McpSettingsError` whose `param` is the field within the tool. The caller must not
-store the original object, but may store and echo its `public_form`.
+store the original object, but may store and echo its public form (see public_form.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
+from tools.mcp.listing import McpListing
 from tools.mcp.names import safe_namespace
 from tools.mcp.permissions import parse_permissions
+from tools.mcp.public_form import SECRET_FIELDS
 from tools.mcp.transports import Reach
 
 _LABEL_CHARS = 128
-_SECRET_FIELDS = ("headers", "authorization")
 
 
 def request_tool(
@@ -28,8 +29,12 @@ def request_tool(
     taken: Collection[str] = (),
     reach: Reach | None = None,
     timeout: float = 120.0,
+    listing: McpListing | None = None,
 ) -> McpTool | Narrowed:
-    """`taken` are the namespaces of the request's other tools, which this one must not repeat."""
+    """`taken` are the namespaces of the request's other tools, which this one must not repeat.
+
+    With a `listing`, the request's own server is not listed again.
+    """
     label = tool.get("server_label")
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
         message = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
@@ -55,19 +60,8 @@ def request_tool(
         timeout=timeout,
         description=_text(tool.get("server_description"), "server_description"),
         reach=reach,
+        listing=listing,
     )
-
-
-def public_form(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The tool without its secrets. They include the `user:password@` of a URL."""
-    shown = {name: value for name, value in tool.items() if name not in _SECRET_FIELDS}
-    url = shown.get("server_url")
-    if isinstance(url, str):
-        try:
-            shown["server_url"] = http_endpoint(url)[0].url
-        except McpSettingsError:
-            del shown["server_url"]  # an unreadable URL may hold anything
-    return shown
 
 
 def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mapping[str, Any]) -> McpTool:
@@ -78,7 +72,7 @@ def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mappin
             f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
         )
         raise McpSettingsError(message, param="server_url")
-    given = [name for name in _SECRET_FIELDS if tool.get(name)]
+    given = [name for name in SECRET_FIELDS if tool.get(name)]
     if given:
         message = f"The MCP server {label!r} is the operator's: {' and '.join(given)} cannot be given to it."
         raise McpSettingsError(message, param=given[0])

@@ -21,6 +21,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from tools.outputs import cut
+
+OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together
 
 
@@ -44,7 +47,7 @@ def read_result(result: CallToolResult) -> CallText:
             if result.is_error
             else "(the tool answered with nothing)"
         )
-    return CallText(text, result.is_error, _images(result))
+    return CallText(cut(text, OUTPUT_CHARS), result.is_error, _images(result))
 
 
 def _part(block: Any) -> str:

@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.commands.loading import load_engine
+from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.settings import Settings
 from inference.bench.arguments import add_step_arguments
 from inference.engine import Engine, Sampling
 
 EXAMPLES = """\
 examples:
-  gpt-oss-server bench --model openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
+  gpt-oss-server bench openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
   gpt-oss-server bench --shape 20b --random --json figures.json"""
 
 TEXT_TOKENS = 199_998  # ids below are text; random ones make a prompt that is in no cache
@@ -46,7 +47,7 @@ class Measurement:
     decode_tokens_per_s: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument(
         "--prompt", metavar="TOKENS[,…]", default="128,1024", help="prompt lengths (default: 128,1024)"
     )
@@ -60,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the figures to FILE as JSON, or print them instead of the table",
     )
     add_step_arguments(parser)
-    add_flags(parser, only=("model", "device", "context", "log_level"))
+    add_model(parser)
+    add_flags(parser, only=("model", "device", "context", "log_level"), everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

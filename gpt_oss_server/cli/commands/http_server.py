@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import math
 import os
@@ -23,13 +24,20 @@ import uvicorn
 from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.introduction import introduction
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.http.late_app import LateApp
+from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo
 
+_log = logging.getLogger(__name__)
+EXPOSED = (
+    "Other machines can reach this server, and it asks for no key: whoever reaches it can use the model, "
+    "run the enabled tools and read stored responses. --host 127.0.0.1 keeps it to this machine."
+)
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
 _FILES = 128  # open files that are left for everything but clients' connections
@@ -92,14 +100,14 @@ class Server(uvicorn.Server):
         super().__init__(_config(self.app, settings))
         self._settings = settings
         self._start = start
-        self._port = settings.port
+        self._port, self._exposed = settings.port, False
         self.stopped_by: int = signal.SIGINT
 
     def _loaded(self) -> None:
         if self.app.failure is not None:
             self.should_exit = True
         else:
-            self._greet(self._port)
+            self._greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stop_waiting()
@@ -121,14 +129,17 @@ class Server(uvicorn.Server):
         except OSError as error:  # another process took the port while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if sockets:
-            self._port = sockets[0].getsockname()[1]
+            host, self._port = sockets[0].getsockname()[:2]
+            self._exposed = not is_loopback(host)
+            if self._exposed:
+                _log.warning(EXPOSED)
 
-    def _greet(self, port: int) -> None:
+    def _greet(self) -> None:
         """Prints the greeting. A closed standard output does not matter to the server."""
         if sys.stdout is None or self._start.engine is None:
             return
         try:
-            console.out(greeting(self._settings, self._start.engine.info, port))
+            console.out(greeting(self._settings, self._start.engine.info, self._port, self._exposed))
         except OSError:
             console.give_up_output()
 
@@ -185,23 +196,36 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def greeting(settings: Settings, model: EngineInfo, port: int) -> str:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address. `host` is an address, as a bound socket has it."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = False) -> str:
     """The model, the address, and a command to try."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
     url = url_of(host, port)
-    names = ", ".join(dict.fromkeys([model.name, *settings.served_model_name]))
-    described = f" · {model.description.rstrip('.')}" if model.description else ""
     memory = f"\n  Memory   {model.plan}" if model.plan else ""
+    warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
     return f"""
-  Model    {names}{described}
+  Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
-  API      {url}/v1   (Responses and Chat Completions; any API key)
+  API      {url}/v1   (Responses and Chat Completions; any API key){warning}
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
              -d '{{"input": "Who are you?"}}'
 
   Ctrl-C   lets running responses finish; a second one stops immediately.
 """
+
+
+def _further_names(settings: Settings, model: EngineInfo) -> str:
+    names = [
+        name for name in dict.fromkeys(settings.served_model_name) if name not in (model.name, ANY_MODEL)
+    ]
+    if ANY_MODEL in settings.served_model_name:
+        names.append("any other name")
+    return f"\n  Names    {', '.join([model.name, *names])}" if names else ""
 
 
 def set_up_logging(settings: Settings) -> None:

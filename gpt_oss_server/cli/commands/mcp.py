@@ -6,9 +6,10 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.settings import Settings
 from tools.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SETTINGS = ("browser", "python", "python_image", "python_timeout", "allow_privat
 _PORT = 8001  # next to the API server's port
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("tool", choices=("browser", "python"), help="the tool to serve")
     parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, instead of stdio")
     # Not the settings `host` and `port`: those belong to the API server, which may run at the same time.
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", dest="at_port", default=None, type=int, metavar="PORT", help=f"default: {_PORT}"
     )
-    add_flags(parser, only=SETTINGS)
+    add_flags(parser, only=SETTINGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.console import CYAN, styled
 from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.token_text import is_special, token_line
 from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.http.body import decode_json
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
 if TYPE_CHECKING:
-    from gpt_oss_server.responses.service import Rendered, ResponsesService
+    from gpt_oss_server.serving.served import Served
     from gpt_oss_server.tooling.toolset import ToolsetMaker
 
 EXAMPLES = """\
@@ -28,7 +32,9 @@ examples:
   echo '{"input": "Hello"}' | gpt-oss-server render -
   gpt-oss-server render request.json --tokens
 
-FILE holds the body of a POST /v1/responses. The text goes to standard output, the count to standard error."""
+FILE holds the body of a POST /v1/responses or, with `messages`, of a POST /v1/chat/completions. The prompt
+goes to standard output, the count to standard error. --tokens quotes text, so that spaces are visible, and
+leaves special tokens bare; a terminal colours them."""
 
 SETTINGS = (
     "default_reasoning_effort",
@@ -41,38 +47,52 @@ SETTINGS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("file", metavar="FILE", help="a request as JSON; - reads standard input")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='print {"tokens": […], "text": "…"}')
     form.add_argument("--tokens", action="store_true", help="print each token: its id and its text")
-    add_flags(parser, only=SETTINGS)
+    add_flags(parser, only=SETTINGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.responses.service import ResponsesService
     from gpt_oss_server.serving.served import Served
 
     settings = replace(settings, served_model_name=("*",))
-    service = ResponsesService(Served(PromptsOnly(), settings, tools=_tools(settings)))
-    rendered = asyncio.run(_rendered(service, read_request(args.file)))
-    tokens, text = list(rendered.tokens), rendered.text
+    served = Served(PromptsOnly(), settings, tools=_tools(settings))
+    tokens = asyncio.run(_rendered(served, read_request(args.file)))
+    colour = console.colourful(sys.stdout)
     if args.json:
+        text = served.encoding.decode(tokens)
         console.out(json.dumps({"tokens": tokens, "text": text}, ensure_ascii=False))
     elif args.tokens:
         for token in tokens:
-            console.out(f"{token:>6}  {_text_of(token)}")
+            console.out(styled(token_line(token), CYAN, on=colour and is_special(token)))
     else:
-        console.out(text)
+        texts = (styled(text, CYAN, on=colour and special) for special, text in _spans(served, tokens))
+        console.out("".join(texts))
     console.err(f"{len(tokens)} tokens")
     return 0
 
 
-async def _rendered(service: ResponsesService, request: dict[str, Any]) -> Rendered:
+async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
+    """The prompt of a request of either API, which differ in where the conversation is."""
+    from gpt_oss_server.chat.service import ChatService
+    from gpt_oss_server.responses.service import ResponsesService
+
+    service = ResponsesService(served)
     try:
-        return await service.render(request)
+        if "messages" in request and "input" not in request:
+            return await ChatService(served).prompt(request)
+        return list((await service.render(request)).tokens)
     finally:
         await service.close()
+
+
+def _spans(served: Served, tokens: Sequence[int]) -> Iterator[tuple[bool, str]]:
+    """The text in pieces, each with whether it is special tokens: text may spell them too."""
+    for special, piece in itertools.groupby(tokens, is_special):
+        yield special, served.encoding.decode(list(piece))
 
 
 def _tools(settings: Settings) -> ToolsetMaker:
@@ -111,9 +131,3 @@ class PromptsOnly:
 
     async def close(self) -> None:
         """Nothing to release."""
-
-
-def _text_of(token: int) -> str:
-    from gpt_oss_server.harmony.encoding import load_encoding
-
-    return repr(load_encoding().decode([token]))[1:-1]

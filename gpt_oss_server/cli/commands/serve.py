@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from gpt_oss_server.settings import Settings, add_flags
+from gpt_oss_server.cli.line.flags import add_flags, add_model
+from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
 examples:
   gpt-oss-server serve
-  gpt-oss-server serve --model openai/gpt-oss-20b --host 0.0.0.0 --port 9000
-  gpt-oss-server serve --model ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
-  gpt-oss-server serve --model scripted:examples/script.json
+  gpt-oss-server serve openai/gpt-oss-20b --host 0.0.0.0 --port 9000
+  gpt-oss-server serve ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
+  gpt-oss-server serve scripted:examples/script.json
 
 The first Ctrl-C lets running responses finish; a second one stops immediately."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_flags(parser)
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    add_model(parser)
+    add_flags(parser, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -10,6 +10,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.commands.loading import load_engine
+from gpt_oss_server.cli.commands.start_checks import check_start
 from gpt_oss_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ class Start:
             preload_torch()
 
     def app(self) -> FastAPI:
-        """Raises `InferenceError` or `SettingsError`."""
+        """Raises `InferenceError`, `SettingsError` or `CommandLineError`."""
         try:
             from gpt_oss_server.app import create_app
 
             if self._runs_here:
                 _prepare_grammars()
+            check_start(self._settings)
             engine = load_engine(self._settings)
             self.engine = engine
             return create_app(engine, self._settings)

@@ -18,7 +18,7 @@ examples:
 SHOWN = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     """The command takes no arguments."""
 
 

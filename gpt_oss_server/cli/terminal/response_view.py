@@ -46,7 +46,7 @@ class Terminal:
             case "response.output_text.delta":
                 self._put(self._safe(event["delta"]))
             case "response.code_interpreter_call_code.done":
-                self._quote("runs", event["code"])
+                self.quote("runs", event["code"])
             case "response.output_item.done":
                 self._end_item(event["item"])
             case "response.incomplete":
@@ -76,11 +76,11 @@ class Terminal:
                 failed = " (failed)" if item["status"] == "failed" else ""
                 self.note(visible(_searched(item["action"]) + failed))
             case "code_interpreter_call":
-                self._quote("gives", "".join(_output(o) for o in item.get("outputs") or ()))
+                self.quote("gives", "".join(_output(o) for o in item.get("outputs") or ()))
         if item["type"] != "reasoning" or self._reasoning:
             self._fresh_line()
 
-    def _quote(self, what: str, text: str) -> None:
+    def quote(self, what: str, text: str) -> None:
         """Shows a tool's code or output: dimmed, under its heading, and short enough to read in passing."""
         lines = visible(text).strip("\n").splitlines()
         if not any(lines):

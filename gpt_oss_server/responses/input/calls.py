@@ -17,7 +17,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.hosted.past import past_segments
 from gpt_oss_server.hosted.table import BY_ITEM_TYPE
-from gpt_oss_server.http.validation import text_field
+from gpt_oss_server.http.validation import json_text, text_field
 from gpt_oss_server.responses.input.reading import (
     Approved,
     Conversation,
@@ -26,6 +26,7 @@ from gpt_oss_server.responses.input.reading import (
     function_recipient,
 )
 from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
+from gpt_oss_server.tooling.listings import carried
 from gpt_oss_server.tooling.search import declared_text
 
 _NOT_KEPT = "(The result was not kept in this conversation.)"
@@ -33,9 +34,7 @@ _NOT_KEPT = "(The result was not kept in this conversation.)"
 
 def _function_call(item: Item, where: str, conversation: Conversation) -> None:
     text_field(item, "name", where)
-    arguments = item.get("arguments")
-    if not isinstance(arguments, str):
-        raise InvalidRequest(f"`{where}.arguments` must be a string of JSON.", param=f"{where}.arguments")
+    arguments = json_text(item, "arguments", where)
     conversation.call(where, item, function_recipient(item), arguments, "json")
 
 
@@ -87,7 +86,7 @@ def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
     # The history already has an approved call: it is the one that awaited approval.
     if not conversation.was_made(item.get("approval_request_id"), result):
-        arguments = str(item.get("arguments") or "")
+        arguments = _mcp_arguments(item, where)
         conversation.add(conversation.renderer.call(recipient, arguments))
         conversation.add(conversation.renderer.tool_result(recipient, result))
 
@@ -108,6 +107,10 @@ def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
     return f"{space}.{next(iter(safe_names([name], taken=taken).originals))}"
 
 
+def _mcp_arguments(item: Item, where: str) -> str:
+    return json_text(item, "arguments", where) if item.get("arguments") is not None else ""
+
+
 def _error_text(error: Any) -> str:
     """The text of an mcp_call's error, which is a string or an object with text parts."""
     if isinstance(error, dict):
@@ -117,7 +120,7 @@ def _error_text(error: Any) -> str:
 
 def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
     recipient = _mcp_recipient(item, where, conversation)
-    arguments = str(item.get("arguments") or "")
+    arguments = _mcp_arguments(item, where)
     conversation.approvals[text_field(item, "id", where)] = (recipient, arguments)
     conversation.add(conversation.renderer.call(recipient, arguments))
 
@@ -165,8 +168,9 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
-def _nothing(item: Item, where: str, conversation: Conversation) -> None:
-    """Adds nothing to the prompt: the request declares an MCP server's tools, its history does not."""
+def _mcp_listing(item: Item, where: str, conversation: Conversation) -> None:
+    """Adds nothing to the prompt: the request declares an MCP server's tools, its history only keeps them."""
+    conversation.add(carried(item))
 
 
 CALL_HANDLERS: dict[str, Handler] = {
@@ -185,7 +189,7 @@ CALL_HANDLERS: dict[str, Handler] = {
     "additional_tools": _additional_tools,
     "mcp_call": _mcp_call,
     **dict.fromkeys(BY_ITEM_TYPE, _hosted_call),
-    "mcp_list_tools": _nothing,
+    "mcp_list_tools": _mcp_listing,
     "mcp_approval_request": _approval_request,
     "mcp_approval_response": _approval_response,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpt_oss_server.hosted.table import BY_ITEM_TYPE
+from gpt_oss_server.http.validation import json_text
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.reading import Item
 
@@ -40,6 +41,8 @@ def _listed_call(item: Item) -> Item:
     item = {**_ALWAYS_LISTED.get(kind, {}), **item}
     if kind.endswith(("_call", "_call_output")) or kind == "tool_search_output":
         item["status"] = item.get("status") or "completed"
+    if kind in _WITH_JSON_TEXT and isinstance(item.get("arguments"), dict):
+        item["arguments"] = json_text(item, "arguments", kind)
     if kind == "shell_call":
         item["action"] = {"timeout_ms": None, "max_output_length": None, **item["action"]}
     return item
@@ -55,6 +58,7 @@ def _listed_message(item: Item) -> Item:
     return {**item, "content": content, "status": item.get("status") or "completed"}
 
 
+_WITH_JSON_TEXT = ("function_call", "mcp_call", "mcp_approval_request")  # clients may send an object
 _SEARCHED: Item = {"call_id": None, "execution": "client"}
 _ALWAYS_LISTED: dict[str, Item] = {
     "tool_search_call": _SEARCHED,

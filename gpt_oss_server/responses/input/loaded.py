@@ -13,6 +13,7 @@ from typing import Any
 
 from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.tooling.client_tools import Tool
+from gpt_oss_server.tooling.listings import records_in
 from gpt_oss_server.tooling.requested import RequestTools, loaded_tools, parse_tools
 
 OF_ITEMS = frozenset({"additional_tools", "tool_search_output"})
@@ -24,6 +25,7 @@ def tools_of(
     read = parse_tools(tools or (), offered=offered)
     shown = {id(segment) for segment in since_compaction(history)}
     for segment in history:
+        read.listings |= records_in(segment.tools)
         if segment.tools:
             at_head = not segment.tokens or id(segment) not in shown
             read.load(loaded_tools(segment.tools, "input"), at_head=at_head)
@@ -31,6 +33,7 @@ def tools_of(
         at_head = leads and item["type"] != "tool_search_output"
         read.of_items[where] = loaded_tools(item.get("tools"), f"{where}.tools")
         read.load(read.of_items[where], at_head=at_head)
+    read.listings |= records_in(given if isinstance(given, list) else ())
     read.hide_deferred()
     return read
 

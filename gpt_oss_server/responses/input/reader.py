@@ -18,6 +18,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import json_type, text_field
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.responses.input.answers import Answers, answers_of
 from gpt_oss_server.responses.input.calls import CALL_HANDLERS
 from gpt_oss_server.responses.input.compacted import unsealed
 from gpt_oss_server.responses.input.listing import as_listed, id_prefix, with_own_ids
@@ -41,10 +42,12 @@ def read_input(
     tools: Mapping[str, RequestTools] | None = None,
     where: str = "input",
     leads: bool = False,
+    is_whole: bool = True,
 ) -> Conversation:
     """`servers`: the tools of MCP servers by recipient. `leads`: these items begin the conversation.
 
-    `tools`: the tools of items whose tools have been parsed already, by the item's place.
+    `tools`: the tools of items whose tools have been parsed already, by the item's place. `is_whole`: no
+    outputs of the calls follow later, so each call must have one.
     """
     conversation = Conversation(
         renderer,
@@ -57,25 +60,31 @@ def read_input(
         leads=leads,
         tools=tools or {},
     )
-    if isinstance(given, str):
-        items: list[Any] = [{"type": "message", "role": "user", "content": given}]
-    elif isinstance(given, dict):
-        items = [given]
-    else:
-        items = given or []
+    items = _as_list(given)
+    answers = answers_of(items, where) if is_whole else Answers()
     at, listed = "", list[tuple[int, Item]]()
     before_call = _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call_id, past=recipients):
         if conversation.compacts:
             raise InvalidRequest(f"`{at}`: a compaction_trigger must be the last item.", param=at)
+        if index in answers.replaced:
+            continue
         at = f"{where}[{index}]"
         conversation.before_call = before_call[index]
         if (read := _read_item(item, at, conversation)) is not None:
             listed.append((index, read))
+        if index in answers.cut_off:
+            conversation.close_cut_call(item)
         conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
     as_sent = [item for _, item in sorted(listed, key=lambda each: each[0])]
     conversation.items = with_own_ids(as_sent, set(), ids)
     return conversation
+
+
+def _as_list(given: str | Item | list[Any] | None) -> list[Any]:
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return [given] if isinstance(given, dict) else given or []
 
 
 def _call_ids(item: Any) -> list[str]:

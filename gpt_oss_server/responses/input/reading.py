@@ -13,6 +13,7 @@ from typing import Any
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.unanswered import CUT_OFF
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
@@ -44,6 +45,7 @@ class Conversation:
     items: list[Item] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # for each segment, its item's place
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, also of earlier turns
+    answered: dict[str, set[str]] = field(default_factory=dict)  # recipient → ids that outputs name
     results: Mapping[str, str] = field(default_factory=dict)  # item id → result that the model read
     # Request id → (recipient, arguments) of calls that wait.
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -78,7 +80,13 @@ class Conversation:
                 "Send the call's item too, or the previous_response_id of the response that made it.",
                 param=where,
             )
+        if isinstance(call_id, str):
+            self.answered.setdefault(recipient, set()).add(call_id)
         self.add(self.renderer.tool_result(recipient, text))
+
+    def close_cut_call(self, item: Item) -> None:
+        """Lets the model read why the call has no output."""
+        self.add(self.renderer.tool_result(self.recipients[item["call_id"]], CUT_OFF))
 
     def was_made(self, request_id: Any, result: str) -> bool:
         """Whether this is the result of an approved call, which then must not run again."""

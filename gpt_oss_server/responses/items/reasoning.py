@@ -17,6 +17,8 @@ from gpt_oss_server.item_builder import Event, Item
 from gpt_oss_server.responses.items.builders import TextItemBuilder
 from gpt_oss_server.responses.items.summary import Summary
 from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.turns.logprobs import TextScores
+from inference.engine import TokenLogprob
 
 _PURPOSE = "reasoning"
 _BYTES = 4  # per token id, little-endian
@@ -35,12 +37,14 @@ class ReasoningBuilder(TextItemBuilder):
         summary: Summary | None = None,
         seal: Seal | None = None,
         events: str = REASONING_EVENTS["openai"],
+        scores: TextScores | None = None,
     ) -> None:
         super().__init__(item_id)
         self.delta_type, self.done_type = f"{events}.delta", f"{events}.done"
         self._summary = summary
         self._seal = seal
         self._sealed: str | None = None
+        self._scores = scores
 
     def item(self, content: list[Item], status: str) -> Item:
         summary = [] if self._summary is None else list(self._summary.parts)
@@ -48,10 +52,17 @@ class ReasoningBuilder(TextItemBuilder):
         return item if self._sealed is None else {**item, "encrypted_content": self._sealed}
 
     def part(self, text: str) -> Item:
-        return {"type": "reasoning_text", "text": text}
+        part = {"type": "reasoning_text", "text": text}
+        return part if self._scores is None else {**part, "logprobs": list(self._scores.sent)}
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.score(scored)
 
     def delta(self, text: str) -> tuple[Event, ...]:
         events = super().delta(text)
+        if self._scores is not None:
+            events[0]["logprobs"] = self._scores.show(text)
         return events if self._summary is None else (*events, *self._summary.feed(text))
 
     def ended(self, message: MessageFinished) -> None:
@@ -61,6 +72,8 @@ class ReasoningBuilder(TextItemBuilder):
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         last = [] if self._summary is None else self._summary.close()
         events, item = super().close(text, complete=complete)
+        if self._scores is not None:
+            events[0]["logprobs"] = list(self._scores.sent)
         return [*events, *last], item
 
 

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.harmony.events import Header
-from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.hosted.tool import HostedCall
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.item_builder import ItemBuilder
 from gpt_oss_server.responses.items.builders import MessageBuilder
-from gpt_oss_server.responses.items.client_builders import FunctionCallBuilder, client_builder
+from gpt_oss_server.responses.items.client_builders import client_builder, unknown_call
 from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
 from gpt_oss_server.responses.items.summary import Summary, SummaryKind
 from gpt_oss_server.responses.items.tool_builders import McpApprovalBuilder, McpCallBuilder
 from gpt_oss_server.tooling.client_tools import ClientTool
-from gpt_oss_server.turns.logprobs import Scores, Speller
+from gpt_oss_server.turns.logprobs import Scores, Speller, TextScores
 
 if TYPE_CHECKING:
     from tools.browser.citations import Resolve
@@ -46,6 +45,8 @@ class Detail:
     """What a request wants of messages and reasoning in addition to their text."""
 
     speller: Speller | None = None  # of the log-probabilities of answers
+    reasoning_speller: Speller | None = None  # of those of reasoning
+    call_speller: Speller | None = None  # of those of calls that the client runs
     summary: SummaryKind | None = None  # of reasoning
     seal: Seal | None = None  # seals a reasoning message so that only this server can read it
     reasoning_events: str = REASONING_EVENTS["openai"]
@@ -67,7 +68,9 @@ def _to_user(ids: Ids, hosted: HostedCalls, detail: Detail) -> dict[str, Callabl
 
     def reasoning() -> ItemBuilder:
         summary = None if detail.summary is None else Summary(detail.summary)
-        return ReasoningBuilder(ids("rs"), summary, detail.seal, detail.reasoning_events)
+        speller = detail.reasoning_speller
+        scores = None if speller is None else TextScores(speller)
+        return ReasoningBuilder(ids("rs"), summary, detail.seal, detail.reasoning_events, scores)
 
     return {
         "analysis": reasoning,
@@ -82,8 +85,8 @@ def item_route(
     detail: Detail | None = None,
     clients: Mapping[str, ClientTool] | None = None,
 ) -> ItemRoute:
-    hosted, clients = hosted or HostedCalls(), clients or {}
-    to_user = _to_user(ids, hosted, detail or Detail())
+    hosted, clients, detail = hosted or HostedCalls(), clients or {}, detail or Detail()
+    to_user, speller = _to_user(ids, hosted, detail), detail.call_speller
 
     def route(header: Header) -> ItemBuilder:
         recipient = header.recipient
@@ -99,9 +102,9 @@ def item_route(
             cut_off = McpCallBuilder(ids("mcp"), label, name)
             return McpApprovalBuilder(ids("mcpr"), label, name, cut_off)
         if recipient in clients:
-            return client_builder(ids, clients[recipient], here=hosted.runs(recipient))
+            return client_builder(ids, clients[recipient], here=hosted.runs(recipient), speller=speller)
         if not hosted.runs(recipient):
-            return FunctionCallBuilder(ids("fc"), ids("call"), recipient, called_name(recipient))
+            return unknown_call(ids, recipient, speller)
         tool = BY_NAMESPACE.get(namespace)
         if tool is not None and tool.item_type is not None:
             conversation = hosted.conversation_of(namespace)

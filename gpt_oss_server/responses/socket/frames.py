@@ -17,7 +17,7 @@ from gpt_oss_server.http.body import decode_json
 
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}\Z")
 # Fields of the transport, not of the response.
-_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "stream_options", "background")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Api:
         self.app = create_app(engine, settings)
         self.service: ResponsesService = self.app.state.service
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=self.app), base_url="http://localhost/v1"
+            transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"
         )
 
     async def post(self, path: str, **body: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Asking:
     async def __call__(self, **body: Any) -> dict[str, Any]:
         run = await self.service.start({"input": "Hi", **body})
         self.events = [event async for batch in run for event in batch]
-        return check_stream(self.events)
+        return check_stream(self.events, ends_cut_calls=self.service.served.settings.end_cut_calls)
 
     @property
     def items_events(self) -> list[dict[str, Any]]:

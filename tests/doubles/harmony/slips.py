@@ -356,6 +356,14 @@ SLIPPED = (
     ),
     Shape("cut in the channel", "<|channel|>anal", (), ("cut_header",)),
     Shape("cut in the recipient", " to=func", (), ("cut_header",)),
+    Shape("cut before the recipient", "<|channel|>commentary to", (), ("cut_header",)),
+    Shape("cut in the type", "<|channel|>commentary to=functions.f js", (), ("cut_header",)),
+    Shape(
+        "cut after a word of text",
+        "<|channel|>final Hello",
+        (("final", None, None, "Hello", "truncated"),),
+        ("no_message_token",),
+    ),
     Shape("cut in the second header", f"{_ANALYSIS}{_START}<|channel|>fin", (_X,), ("cut_header",)),
     Shape("cut in the text", "<|channel|>final<|message|>Hel", (final("Hel", "truncated"),)),
     Shape(

@@ -34,11 +34,18 @@ class Seen:
     started: threading.Event = field(default_factory=threading.Event)
     cancelled: threading.Event = field(default_factory=threading.Event)
     calls: int = 0
+    listings: int = 0
 
 
 def make_server(seen: Seen | None = None) -> MCPServer:
     seen = seen or Seen()
-    server = MCPServer("echoes", instructions="Repeats what it is told.")
+
+    class Counting(MCPServer):
+        async def list_tools(self) -> Any:
+            seen.listings += 1
+            return await super().list_tools()
+
+    server = Counting("echoes", instructions="Repeats what it is told.")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def echo(text: str) -> str:

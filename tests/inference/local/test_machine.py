@@ -21,7 +21,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The kernel's files of a machine with 64 GiB free."""
     monkeypatch.setattr(machine, "_PROC", tmp_path / "proc")
     monkeypatch.setattr(machine, "_GROUPS", tmp_path / "groups")
-    write(tmp_path / "proc/meminfo", f"MemTotal: 99 kB\nMemAvailable: {64 * GIB >> 10} kB\n")
+    write(tmp_path / "proc/meminfo", f"MemTotal: {96 * GIB >> 10} kB\nMemAvailable: {64 * GIB >> 10} kB\n")
     return tmp_path
 
 
@@ -77,3 +77,12 @@ def test_other_systems_use_half_of_the_physical_memory(files: Path, monkeypatch:
     (files / "proc/meminfo").unlink()
     monkeypatch.setattr(machine, "_physical_memory", lambda: 8 * GIB)
     assert machine.machine_memory() == GIB
+
+
+def test_the_share_of_all_memory_does_not_vary_with_what_is_free(files: Path) -> None:
+    assert machine.machine_share() == 24 * GIB
+    write(files / "proc/meminfo", f"MemTotal: {96 * GIB >> 10} kB\nMemAvailable: 5 kB\n")
+    assert machine.machine_share() == 24 * GIB
+    write(files / "proc/self/cgroup", "0::/pod/box\n")
+    limited(files, "0::", "pod/box", 8 * GIB, used=7 * GIB)
+    assert machine.machine_share() == 2 * GIB

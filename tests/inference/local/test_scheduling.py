@@ -291,3 +291,22 @@ async def test_blocks_that_do_not_add_up_are_found() -> None:
     engine.turn()
     with pytest.raises(IntegrityError):
         engine.cache.check_integrity([])
+
+
+def test_the_context_does_not_vary_with_the_free_memory() -> None:
+    def planned(free: int, steady: int) -> int:
+        plan = plan_memory(
+            [LayerKind(None, 1)],
+            free,
+            context=100_000,
+            may_shorten=True,
+            limits=SchedulerLimits(max_concurrent=2, max_waiting=1),
+            block_size=SIZE,
+            steady=steady,
+        )
+        assert plan.whole_tokens >= plan.context, "one sequence of the whole context has its blocks"
+        return plan.context
+
+    assert {planned(free, 200_000) for free in (0, 1000, 10_000_000)} == {100_000}
+    [shortened] = {planned(free, 50_000) for free in (0, 1000, 10_000_000)}
+    assert 40_000 < shortened < 50_000

@@ -46,12 +46,12 @@ async def test_a_call_waits_for_approval(
     kinds = [item["type"] for item in second["output"]]
     assert seen.calls == before + approve
     if approve:
-        assert kinds == ["mcp_list_tools", "mcp_call", "message"]
-        assert second["output"][1]["approval_request_id"] == request["id"]
-        assert second["output"][1]["output"] == "hi"
-        assert "mcp_call_arguments.delta" in ask.kinds(1)
+        assert kinds == ["mcp_call", "message"]
+        assert second["output"][0]["approval_request_id"] == request["id"]
+        assert second["output"][0]["output"] == "hi"
+        assert "mcp_call_arguments.delta" in ask.kinds(0)
     else:
-        assert kinds == ["mcp_list_tools", "message"]
+        assert kinds == ["message"]
 
 
 async def test_a_call_that_was_cut_off_requests_no_approval(encoding: Encoding, url: str) -> None:
@@ -141,7 +141,7 @@ async def test_of_two_names_with_the_same_safe_name_the_approved_one_is_called(e
         second = await ask(tools=NEEDS_APPROVAL, store=False, input=history)
         history += [*second["output"], {"role": "user", "content": "Thanks."}]
         third = await ask(tools=NEEDS_APPROVAL, store=False, input=history, metadata={"__debug": True})
-    made = second["output"][1]
+    made = second["output"][0]
     assert (request["name"], made["name"], made["output"]) == ("get.user", "get.user", "get.user ran")
     assert "to=echoes.get_user_2" in third["metadata"]["__debug_input"]
 
@@ -200,7 +200,7 @@ async def test_an_approved_call_in_the_history_does_not_run_again(
         history.append({"role": "user", "content": "Thanks."})
         third = await ask(tools=NEEDS_APPROVAL, input=history, store=False, metadata={"__debug": True})
         assert counted.calls == 1
-    assert [item["type"] for item in third["output"]] == ["mcp_list_tools", "message"]
+    assert [item["type"] for item in third["output"]] == ["message"]
     prompt = third["metadata"]["__debug_input"]
     assert prompt.count("to=echoes.echo") == 1
     result = "hi" if keeps_calls else "The user approved this call and it was made."
@@ -235,7 +235,7 @@ async def test_a_call_waits_through_another_turn(encoding: Encoding, place: tupl
         assert counted.calls == 1
         with pytest.raises(InvalidRequest, match="waits for approval"):
             await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=third["id"])
-    assert third["output"][1]["approval_request_id"] == first["output"][-1]["id"]
+    assert third["output"][0]["approval_request_id"] == first["output"][-1]["id"]
 
 
 async def test_a_conversation_accepts_a_history_with_an_approved_call(

@@ -116,18 +116,20 @@ async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
     await service.close()
 
 
-async def test_a_call_that_was_cut_off_is_in_the_output_but_never_done() -> None:
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_call_that_was_cut_off_is_done_once_unless_the_operator_withholds_it(ends: bool) -> None:
     custom = {"type": "custom", "name": "edit"}
-    ask = Asking(
-        '<|channel|>commentary to=functions.edit code<|message|>rm("build")\nrm("tmp/cache")<|call|>'
-    )
+    text = '<|channel|>commentary to=functions.edit code<|message|>rm("build")\nrm("tmp/cache")<|call|>'
+    ask = Asking(text, settings=Settings(end_cut_calls=ends))
     response = await ask(tools=[custom], max_output_tokens=14)
     (item,) = response["output"]
     assert (response["status"], item["status"]) == ("incomplete", "incomplete")
     assert item["input"].startswith("rm(")
-    kinds = [event["type"] for event in ask.events]
-    assert "response.output_item.added" in kinds
-    assert not [kind for kind in kinds if kind.endswith(".done")]
+    done = [event["type"] for event in ask.events if event["type"].endswith(".done")]
+    kinds = ["response.custom_tool_call_input.done", "response.output_item.done"]
+    assert done == (kinds if ends else [])
+    added = [event for event in ask.events if event["type"] == "response.output_item.added"]
+    assert len(added) == 1
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
     ask = Asking(call(f"functions.{name}", body, kind=""))
     response = await ask(tools=[tool])
     assert response["status"] == "failed"
-    assert response["error"]["code"] == "invalid_output"
+    assert "invalid_output" in response["error"]["message"]
     (item,) = response["output"]
     assert item["type"].endswith("_call")
     if tool["type"] == "custom":

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.engine import TokenLogprob
-from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
@@ -145,3 +146,70 @@ def test_the_official_sdk_reads_them_streamed_and_not() -> None:
                 for score in event.logprobs
             ]
         assert scores == [score.token for score in part.logprobs]
+
+
+REASONING, CALLS = "reasoning.reasoning_text.logprobs", "function_call.arguments.logprobs"
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"東京"}<|call|>'
+CUSTOM = "<|channel|>commentary to=functions.say<|message|>good 🧠 morning<|call|>"
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False},
+    {"type": "custom", "name": "say"},
+]
+
+
+@pytest.mark.parametrize("per_step", [1, 7])
+@pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "custom tool"])
+@pytest.mark.parametrize("include", [[REASONING], [CALLS], [REASONING, CALLS]], ids=len)
+async def test_reasoning_and_calls_have_scores_if_the_request_includes_them(
+    encoding: Encoding, include: list[str], call: str, per_step: int
+) -> None:
+    engine = TurnsEngine(encoding, THINKS + call, per_step=per_step)
+    events = await events_of(engine, include=include, tools=TOOLS)
+    reasoning, made = check_stream(events)["output"]  # the lint compares deltas, done events and items
+    for name, scored, text in (
+        (REASONING, reasoning["content"][0], "Hm 🧠."),
+        (CALLS, made, made.get("arguments") or made.get("input")),
+    ):
+        expected = [entry(encoding, score_of(token, 0)) for token in encoding.encode(text)]
+        assert scored.get("logprobs") == (expected if name in include else None)
+
+
+async def test_no_item_has_scores_that_the_request_does_not_include(encoding: Encoding) -> None:
+    events = await events_of(TurnsEngine(encoding, THINKS + CALL), include=INCLUDE, tools=TOOLS)
+    reasoning, made = check_stream(events)["output"]
+    assert "logprobs" not in made
+    assert "logprobs" not in reasoning["content"][0]
+
+
+@pytest.mark.parametrize("include", [["reasoning"], ["tool_calls"], ["reasoning", "tool_calls"]], ids=len)
+@pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "custom tool"])
+async def test_a_chat_shows_the_scores_of_reasoning_and_calls_apart(
+    encoding: Encoding, include: list[str], call: str
+) -> None:
+    tools = [
+        {"type": "function", "function": {key: TOOLS[0][key] for key in ("name", "parameters")}},
+        {"type": "custom", "custom": {"name": "say"}},
+    ]
+    body: dict[str, Any] = {"tools": tools, "logprobs": True, "logprobs_include": include}
+    whole = await completion_of(TurnsEngine(encoding, THINKS + call, per_step=5), **body)
+    (choice,) = whole["choices"]
+    (made,) = choice["message"]["tool_calls"]
+    called = made["custom"]["input"] if "custom" in made else made["function"]["arguments"]
+
+    def scores(text: str) -> list[dict[str, Any]]:
+        return [entry(encoding, score_of(token, 0)) for token in encoding.encode(text)]
+
+    wanted: dict[str, Any] = {"content": [], "refusal": None}
+    if "reasoning" in include:
+        wanted["reasoning"] = scores("Hm 🧠.")
+    if "tool_calls" in include:
+        wanted["tool_calls"] = [{"index": 0, "content": scores(called)}]
+    assert choice["logprobs"] == wanted
+    chunks = await chunks_of(TurnsEngine(encoding, THINKS + call), **body)
+    streamed = check_chunks(chunks, sdk_types="function" in made)
+    assert streamed["choices"][0]["logprobs"] == wanted
+
+
+async def test_a_chat_needs_log_probabilities_to_include_some() -> None:
+    with pytest.raises(InvalidRequest, match="needs `logprobs`"):
+        await completion_of(scripted(ANSWER), logprobs_include=["reasoning"])

@@ -137,7 +137,8 @@ async def test_tools_at_the_head_of_a_conversation_are_declared_there() -> None:
     assert prompt == as_tools
     response = await ask(input=[item, *rest])
     assert response["output"][0]["namespace"] == "crm"
-    again = await ask.prompt(input="More", previous_response_id=response["id"])
+    result = {"type": "function_call_output", "call_id": response["output"][0]["call_id"], "output": "{}"}
+    again = await ask.prompt(input=[result, "More"], previous_response_id=response["id"])
     assert section(again) == section(prompt), "the tools stay for the conversation"
 
 

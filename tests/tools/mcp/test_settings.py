@@ -19,7 +19,8 @@ from tools.mcp.endpoints import Credentials, HttpEndpoint, McpSettingsError, Std
 from tools.mcp.names import RESERVED_NAMESPACES, safe_names, safe_namespace
 from tools.mcp.operator import parse_mcp_flag, parse_mcp_flags
 from tools.mcp.permissions import parse_permissions
-from tools.mcp.request import public_form, request_tool
+from tools.mcp.public_form import public_form
+from tools.mcp.request import request_tool
 
 URL = "https://mcp.example/mcp"
 

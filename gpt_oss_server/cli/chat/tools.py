@@ -39,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let the model change files under the current folder; you see each patch and confirm it",
     )
+    parser.add_argument(
+        "-f",
+        "--functions",
+        metavar="FILE",
+        help="functions that the model may call, declared in a JSON file: their commands run, or you are "
+        "asked for the result",
+    )
 
 
 def declared(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -1,0 +1,108 @@
+"""Functions that a file declares: the model calls them, a command or the user gives the result.
+
+Takes a JSON file with a list of declarations, in the shape of either API. One with a `command` runs it, with
+the arguments as JSON on standard input; its standard output is the result. For the others the user is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpt_oss_server.cli.chat.talker import Item
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+
+Ask = Callable[[str], str | None]
+_SECONDS = 120
+_HOW = 'Write [{"name": "get_weather", "parameters": {…}, "command": "./weather.sh"}].'
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    declaration: Item
+    command: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.declaration["name"])
+
+
+class Functions:
+    def __init__(self, functions: list[Function], ask: Ask) -> None:
+        self._functions = {function.name: function for function in functions}
+        self._ask = ask
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def call(self, name: str, arguments: str) -> str:
+        """The result for the model, whatever happens."""
+        command = self._functions[name].command
+        if not command:
+            result = self._ask(f"Result of {name}: ")
+            return "The user gave no result." if result is None else result.strip()
+        return _run(command, arguments)
+
+
+def read_functions(file: str) -> list[Function]:
+    """Raises CommandLineError about the first thing that is wrong with the file."""
+    try:
+        declared = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandLineError(f"--functions: cannot read {file}: {error.strerror}.") from error
+    except (ValueError, RecursionError, RuntimeError) as error:
+        raise CommandLineError(f"--functions: {file} is not JSON: {error}. {_HOW}") from error
+    if isinstance(declared, dict):
+        declared = declared.get("tools")
+    if not isinstance(declared, list) or not declared:
+        raise CommandLineError(f"--functions: {file} must hold a list of functions. {_HOW}")
+    functions = [_function(each, f"--functions: {file}, number {n}") for n, each in enumerate(declared, 1)]
+    names = [function.name for function in functions]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise CommandLineError(f"--functions: {file} declares {twice} twice.")
+    return functions
+
+
+def _function(given: Any, where: str) -> Function:
+    """The Responses API has the fields in the tool itself, Chat Completions in its `function`."""
+    outer: Item = given if isinstance(given, dict) else {}
+    nested = outer.get("function")
+    inner: Item = nested if isinstance(nested, dict) else outer
+    command = outer.get("command", inner.get("command"))
+    name, parameters = inner.get("name"), inner.get("parameters", {"type": "object", "properties": {}})
+    if not isinstance(name, str) or not name or not isinstance(parameters, dict):
+        raise CommandLineError(f"{where}: a function has a `name` and, as an object, `parameters`. {_HOW}")
+    declaration = {"type": "function", "name": name, "parameters": parameters}
+    declaration |= {key: inner[key] for key in ("description", "strict") if inner.get(key) is not None}
+    return Function(declaration, _words(command, where))
+
+
+def _words(command: Any, where: str) -> tuple[str, ...]:
+    if command is None:
+        return ()
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except (ValueError, TypeError) as error:
+        raise CommandLineError(f"{where}: the `command` is not a command: {error}.") from error
+    if not words or not all(isinstance(word, str) for word in words):
+        raise CommandLineError(f"{where}: the `command` must be a text or a list of texts.")
+    return tuple(words)
+
+
+def _run(command: tuple[str, ...], arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            command, input=arguments, capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"The command of this function did not end within {_SECONDS} s."
+    except OSError as error:
+        return f"The command of this function cannot be run: {error.strerror or error}."
+    if done.returncode != 0:
+        return f"The command of this function failed with status {done.returncode}. {done.stderr.strip()}"
+    return done.stdout.strip()

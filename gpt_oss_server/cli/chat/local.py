@@ -1,0 +1,41 @@
+"""Answers from a model in this process: the same code as the server's, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item
+from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.errors import ApiError
+from gpt_oss_server.responses.service import ResponsesService
+
+
+class LocalTalker:
+    """All turns share the runner's event loop, and Ctrl-C cancels the turn and not the chat."""
+
+    def __init__(self, service: ResponsesService, runner: asyncio.Runner) -> None:
+        self._service = service
+        self._runner = runner
+        info = service.served.engine.info
+        self.introduction = introduction(info.name, info.description)
+        self.is_demo = info.is_demo
+
+    def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
+        try:
+            return self._runner.run(self._turn(body, show))
+        except ApiError as error:
+            raise CannotAnswer(error.message) from error
+
+    def close(self) -> None:
+        """Closes the tools' kernels too, in the loop that started them."""
+        self._runner.run(self._service.close())
+
+    async def _turn(self, body: Item, show: Callable[[Event], None]) -> Item:
+        run = await self._service.start(body)
+        async with aclosing(run.events()) as batches:  # closing stops the model, on Ctrl-C too
+            async for batch in batches:
+                for event in batch:
+                    show(event)
+        return run.response

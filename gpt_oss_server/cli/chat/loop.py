@@ -1,0 +1,95 @@
+"""The loop of a chat: a message is answered, a line with a slash is a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gpt_oss_server.cli.chat.conversation import Conversation
+from gpt_oss_server.cli.chat.reading import Reader
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.console import visible
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+HELP = f'''\
+/new           start a new conversation
+/effort WORD   how much to reason from now on: {", ".join(EFFORTS)}
+/raw           show the exact prompt and output of the last answer
+/tokens        show the tokens of the last answer, with their probabilities
+/stats         show the last answer's tokens and times
+/tools         show what the model can call
+/save FILE     save the conversation: as JSON if the name ends in .json, else as Markdown
+/quit, Ctrl-D  quit
+Ctrl-C         stop the answer
+"""            begin a message of several lines, and end it; pasted lines are one message too'''
+
+
+class Loop:
+    def __init__(self, conversation: Conversation, reader: Reader) -> None:
+        self._conversation = conversation
+        self._reader = reader
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/new": self._new,
+            "/effort": self._effort,
+            "/raw": lambda _: console.out(conversation.record.raw(colour=conversation.colour)),
+            "/tokens": lambda _: console.out(conversation.record.tokens(colour=conversation.colour)),
+            "/stats": lambda _: console.out(conversation.record.stats()),
+            "/tools": self._tools,
+            "/save": self._save,
+            "/help": lambda _: console.out(HELP),
+        }
+
+    def talk(self) -> None:
+        """Until the user quits or the input ends."""
+        while (message := self._reader.read()) is not None:
+            words = message.split(maxsplit=1)
+            if not words:
+                continue
+            if words[0] in ("/quit", "/exit", "/bye"):
+                return
+            if words[0].startswith("/") and "\n" not in message.strip():
+                self._obey(words[0], words[1].strip() if len(words) > 1 else "")
+            else:
+                self._conversation.answer(message)
+
+    def _obey(self, command: str, argument: str) -> None:
+        obeyed = self._commands.get(command)
+        if obeyed is None:
+            said = f"{command} {argument}".strip()
+            self._conversation.note(f"no such command: {visible(said)}; /help lists them")
+        else:
+            obeyed(argument)
+
+    def _new(self, argument: str) -> None:
+        self._conversation.start_over()
+        self._conversation.note("a new conversation")
+
+    def _effort(self, argument: str) -> None:
+        if argument in EFFORTS:
+            self._conversation.effort = argument
+            self._conversation.note(f"effort: {argument}")
+        else:
+            self._conversation.note(f"/effort takes one of {', '.join(EFFORTS)}")
+
+    def _tools(self, argument: str) -> None:
+        if not self._conversation.tools:
+            console.out(
+                "none; -b lets the model search, -p run Python, -a change files, --functions call yours"
+            )
+        for tool in self._conversation.tools:
+            described = str(tool.get("description") or "").strip().partition("\n")[0]
+            console.out(visible(f"{tool.get('name') or tool['type']:<20} {described}".rstrip()))
+
+    def _save(self, argument: str) -> None:
+        if not argument:
+            self._conversation.note("/save needs the name of a file")
+            return
+        try:
+            path = Path(argument).expanduser()
+            self._conversation.record.save(path)
+        except (OSError, RuntimeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            self._conversation.note(f"not saved: {why}")
+        else:
+            self._conversation.note(f"saved in {visible(str(path))}")

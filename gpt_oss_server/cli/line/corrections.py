@@ -1,0 +1,143 @@
+"""Corrects a command line: what a wrong word means here, and the whole line as it should be.
+
+Takes the words of a command line and the parsers of the commands. Returns None for words that argparse can
+read, else sentences that end with the right line, so that the error alone leads there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS, Other
+from inference.naming.model_names import meant_by, names_model
+
+PROGRAM = "gpt-oss-server"
+Parsers = Mapping[str, argparse.ArgumentParser]
+_NUMBER = re.compile(r"-\d")
+_LIKE, _LIKE_FLAG = 0.6, 0.75  # how similar a misspelt word must be
+
+
+def expanded(words: Sequence[str]) -> list[str]:
+    """`help serve` as `serve --help`."""
+    match words:
+        case ["help"]:
+            return ["--help"]
+        case ["help", command, *_]:
+            return [command, "--help"]
+        case _:
+            return list(words)
+
+
+def corrected(words: Sequence[str], parsers: Parsers) -> str | None:
+    if not words or words[0] in ("-h", "--help", "-V", "--version", "--help-all"):
+        return None
+    command, rest = words[0], list(words[1:])
+    notes: list[str] = []
+    if command not in parsers:
+        if command in NO_COMMANDS:
+            return f"There is no command `{command}`. {NO_COMMANDS[command]}"
+        note, command, rest = _meant_command(words, parsers)
+        notes.append(note)
+        if not command:
+            return f"{note} See `{PROGRAM} --help`."
+    flag_notes, rest = _without_foreign_flags(rest, command, parsers)
+    notes += flag_notes
+    if not notes:
+        return None
+    model_note, rest = _with_meant_model(rest, command, parsers[command])
+    line = shlex.join([PROGRAM, command, *rest])
+    return "\n".join([*notes, *model_note, f"Try: {line}"])
+
+
+def _meant_command(words: Sequence[str], parsers: Parsers) -> tuple[str, str, list[str]]:
+    word, rest = words[0], list(words[1:])
+    if word.startswith("-"):
+        return "A command comes first.", "serve", list(words)
+    if word in COMMANDS:
+        return f"There is no command `{word}`; here it is `{COMMANDS[word]}`.", COMMANDS[word], rest
+    if close := difflib.get_close_matches(word.lower(), [*parsers, "help"], 1, _LIKE):
+        if close[0] == "help":
+            return f"There is no command `{word}`; here it is `help`.", "", rest
+        return f"There is no command `{word}`. Did you mean `{close[0]}`?", close[0], rest
+    if names_model(word):
+        return f"{word} is a model; a command comes first.", "serve", list(words)
+    return f"There is no command `{word}`. Commands: {', '.join(parsers)}.", "", rest
+
+
+def _without_foreign_flags(
+    words: Sequence[str], command: str, parsers: Parsers
+) -> tuple[list[str], list[str]]:
+    """What is wrong with the flags, and the words without them or with the right ones."""
+    known = parsers[command]._option_string_actions
+    notes, kept, at = list[str](), list[str](), 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            return notes, [*kept, *words[at - 1 :]]
+        name, equals, value = word.partition("=")
+        other = None if name in known else FLAGS.get(name)
+        joined = not word.startswith("--") and word[:2] in known  # -bp, -mMODEL
+        if not _is_flag(word) or name in known or (joined and other is None):
+            kept.append(word)
+            continue
+        if other is None:
+            note, instead = _meant_flag(name, command, parsers)
+            notes.append(note)
+            if instead:
+                kept.append(instead + equals + value)
+            elif not equals and at < len(words) and not _is_flag(words[at]) and not names_model(words[at]):
+                at += 1  # probably the flag's value
+        else:
+            notes.append(f"{name}: {other.reason}.")
+            taken, at = _value_of(other, words, at, equals)
+            kept += _in_place(other, [value] if equals else taken, known)
+    return notes, kept
+
+
+def _value_of(other: Other, words: Sequence[str], at: int, equals: str) -> tuple[list[str], int]:
+    follows = other.value and not equals and at < len(words) and not _is_flag(words[at])
+    return (list(words[at : at + 1]), at + 1) if follows else ([], at)
+
+
+def _in_place(other: Other, value: list[str], known: Mapping[str, object]) -> list[str]:
+    instead = other.instead.split()
+    if not instead or instead[0] not in known:
+        return []
+    return [*instead, *value] if other.value else instead
+
+
+def _meant_flag(name: str, command: str, parsers: Parsers) -> tuple[str, str]:
+    """What is wrong with an unknown flag, and the flag that it probably means."""
+    known = [flag for flag in parsers[command]._option_string_actions if flag.startswith("--")]
+    said = f"`{command}` has no flag {name}."
+    having = [each for each, parser in parsers.items() if name in parser._option_string_actions]
+    if having:
+        return f"{said} It belongs to `{having[0]}`.", ""
+    if close := difflib.get_close_matches(name, known, 1, _LIKE_FLAG):
+        return f"{said} Did you mean {close[0]}?", close[0]
+    return f"{said} `{PROGRAM} {command} --help-all` lists all flags.", ""
+
+
+def _with_meant_model(
+    words: list[str], command: str, parser: argparse.ArgumentParser
+) -> tuple[list[str], list[str]]:
+    """The name that this server has for a model that another program calls otherwise."""
+    if not any(action.dest in ("given_model", "question") for action in parser._actions):
+        return [], words
+    for at, word in enumerate(words):
+        follows_flag = at > 0 and _is_flag(words[at - 1]) and words[at - 1] not in ("-m", "--model", "-hf")
+        if follows_flag or _is_flag(word) or not names_model(word):
+            continue
+        meant = meant_by(word)
+        if meant is not None and meant != word:
+            return [f"The model {word} is {meant} here."], [*words[:at], meant, *words[at + 1 :]]
+    return [], words
+
+
+def _is_flag(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-") and not _NUMBER.match(word) and " " not in word

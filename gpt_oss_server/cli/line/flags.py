@@ -1,0 +1,82 @@
+"""The settings as flags of a command, and the model as its first word.
+
+Takes an argparse parser and fills it from the table of settings. It must not know any command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from gpt_oss_server.options import Option
+from gpt_oss_server.settings import OPTIONS, SettingsError
+from inference.naming.model_names import names_model
+
+_SHOWN_ALIASES = ("-m",)
+TAKE_MODEL = ("serve", "bench")  # as a word
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Lets the model be the first word, as with `vllm serve`."""
+    parser.add_argument("given_model", nargs="?", metavar="MODEL", help="the same as --model")
+
+
+def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
+    """Turns the words of a command line into the model and the question, where the command takes them.
+
+    `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
+    two models.
+    """
+    word = given.pop("given_model", None)
+    rest = list(further)
+    if "question" in given:
+        words = [*given["question"], *rest]
+        word = words.pop(0) if words and names_model(words[0]) else None
+        given["question"], rest = words, []
+    elif rest and word is None and given.get("command") in TAKE_MODEL:
+        word = rest.pop(0)
+    if rest:
+        raise SettingsError(
+            f"`{given.get('command')}` cannot use {shlex.join(rest)}. A flag takes one value; repeat it "
+            "for more."
+        )
+    if word is None:
+        return
+    if given.get("model", word) != word:
+        raise SettingsError(f"Two models are named, {word} and {given['model']}. Leave one out.")
+    given["model"] = word
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, only: Sequence[str] | None = None, *, everything: bool = True
+) -> None:
+    """Adds the settings, or only those named, as flags of `parser`. Omitted flags set no attribute.
+
+    Without `everything`, the help shows the common ones. Names from other programs work and are not shown.
+    """
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for option in OPTIONS:
+        if only is not None and option.name not in only:
+            continue
+        names = (*(name for name in option.also if name in _SHOWN_ALIASES), option.flag)
+        hidden = [name for name in option.also if name not in names]
+        if hidden:
+            _add(parser, option, hidden, argparse.SUPPRESS)
+        if not (everything or option.common):
+            _add(parser, option, names, argparse.SUPPRESS)
+            continue
+        group = groups.get(option.section) or parser.add_argument_group(option.section.lower())
+        groups[option.section] = group
+        help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
+        _add(group, option, names, help)
+
+
+def _add(place: argparse._ActionsContainer, option: Option, names: Sequence[str], help: str) -> None:
+    keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
+    if option.kind.switch:
+        place.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
+    else:
+        action = "append" if option.kind.many else "store"
+        place.add_argument(*names, action=action, metavar=option.kind.metavar, **keywords)

@@ -1,0 +1,89 @@
+"""The commands and the parser of the command line.
+
+Takes nothing but the commands' own modules. Returns a parser whose errors are sentences and whose help shows
+the common flags first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gpt_oss_server.cli.line.corrections import PROGRAM
+from gpt_oss_server.cli.terminal import console
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A word after `gpt-oss-server`. Its module has `add_arguments(parser)` and `run(args, settings)`."""
+
+    name: str
+    summary: str
+    module: str
+
+
+COMMANDS = (
+    Command("serve", "serve a model over HTTP", "gpt_oss_server.cli.commands.serve"),
+    Command("chat", "talk with a model in the terminal", "gpt_oss_server.cli.commands.chat"),
+    Command("pull", "download a model", "gpt_oss_server.cli.commands.pull"),
+    Command("list", "list the models on this machine", "gpt_oss_server.cli.commands.list"),
+    Command("mcp", "serve the browser or Python over MCP", "gpt_oss_server.cli.commands.mcp"),
+    Command("render", "show the exact prompt of a request", "gpt_oss_server.cli.commands.render"),
+    Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
+    Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
+)
+INTRODUCTION = """\
+A Harmony-format server for OpenAI's open-weight gpt-oss models: the Responses API over its own inference.
+"""
+
+FIRST_STEPS = """\
+first steps:
+  gpt-oss-server serve                     the embedded model on http://127.0.0.1:8000/v1
+  gpt-oss-server chat                      the same, in this terminal
+  gpt-oss-server serve openai/gpt-oss-20b
+
+Each command has its own help: `gpt-oss-server help serve`, and `gpt-oss-server serve --help-all` with every
+flag. Every flag is also an environment variable (--max-body-bytes is GPT_OSS_SERVER_MAX_BODY_BYTES); the flag
+wins."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are sentences that point to the help."""
+
+    subcommands: dict[str, argparse.ArgumentParser]
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message[:1].upper() + message[1:]
+        console.err(f"{sentence}. See `{self.prog} --help`.")
+        self.exit(2)
+
+
+def build_parser(*, everything: bool = True) -> Parser:
+    """Without `everything`, the help shows the common flags and how to see the rest."""
+    parser = Parser(
+        prog=PROGRAM,
+        description=INTRODUCTION,
+        epilog=FIRST_STEPS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-V", "--version", action="store_true", help="show this program's version and exit")
+    parser.subcommands = {}
+    words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        module = importlib.import_module(command.module)
+        sub = words.add_parser(
+            command.name,
+            help=command.summary,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.add_argument("--help-all", action="help", help="show every flag and exit")
+        module.add_arguments(sub, everything=everything)
+        sub.set_defaults(run=module.run)
+        parser.subcommands[command.name] = sub
+    return parser

@@ -1,0 +1,75 @@
+"""Names of models as users write them: which words are one, and which one a wrong word probably means.
+
+Takes a word and returns another name or a yes. It loads nothing, and knows only what a name looks like.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+EMBEDDED = "tiny"
+PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
+PREFIXES = ("scripted:", "random:")
+REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
+# As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
+_GPT_OSS = re.compile(r"(?:[\w.-]+/)?(?:gpt[-_ ]?)?(?:oss)?[-_: ]?(20b|120b)?(?:[-_:.].*)?", re.IGNORECASE)
+_BARE = re.compile(r"(?:[\w.-]+/)?gpt[-_ ]?oss(?::latest)?", re.IGNORECASE)
+
+
+def names_model(word: str) -> bool:
+    """Whether a word names a model, so that it can stand where a question might."""
+    if not word or any(sign.isspace() for sign in word):
+        return False
+    if word == EMBEDDED or word.startswith(PREFIXES) or REPO_ID.fullmatch(word):
+        return True
+    return _is_folder(word) or word.lower().endswith(".gguf") or _published(word) is not None
+
+
+def meant_by(word: str) -> str | None:
+    """The name that a wrong word probably means."""
+    word = word.strip()
+    if found := _FROM_HUB.fullmatch(word):
+        return found[1]
+    if (published := _published(word)) is not None:
+        return published
+    prefixed = [f"{prefix}{word.partition(':')[2]}" for prefix in PREFIXES] if ":" in word else []
+    close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED, *prefixed], 1, 0.75)
+    close = close or difflib.get_close_matches(
+        word.lower(), [name.partition("/")[2] for name in PUBLISHED], 1, 0.75
+    )
+    if close:
+        return _published(close[0]) or close[0]
+    return _neighbour(word)
+
+
+def _published(word: str) -> str | None:
+    """The published checkpoint that a word names in another spelling. Other people's checkpoints stay."""
+    owner, slash, _ = word.lower().rpartition("/")
+    if slash and owner != "openai" and "gguf" not in word.lower():
+        return None
+    if _BARE.fullmatch(word):
+        return PUBLISHED[0]
+    found = _GPT_OSS.fullmatch(word)
+    return f"openai/gpt-oss-{found[1].lower()}" if found and found[1] else None
+
+
+def _neighbour(word: str) -> str | None:
+    """A folder next to the one that is missing, with a similar name."""
+    try:
+        path = Path(word)
+        beside = [each.name for each in path.parent.iterdir() if each.is_dir()] if len(path.parts) > 1 else []
+    except (OSError, ValueError):
+        return None
+    close = difflib.get_close_matches(path.name, beside, 1, 0.75)
+    return str(path.with_name(close[0])) if close else None
+
+
+def _is_folder(word: str) -> bool:
+    """Not by a bare word, which may be the first of a question where a folder has the same name."""
+    try:
+        return ("/" in word or "\\" in word) and Path(word).expanduser().is_dir()
+    except (OSError, ValueError, RuntimeError):
+        return False

@@ -1,0 +1,164 @@
+"""What users of other programs type: each error ends with the line that works here."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from gpt_oss_server.cli.line.corrections import corrected, expanded
+from gpt_oss_server.cli.line.flags import settle_words
+from gpt_oss_server.cli.line.other_programs import COMMANDS as OTHERS
+from gpt_oss_server.cli.line.other_programs import FLAGS
+from gpt_oss_server.cli.parser import build_parser
+from gpt_oss_server.settings import OPTIONS, Settings, read_settings
+from tests.doubles.commands import run
+
+PARSER = build_parser()
+
+
+def led_to(line: str) -> str | None:
+    """The line that the error proposes, without the program's name."""
+    error = corrected(expanded(shlex.split(line)), PARSER.subcommands)
+    return None if error is None else error.rpartition("\nTry: gpt-oss-server ")[2]
+
+
+def settings_of(line: str) -> Settings:
+    parsed, further = PARSER.parse_known_args(shlex.split(line))
+    args = vars(parsed)
+    settle_words(args, further)
+    return read_settings(args, {})
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        # vllm serve
+        (
+            "serve openai/gpt-oss-20b --tensor-parallel-size 2 --max-model-len 4096",
+            "serve openai/gpt-oss-20b --max-model-len 4096",
+        ),
+        (
+            "serve openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice",
+            "serve openai/gpt-oss-20b",
+        ),
+        ("serve openai/gpt-oss-20b --gpu-memory-utilization=0.9 -tp 1", "serve openai/gpt-oss-20b"),
+        ("serve --dtype auto openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
+        # llama-server
+        (
+            "-m gpt-oss-20b-mxfp4.gguf -ngl 99 --jinja --port 9000",
+            "serve -m openai/gpt-oss-20b --port 9000",
+        ),
+        ("serve -hf ggml-org/gpt-oss-20b-GGUF -fa on", "serve -hf openai/gpt-oss-20b"),
+        # ollama
+        ("run gpt-oss:20b", "chat openai/gpt-oss-20b"),
+        ("run gpt-oss:20b 'Why is the sky blue?'", "chat openai/gpt-oss-20b 'Why is the sky blue?'"),
+        ("run gpt-oss --think low", "chat openai/gpt-oss-20b --effort low"),
+        ("run gpt-oss:120b --hidethinking", "chat openai/gpt-oss-120b --no-reasoning"),
+        ("ls", "list"),
+        ("download openai/gpt-oss-20b", "pull openai/gpt-oss-20b"),
+        # slips
+        ("sreve --prot 1", "serve --port 1"),
+        ("openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
+        ("serve --modle=tiny", "serve --model=tiny"),
+        ("chat --no-reasonning", "chat --no-reasoning"),
+        ("serve --xyz 3 tiny", "serve tiny"),
+    ],
+)
+def test_the_error_leads_to_the_right_line(typed: str, right: str) -> None:
+    assert led_to(typed) == right
+    assert led_to(right) is None, "the proposed line needs no correction"
+    PARSER.parse_args(shlex.split(right))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "serve",
+        "serve tiny --port 0",
+        "serve -mtiny",
+        "chat -bp",
+        "chat -- --tensor-parallel-size",
+        "chat --instructions '-1 is not a flag'",
+        "help serve",
+        "--version",
+        "render - --json",
+    ],
+)
+def test_a_line_that_works_needs_no_correction(line: str) -> None:
+    assert led_to(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("serve openai/gpt-oss-20b", "model", "openai/gpt-oss-20b"),
+        ("serve -m tiny", "model", "tiny"),
+        ("serve --port 1 tiny", "model", "tiny"),
+        ("chat tiny Hello there", "model", "tiny"),
+        ("chat tiny --effort low Hello there", "model", "tiny"),
+        ("chat --effort low -p tiny", "model", "tiny"),
+        ("serve tiny -m tiny", "model", "tiny"),
+        ("bench random:20b", "model", "random:20b"),
+        ("serve --max-model-len 4096", "context", 4096),
+        ("serve -c 4096", "context", 4096),
+        ("serve --ctx-size 4096", "context", 4096),
+        ("serve --max-num-seqs 3", "max_concurrent", 3),
+        ("serve -np 3", "max_concurrent", 3),
+        ("serve --alias a -a b --served-model-name c", "served_model_name", ("a", "b", "c")),
+        ("serve -n 5", "default_max_output_tokens", 5),
+        ("serve --effort xhigh", "default_reasoning_effort", "xhigh"),
+        ("serve --reasoning-budget 7", "default_reasoning_budget", 7),
+        ("serve -p 1234", "port", 1234),
+    ],
+)
+def test_names_of_other_programs_set_the_same(line: str, name: str, value: object) -> None:
+    assert getattr(settings_of(line), name) == value
+
+
+def test_no_name_means_two_things() -> None:
+    known = {name for option in OPTIONS for name in (option.flag, *option.also)}
+    assert not known & FLAGS.keys()
+    assert not OTHERS.keys() & PARSER.subcommands.keys()
+    assert set(OTHERS.values()) <= PARSER.subcommands.keys()
+
+
+def test_help_shows_the_common_flags_and_help_all_every_one() -> None:
+    short, whole = run("serve", "--help").stdout, run("serve", "--help-all").stdout
+    common = [option.flag for option in OPTIONS if option.common]
+    assert len(common) == 10
+    for option in OPTIONS:
+        assert (f"  {option.flag}" in short or f", {option.flag}" in short) is option.common
+        assert option.flag in whole
+    assert "--help-all" in short
+    assert run("help", "serve").stdout == short
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-V"]])
+def test_the_version_is_shown(words: list[str]) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("gpt-oss-server ")
+
+
+def test_the_embedded_model_and_cached_checkpoints_are_listed(tmp_path: object) -> None:
+    done = run("list", env={"HF_HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    header, tiny = done.stdout.splitlines()
+    assert header.split() == ["NAME", "SIZE", "WHERE"]
+    assert tiny.startswith("tiny ")
+    assert "pull openai/gpt-oss-20b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("gpt-oss:20b", "Try: gpt-oss-server pull openai/gpt-oss-20b"),
+        ("tiny", "tiny is embedded in this program"),
+        ("llama3", "Name it as owner/name."),
+    ],
+)
+def test_a_name_that_cannot_be_pulled_is_explained(name: str, sentence: str) -> None:
+    done = run("pull", name)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert sentence in done.stderr

@@ -1,0 +1,82 @@
+"""The debug metadata of a turn: exact texts, ids and log-probabilities, also where tools ran."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.turns.debug import debug_metadata
+from gpt_oss_server.turns.transcript import Transcript
+from tests.doubles.apis.asking import FINAL, NEXT, Asking
+from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.serving import scripted
+from tests.doubles.tools.calculator import Calculator, Ready
+from tools.toolbox import Offer, Toolbox
+
+DEBUG = {"__debug": True}
+SUM = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
+ANSWER = FINAL.format("Done.")
+
+
+def parsed(metadata: dict[str, Any], after: str = "") -> tuple[list[int], list[int], list[float | None]]:
+    keys = ("__debug_input_ids", "__debug_output_ids", "__debug_output_logprobs")
+    inputs, outputs, scores = (json.loads(metadata[key + after]) for key in keys)
+    return inputs, outputs, scores
+
+
+async def test_a_response_shows_the_ids_of_its_texts_and_each_sampled_token_s_log_probability() -> None:
+    toolset = Toolset(Toolbox([Offer(Calculator())]))
+    ask = Asking(engine=scripted(SUM, ANSWER), tools=Ready(toolset))
+    tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    metadata = (await ask(tools=tools, metadata=DEBUG))["metadata"]
+    encoding = load_encoding()
+    inputs, outputs, scores = parsed(metadata)
+    assert encoding.decode(inputs) == metadata["__debug_input"]
+    assert encoding.decode(outputs) == metadata["__debug_output"]
+    result = encoding.encode_special(
+        "<|start|>python to=assistant<|channel|>analysis<|message|>2 (call 1)<|end|>" + NEXT
+    )
+    call = len(encoding.encode_special(SUM))
+    given = range(call, call + len(result))
+    assert outputs[call : call + len(result)] == result
+    assert [place for place, score in enumerate(scores) if score is None] == list(given)
+    assert all(score <= 0 for score in scores if score is not None)
+
+
+async def test_log_probabilities_for_debugging_add_none_to_the_answer() -> None:
+    ask = Asking(ANSWER)
+    response = await ask(metadata=DEBUG)
+    assert response["output"][0]["content"][0]["logprobs"] == []
+    assert all(not event.get("logprobs") for event in ask.events)
+    completion = await completion_of(scripted(ANSWER), metadata=DEBUG)
+    assert completion["choices"][0].get("logprobs") is None
+
+
+async def test_every_choice_of_a_chat_has_its_own() -> None:
+    completion = await completion_of(scripted(ANSWER), n=2, metadata=DEBUG)
+    first, second = parsed(completion["metadata"]), parsed(completion["metadata"], "_1")
+    assert first == second
+    assert load_encoding().decode(first[1]) == ANSWER
+
+
+async def test_without_debugging_no_log_probability_is_computed() -> None:
+    ask = Asking(engine=(engine := scripted(ANSWER)))
+    run = await ask.service.start({"input": "Hi"})
+    assert run._prepared.sampling.logprobs is None
+    run = await ask.service.start({"input": "Hi", "metadata": DEBUG})
+    assert run._prepared.sampling.logprobs == 0
+    await engine.close()
+
+
+@pytest.mark.parametrize("score", [-0.5, -math.inf])
+def test_minus_infinity_is_a_number_in_json(score: float) -> None:
+    transcript = Transcript([1, 2])
+    transcript.prefill([3])
+    transcript.sample([4], [score])
+    found = parsed(debug_metadata(load_encoding(), transcript))
+    assert found == ([1, 2], [3, 4], [None, max(score, -9999.0)])
