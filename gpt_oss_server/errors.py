@@ -227,6 +227,7 @@ class TooManyContainers(ApiError):
     status = 429
     type = "rate_limit_error"
     code = "too_many_containers"
+    may_pass = False  # until the client deletes one
 
 
 class EngineUnavailable(ApiError):
