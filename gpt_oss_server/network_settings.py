@@ -22,7 +22,7 @@ from gpt_oss_server.options import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     host: str = setting(
         "127.0.0.1",

@@ -62,14 +62,19 @@ class Containers:
         toolset = await self._tools.ready()
         found = await self._open(toolset, container)
         if found is None:
-            raise ContainerNotFound(
-                f"There is no container {container!r}. Its conversation did not use python, has ended, or "
-                "was idle for so long that its files are gone.",
-                param="container_id",
-            )
+            raise ContainerNotFound(self._why_missing(container), param="container_id")
         toolset.toolbox.touch(_conversation(toolset, container), _PYTHON)
         found.metadata.used = self._clock()
         return found
+
+    def _why_missing(self, container: str) -> str:
+        is_shared = self._service.served.stores.claims is not None  # other servers may use the same store
+        place = " on this server" if is_shared else ""
+        why = (
+            f"There is no container {container!r}{place}. Its conversation did not use python, has ended, or "
+            "was idle for so long that its files are gone."
+        )
+        return f"{why} Files stay with the server that ran the python." if is_shared else why
 
     async def of_owner(self, owner: str) -> list[Container]:
         """The open containers that this owner created, the oldest first."""

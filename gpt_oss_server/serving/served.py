@@ -7,6 +7,7 @@ know any API.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds import stores_of
+from gpt_oss_server.stores.kinds.table import Stores, stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -47,6 +48,7 @@ class Served:
         settings: Settings | None = None,
         *,
         store: Store | None = None,
+        stores: Stores | None = None,
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
@@ -54,7 +56,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
-        self.stores = stores_of(self.settings, store)
+        self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
         self.encoding = encoding or load_encoding()
@@ -68,7 +70,15 @@ class Served:
     @cached_property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server. It reads its key at first use."""
+        if self.stores.sealing_secret is not None:
+            return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
+
+    def for_run(self, *, engine: Engine, ids: Ids, clock: Callable[[], float]) -> Served:
+        """The same parts for one run, which has its own engine, ids and clock."""
+        served = copy.copy(self)
+        served.engine, served.ids, served.clock = engine, ids, clock
+        return served
 
     @property
     def model_names(self) -> list[str]:
