@@ -70,7 +70,8 @@ def prepare(
 ) -> PreparedChat:
     answer, wanted = form
     if request.truncate_prompt_tokens is None:
-        check_can_fit(engines.info.context_length, "messages", request.messages, request.tools)
+        parts = (request.messages, request.tools, request.response_format)
+        check_can_fit(engines.info.context_length, "messages", *parts)
     conversation = read_messages(
         request.messages,
         renderer,

@@ -69,7 +69,8 @@ class ChatService:
                     date=served.date(),
                 )
 
-            prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
+            parts = (request.messages, request.tools, request.functions, request.response_format)
+            prepared = await in_thread_if_large(work, *parts)
             check_beams_fit(engines.beams, len(prepared.prompt) + len(prepared.prefill), request.limit)
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None

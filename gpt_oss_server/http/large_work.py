@@ -58,8 +58,11 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
-    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
-    return await in_thread(work) if is_larger(LARGE_INPUT, *of) else work()
+    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait.
+
+    Of a huge request, any field may be the large one.
+    """
+    return await in_thread(work) if BODY_SIZE.get() > HUGE_BODY or is_larger(LARGE_INPUT, *of) else work()
 
 
 async def json_answer(content: Any) -> JSONResponse:

@@ -86,7 +86,9 @@ def prepare(
 ) -> Prepared:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger."""
     if request.truncation != "auto":
-        check_can_fit(info.context_length, "input", request.input, request.instructions, request.tools)
+        form = request.text.format if request.text else None
+        parts = (request.input, request.instructions, request.tools, form)
+        check_can_fit(info.context_length, "input", *parts)
     conversation = read_input(
         request.input,
         served.renderer,

@@ -326,7 +326,8 @@ class ResponsesService:
         compacts: bool = False,
     ) -> Prepared:
         offered = request.tool_choice != "none"
-        parts = (request.input, request.instructions, request.tools, request.tool_choice)
+        form = request.text.format if request.text else None
+        parts = (request.input, request.instructions, request.tools, request.tool_choice, form)
         read = request
         tools = await in_thread_if_large(
             lambda: tools_of(read.tools, past.history, read.input, offered=offered), *parts

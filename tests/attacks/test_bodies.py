@@ -29,20 +29,16 @@ def array(value: bytes, size: int, most: int = VALUES) -> bytes:
 
 VALUE = {
     "objects": array(b"{}", LIMIT - 1000),
-    "arrays": array(b"[]", LIMIT - 1000),
     "pairs": array(b'{"a":1}', LIMIT - 1000),
     "numbers": array(b"1", LIMIT - 1000),
-    "fractions": array(b"1.5", LIMIT - 1000),
     "strings": array(b'"a"', LIMIT - 1000),
     "keys": b"{" + b",".join(b'"%d":1' % n for n in range(VALUES // 2)) + b"}",
     "lone surrogates": b'"' + b"\\ud800" * (LIMIT // 6 - 200) + b'"',
-    "escapes": b'"' + b"\\n" * (LIMIT // 2 - 500) + b'"',
     "text": b'"' + b"word, " * (LIMIT // 6 - 200) + b'"',
     "one letter": b'"' + b"a" * (LIMIT - 1000) + b'"',
     "emoji": b'"' + "🧠".encode() * (LIMIT // 4 - 500) + b'"',
     "messages": array(b'{"role":"user","content":"x"}', LIMIT - 1000),
     "too many objects": array(b"{}", LIMIT - 1000, LIMIT),
-    "too many keys": b"{" + b",".join(b'"%d":1' % n for n in range(LIMIT // 12)) + b"}",
     "too large": b'"' + b"a" * (57 * 1024**2) + b'"',
 }
 TOOL = b'{"type":"function","function":{"name":"f"}}'
