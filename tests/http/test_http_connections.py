@@ -125,7 +125,7 @@ def test_an_unknown_path_names_the_intended_one(url: str, path: str, intended: s
 def test_an_unsupported_method_names_the_supported_ones(url: str) -> None:
     for method, path, allowed in (
         ("PUT", "/responses", "GET, POST"),
-        ("OPTIONS", "/chat/completions", "POST"),
+        ("OPTIONS", "/chat/completions", "GET, POST"),
         ("PATCH", "/responses/resp_1", "GET, DELETE"),
         ("POST", "/models", "GET, HEAD"),
     ):
