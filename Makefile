@@ -133,18 +133,33 @@ harmony-compat: $(VENV)/openai-harmony/.installed
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
 		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
 
-# Real clients, in separate folders: their requirements conflict with the server's. Without npm, the tests of its
-# clients are skipped.
+# Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
+# uv installs them in seconds, where pip takes many minutes. A failure is reported, and the tests of its clients are
+# skipped; the next `make clients` tries again.
 CLIENTS := $(VENV)/clients
-$(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clients/requirements.txt
-	@mkdir -p $(CLIENTS)
-	@cp tests/clients/package.json $(CLIENTS)/
-	@npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --loglevel error || echo "npm failed; its clients are skipped" >&2
-	@$(PYTHON) -m venv $(CLIENTS)/python
-	@$(CLIENTS)/python/bin/python -m pip --disable-pip-version-check install -qq -r tests/clients/requirements.txt
+ENVIRONMENTS := $(patsubst tests/clients/environments/%.txt,%,$(wildcard tests/clients/environments/*.txt))
+UV := $(CLIENTS)/uv/bin/uv
+
+$(CLIENTS)/uv/.installed: $(VENV)/.developing
+	@rm -rf $(@D)
+	@$(PIP) --target $(@D) uv
 	@touch $@
 
-clients: $(CLIENTS)/.installed
+$(CLIENTS)/.node: tests/clients/package.json | $(CLIENTS)/uv/.installed
+	@cp $< $(CLIENTS)/
+	@npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --loglevel error && touch $@ || echo "npm failed; its clients are skipped." >&2
+
+# The same Python as the project's, whose torch guidellm takes.
+$(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/overrides.txt | $(CLIENTS)/uv/.installed
+	@rm -rf $(@D)
+	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
+		$(UV) pip install --quiet --python $(@D)/bin/python --override tests/clients/overrides.txt --requirements $< && \
+		touch $@ || { rm -rf $(@D); echo "$< failed; its clients are skipped." >&2; }
+	@test $* != guidellm || test ! -d $(@D) || { \
+		packages=$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])'); \
+		cd $(@D)/lib/*/site-packages && echo "$$packages" > torch.pth; }
+
+clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 	@$(BIN)/python -m pytest -m clients tests/clients
 
 # SECONDS=300 RUNS=300: how long, and how many background responses.

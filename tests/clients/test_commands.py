@@ -1,4 +1,4 @@
-"""Unmodified terminal commands: `llm` and opencode."""
+"""Unmodified terminal commands: `llm` and the coding agents opencode, Qwen Code, pi and aider."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.clients.recording import recorded
-from tests.doubles.clients.running import HELLO, PLACE, call, command, run
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import HELLO, PLACE, THINK, call, command, run
 from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
@@ -93,3 +93,63 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
     assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Hello!"]
     assert len(recorder.of(path)) == 3
     recorder.check()
+
+
+def test_qwen_code_writes_a_file(tmp_path: Path) -> None:
+    qwen = command("qwen")
+    made = tmp_path / "made.txt"
+    write = call("write_file", {"file_path": str(made), "content": "hi\n"})
+    with recorded(scripted(write, HELLO, loop=False)) as (url, recorder):
+        where = ["--auth-type", "openai", "--openai-base-url", url, "--openai-api-key", "any"]
+        done = run([qwen, *where, "--model", "scripted", "--yolo", "Make made.txt"], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert made.read_text() == "hi\n"
+    assert done.stdout.strip() == "Hello!"
+    [result] = [each for each in _messages(recorder) if each["role"] == "tool"]
+    assert "made.txt" in str(result["content"])
+    recorder.check()
+
+
+@pytest.mark.parametrize(
+    ("api", "path"),
+    [("openai-completions", "/v1/chat/completions"), ("openai-responses", "/v1/responses")],
+)
+def test_pi_writes_a_file(api: str, path: str, tmp_path: Path) -> None:
+    pi = command("pi")
+    write = call("write", {"path": "made.txt", "content": "hi\n"})
+    with recorded(scripted(write, HELLO, loop=False)) as (url, recorder):
+        model = {"id": "scripted", "reasoning": True, "contextWindow": 131_072, "maxTokens": 16_384}
+        provider = {"baseUrl": url, "api": api, "apiKey": "any", "models": [model]}
+        config = tmp_path / ".pi" / "agent" / "models.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"providers": {"local": provider}}), encoding="utf-8")
+        flags = ["--offline", "--model", "local/scripted", "--print"]
+        done = run([pi, *flags, "Make made.txt"], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "made.txt").read_text() == "hi\n"
+    assert done.stdout.strip() == "Hello!"
+    assert len(recorder.of(path)) == 2
+    recorder.check()
+
+
+def test_aider_edits_a_file(tmp_path: Path) -> None:
+    aider = command("aider", "aider")
+    edit = "made.txt\n```\n<<<<<<< SEARCH\n=======\nhi\n>>>>>>> REPLACE\n```"
+    with recorded(scripted(f"{THINK}<|channel|>final<|message|>{edit}<|return|>", loop=False)) as (
+        url,
+        recorder,
+    ):
+        where = ["--model", "openai/scripted", "--openai-api-base", url, "--openai-api-key", "any"]
+        flags = ["--edit-format", "diff", "--no-git", "--yes-always", "--analytics-disable"]
+        quiet = ["--no-check-update", "--no-show-model-warnings", "--no-show-release-notes"]
+        done = run([aider, *where, *flags, *quiet, "--message", "Make made.txt"], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "made.txt").read_text() == "hi\n"
+    assert "Let me think." in done.stdout, "aider shows the reasoning"
+    recorder.check()
+
+
+def _messages(recorder: Recorder) -> list[dict[str, Any]]:
+    """The messages of the last request over Chat."""
+    found: list[dict[str, Any]] = recorder.of("/v1/chat/completions")[-1].body["messages"]
+    return found

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_script
-from tests.doubles.serving import scripted
+from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_with
 
 pytestmark = pytest.mark.clients
 
 
-def run_with(name: str, turns: list[str], folder: Path) -> tuple[Any, Recorder]:
-    with recorded(scripted(*turns, loop=False)) as (url, recorder):
-        results = run_script(name, folder, url)
-    recorder.check()
-    return results, recorder
+def test_the_official_sdk_for_python(tmp_path: Path) -> None:
+    turns = [WEATHER, SUNNY, HELLO, PLACE, HELLO, PLACE, HELLO]
+    results, _ = run_with("openai_python.py", turns, tmp_path)
+    assert results == {
+        "call": ["get_weather", {"city": "Paris"}],
+        "answer": "It is sunny in Paris.",
+        "retrieved": "It is sunny in Paris.",
+        "streamed": ["Hello!", "Hello!"],
+        "parsed": "Paris",
+        "chat": "Hello!",
+        "typed": "Paris",
+        "socket": "Hello!",
+    }
 
 
 def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:

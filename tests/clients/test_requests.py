@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO
+from tests.doubles.clients.running import HELLO, call
 from tests.doubles.serving import scripted
 
 RECORDED = sorted((Path(__file__).resolve().parent / "requests").glob("*.json"))
@@ -27,13 +27,22 @@ REQUESTS = [
 ]
 # The answer of every turn: a JSON object if the request wants one.
 HELLO_AS_JSON = '<|channel|>final<|message|>{"city":"Paris"}<|return|>'
-CALL = '<|channel|>commentary to=functions.final_result <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
+# The calls of requests that force one, by the declaration in the prompt.
+CALLS = {
+    name: {"when": f"type {name} = ", "text": call(name, arguments)}
+    for name, arguments in {
+        "final_result": {"city": "Paris"},
+        "PartialPlace": {"city": "Paris"},
+        "Place": {"city": "Paris"},
+        "final_answer": {"answer": "It is sunny in Paris."},
+    }.items()
+}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, Recorder]]:
     answers = [
-        {"when": "final_result", "text": CALL},
+        *CALLS.values(),
         {"when": r"# Response Formats|A city\?", "text": HELLO_AS_JSON},
         HELLO,
     ]

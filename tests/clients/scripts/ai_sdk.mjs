@@ -1,5 +1,5 @@
 // The Vercel AI SDK with its OpenAI provider (Responses, and Chat) and the OpenAI-compatible one.
-import { generateObject, generateText, stepCountIs, streamText, tool } from "ai";
+import { generateObject, generateText, isStepCount, streamText, tool } from "ai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { z } from "zod";
@@ -17,7 +17,7 @@ const models = {
 };
 const results = {};
 for (const [name, model] of Object.entries(models)) {
-  const options = { model, tools, stopWhen: stepCountIs(4), maxRetries: 0 };
+  const options = { model, tools, stopWhen: isStepCount(4), maxRetries: 0 };
   const whole = await generateText({ ...options, prompt: "Weather in Paris?" });
   const streamed = streamText({ ...options, prompt: "Weather in Paris?", onError: ({ error }) => { throw error; } });
   let text = "", reasoning = "";

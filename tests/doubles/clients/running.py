@@ -1,4 +1,4 @@
-"""Runs real clients; `make clients` installs them to .venv/clients.
+"""Runs real clients; `make clients` installs them to .venv/clients, the Python ones to several environments.
 
 Takes a client's script or command. Returns its output. Tests of missing clients are skipped with a reason.
 Clients see neither this repository's packages nor the user's own configuration.
@@ -16,8 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.serving import scripted
+
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("CLIENTS_FOLDER", ROOT / ".venv" / "clients"))
+COMMANDS = FOLDER / "node_modules" / ".bin"  # with a Node.js that is new enough for all of them
 SCRIPTS = ROOT / "tests" / "clients" / "scripts"
 SECONDS = 300  # generous: clients are large, and the machine may be busy
 
@@ -36,9 +40,9 @@ def call(function: str, arguments: object) -> str:
 WEATHER = call("get_weather", {"city": "Paris"})
 
 
-def command(name: str) -> str:
-    """The path of an installed client."""
-    for folder in (FOLDER / "node_modules" / ".bin", FOLDER / "python" / "bin"):
+def command(name: str, environment: str = "python") -> str:
+    """The path of an installed client: a command of npm, or of a Python environment."""
+    for folder in (COMMANDS, FOLDER / environment / "bin"):
         if (folder / name).exists():
             return str(folder / name)
     pytest.skip(f"{name} is not installed in {FOLDER}: make clients")
@@ -52,7 +56,7 @@ def run(
     return subprocess.run(
         arguments,
         cwd=folder,
-        env={**clean, "HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", **(env or {})},
+        env={**clean, **_own(folder), **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -60,19 +64,36 @@ def run(
     )
 
 
-def run_script(name: str, folder: Path, url: str) -> Any:
+def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:
     """Runs a script of `scripts/` and returns the JSON of its last line of output."""
     (folder / name).write_text((SCRIPTS / name).read_text(encoding="utf-8"), encoding="utf-8")
-    done = run([*_interpreter(name, folder), str(folder / name)], folder, env={"BASE_URL": url})
+    interpreter = _interpreter(name, folder, environment)
+    done = run([interpreter, str(folder / name)], folder, env={"BASE_URL": url})
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _interpreter(name: str, folder: Path) -> list[str]:
+def run_with(
+    name: str, turns: Sequence[object], folder: Path, environment: str = "python"
+) -> tuple[Any, Recorder]:
+    """Runs a script against scripted turns, checks every exchange, and returns the results and exchanges."""
+    with recorded(scripted(*turns, loop=False)) as (url, recorder):
+        results = run_script(name, folder, url, environment)
+    recorder.check()
+    return results, recorder
+
+
+def _own(folder: Path) -> dict[str, str]:
+    """A home of its own, and the Node.js of the clients."""
+    path = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
+    return {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": path}
+
+
+def _interpreter(name: str, folder: Path, environment: str) -> str:
     if name.endswith(".py"):
-        return [command("python")]
-    node = shutil.which("node")
+        return command("python", environment)
+    node = shutil.which("node", path=f"{COMMANDS}{os.pathsep}{os.environ['PATH']}")
     if node is None or not (FOLDER / "node_modules").exists():
         pytest.skip(f"Node.js or its packages are not installed in {FOLDER}: make clients")
     (folder / "node_modules").symlink_to(FOLDER / "node_modules")
-    return [node]
+    return node

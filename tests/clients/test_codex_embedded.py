@@ -1,0 +1,82 @@
+"""The unmodified Codex CLI with the embedded model: no script, and no turn that only reaches its limit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.settings import Settings
+from tests.clients.test_codex import Codex
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import run
+
+pytestmark = pytest.mark.clients
+
+PROMPTS = (
+    "Make a file made.txt that says hello",
+    "What is 2 + 2?",
+    "List the files in this folder",
+    "Explain this project",
+)
+REPETITION = 512  # tokens that one cycle may fill until the turn ends
+SAME_CALLS = 8  # how often a whole session of Codex may make the same call
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Recorder]]:
+    with recorded(inference.load("tiny"), Settings(model="tiny", served_model_name="scripted")) as running:
+        yield running
+
+
+def texts_of(response: dict[str, Any]) -> Iterator[str]:
+    for item in response["output"]:
+        yield item.get("arguments") or item.get("input") or ""
+        yield from (part["text"] for part in item.get("content") or ())
+
+
+def cycle_at_the_end(tokens: list[int]) -> int:
+    """How many tokens the last cycle of a text fills, if it runs at least twice."""
+    longest = 0
+    for period in range(1, len(tokens) // 2 + 1):
+        length = period
+        while length < len(tokens) and tokens[-length - 1] == tokens[period - length - 1]:
+            length += 1
+        longest = max(longest, length if length >= 2 * period else 0)
+    return longest
+
+
+def test_the_measure_of_a_cycle() -> None:
+    assert cycle_at_the_end([1, 2, 3, 4]) == 0
+    assert cycle_at_the_end([9, 1, 2, 1, 2, 1]) == 5
+    assert cycle_at_the_end([3, 7, 7, 7]) == 3
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_every_turn_ends(prompt: str, server: tuple[str, Recorder], tmp_path: Path) -> None:
+    url, recorder = server
+    recorder.exchanges.clear()
+    codex = Codex(tmp_path, url)
+    done = run(codex.arguments(prompt), codex.project, env=codex.env)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["type"] in ("turn.completed", "turn.failed"), done.stderr[-2000:]
+    recorder.check()
+    calls: Counter[tuple[str, str]] = Counter()
+    for exchange in recorder.of("/v1/responses"):
+        response = exchange.events[-1]["response"]
+        for text in texts_of(response):
+            assert cycle_at_the_end(load_encoding().encode(text)) <= REPETITION
+        made = Counter(
+            (item["name"], item["arguments"])
+            for item in response["output"]
+            if item["type"] == "function_call"
+        )
+        assert all(count == 1 for count in made.values()), "one answer repeats a call"
+        calls += made
+    assert all(count <= SAME_CALLS for count in calls.values()), calls

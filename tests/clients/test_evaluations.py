@@ -1,0 +1,114 @@
+"""Unmodified tools that measure: guidellm and lm-eval, with the embedded model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.settings import Settings
+from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.running import command, run, run_script
+
+pytestmark = pytest.mark.clients
+
+REQUESTS, PROMPT, OUTPUT = 6, 100, 32
+OFFLINE = {"HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "any"}
+QUESTIONS = (
+    {"question": "The capital of France is", "choices": [" Paris", " green"], "answer": 0},
+    {"question": "Two plus two is", "choices": [" banana", " four"], "answer": 1},
+)
+TASK = """\
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+doc_to_text: "{{{{question}}}}"
+target_delimiter: ""
+{more}
+"""
+CHOICE = """\
+output_type: multiple_choice
+doc_to_choice: "{{choices}}"
+doc_to_target: answer
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+"""
+ANSWER = """\
+output_type: generate_until
+doc_to_target: "{{choices[answer]}}"
+generation_kwargs: {until: ["\\n\\n"], max_gen_toks: 64, do_sample: false}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, Recorder]]:
+    with recorded(inference.load("tiny"), Settings(model="tiny")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses"])
+def test_guidellm_with_fixed_lengths(path: str, server: tuple[str, Recorder], tmp_path: Path) -> None:
+    """Every request succeeds, and has exactly as many tokens as the load generator states."""
+    guidellm = command("guidellm", "guidellm")
+    url, recorder = server
+    run_script("byte_tokenizer.py", tmp_path, url, "guidellm")
+    report = tmp_path / "report.json"
+    target = url.removesuffix("/v1")
+    options = {
+        "--backend": f"kind=openai_http,target={target},model=tiny,request_format={path}",
+        "--tokenizer": f"kind=hf_auto,model={tmp_path / 'tokenizer'}",
+        "--data": f"kind=synthetic_text,prompt_tokens={PROMPT},output_tokens={OUTPUT}",
+        "--profile": "kind=concurrent,streams=2",
+        "--constraint": f"kind=max_requests,count={REQUESTS}",
+        "--output": f"kind=json,path={report}",
+    }
+    arguments = [text for option in options.items() for text in option]
+    done = run([guidellm, "run", *arguments, "--disable-console-interactive"], tmp_path, env=OFFLINE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    [benchmark] = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
+    requests = benchmark["requests"]
+    assert [len(requests[kind]) for kind in ("successful", "errored", "incomplete")] == [REQUESTS, 0, 0]
+    assert {request["output_tokens"] for request in requests["successful"]} == {OUTPUT}
+    assert all(exchange.body["ignore_eos"] for exchange in recorder.of(path))
+
+
+def lm_eval(folder: Path, name: str, task: str, *arguments: str) -> dict[str, Any]:
+    """The results of a task of two questions."""
+    program = command("lm-eval", "lm-eval")
+    data = folder / "questions.jsonl"
+    data.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
+    text = TASK.format(name=name, data=data, more=task)
+    (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    where = ["--tasks", name, "--include_path", str(folder), "--output_path", str(folder / "results.json")]
+    done = run([program, "run", *where, *arguments], folder, env=OFFLINE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    [written] = folder.glob("results_*.json")
+    results: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))["results"][name]
+    return results
+
+
+def test_lm_eval_compares_choices(server: tuple[str, Recorder], tmp_path: Path) -> None:
+    """The tokenizer is the server's, and the choices are compared by the prompt's log-probabilities."""
+    url, recorder = server
+    model = f"model=tiny,base_url={url}/completions,tokenizer_backend=remote,num_concurrent=2"
+    results = lm_eval(tmp_path, "choice", CHOICE, "--model", "local-completions", "--model_args", model)
+    assert results["acc,none"] == 1.0
+    scored = recorder.of("/v1/completions")
+    assert len(scored) == 4
+    assert all(exchange.status == 200 and exchange.body["echo"] for exchange in scored)
+    assert {exchange.status for exchange in recorder.exchanges} == {200}
+
+
+def test_lm_eval_generates_answers(server: tuple[str, Recorder], tmp_path: Path) -> None:
+    url, recorder = server
+    model = f"model=tiny,base_url={url}/chat/completions"
+    chat = ["--model", "local-chat-completions", "--apply_chat_template"]
+    results = lm_eval(tmp_path, "answer", ANSWER, *chat, "--model_args", model)
+    assert 0 <= results["exact_match,none"] <= 1
+    assert len(recorder.of("/v1/chat/completions")) == len(QUESTIONS)
+    assert {exchange.status for exchange in recorder.exchanges} == {200}
