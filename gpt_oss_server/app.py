@@ -36,11 +36,13 @@ from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.api import socket_router
+from gpt_oss_server.responses.traces import traces_router
 from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.web.router import web_router
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
@@ -79,6 +81,7 @@ def create_app(
     )
     app.state.service = service
     app.include_router(responses_router(service))
+    app.include_router(traces_router(service))
     origins = Origins(settings)
     app.include_router(socket_router(service, origins))
     app.include_router(conversations_router(service))
@@ -86,6 +89,8 @@ def create_app(
     app.include_router(completions_router(served, chat.prompt))
     app.include_router(models_router(served))
     app.include_router(containers_router(service, tools, clock))
+    if settings.web:
+        app.include_router(web_router())
     app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)

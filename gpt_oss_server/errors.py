@@ -153,6 +153,14 @@ class ResponseNotFound(NotFound):
     code = "response_not_found"
 
 
+class TraceNotFound(NotFound):
+    code = "trace_not_found"
+
+
+class DebuggingOff(NotFound):
+    code = "debugging_off"
+
+
 class ConversationNotFound(NotFound):
     code = "conversation_not_found"
 

@@ -144,6 +144,16 @@ class Settings:
         "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
     )
 
+    web: bool = setting(
+        True, switch(), "Network", "Whether `/` is the playground, a page that chats and shows every token."
+    )
+    debug_api: str = setting(
+        AUTO,
+        choice("auto", "on", "off"),
+        "Network",
+        "Whether clients may read traces (`/v1/responses/{id}/trace`); `auto`: if only this machine can.",
+    )
+
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),

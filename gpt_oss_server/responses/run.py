@@ -31,6 +31,7 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
@@ -77,6 +78,7 @@ class Run:
         )
         ends_cut_calls = served.settings.end_cut_calls
         self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
+        self._begin_trace(prepared)
 
     def _begin(self, prepared: Prepared) -> None:
         served = self._served
@@ -96,6 +98,13 @@ class Run:
         self._prepared = prepared
         self._transcript = Transcript(prepared.prompt)
         self._turn = Turn(plan, self._transcript)
+
+    def _begin_trace(self, prepared: Prepared) -> None:
+        """Only of what is stored: a client that wants nothing kept has no trace either."""
+        if self._store is not None and self._served.traces.enabled:
+            request = self.request.model_dump(exclude_unset=True, mode="json")
+            record = TraceRecord(request, self.response, prepared.recipients, self._transcript)
+            self._served.traces.begin(self.id, record)
 
     @property
     def id(self) -> str:
@@ -180,6 +189,7 @@ class Run:
         assert after_compaction is not None
         prepared = after_compaction(compacted.segments(served.renderer))
         self._begin(replace(prepared, past=self._prepared.past, binding=binding))
+        self._begin_trace(self._prepared)
         return compaction_item(served.ids, compacted, served.sealer)
 
     async def stopped(self) -> list[Event]:
@@ -215,6 +225,7 @@ class Run:
             _log.exception("The response %s could not be stored.", self.response["id"])
             self.error = GenerationFailed("The response could not be stored. The server's log says why.")
             end[-1] = self._stream.failed_instead(end[-1], self.error)
+        self._served.traces.end(self.id)
         self._log()
         return closing + end
 
