@@ -15,10 +15,10 @@ export const newConversation = () => ({
 
 export function add(conversation, parent, node) {
   const id = newId();
-  const nodes = { ...conversation.nodes, [id]: { ...node, id, parent, children: [], chosen: 0 } };
+  const nodes = { ...conversation.nodes, [id]: { ...node, id, parent, children: [], chosen: null } };
   let root = conversation.root;
   if (parent === null) root = [...root, id];
-  else nodes[parent] = { ...nodes[parent], children: [...nodes[parent].children, id] };
+  else nodes[parent] = { ...nodes[parent], children: [...nodes[parent].children, id], chosen: id };
   return [{ ...conversation, nodes, root, head: id, changed: Date.now() }, id];
 }
 
@@ -43,11 +43,14 @@ export function siblings(conversation, id) {
   return parent ? conversation.nodes[parent].children : conversation.root;
 }
 
-// Shows another branch: the given node, and below it the newest messages.
+// Shows another branch: the given node, and below it what was shown last.
 export function choose(conversation, id) {
+  const nodes = { ...conversation.nodes };
+  const { parent } = nodes[id];
+  if (parent) nodes[parent] = { ...nodes[parent], chosen: id };
   let head = id;
-  while (conversation.nodes[head].children.length) head = conversation.nodes[head].children.at(-1);
-  return { ...conversation, head };
+  for (let next = id; next; next = nodes[head].chosen ?? nodes[head].children.at(-1)) head = next;
+  return { ...conversation, nodes, head };
 }
 
 export const textOf = (node) =>

@@ -2,7 +2,7 @@
 // and the library's reading.
 const [RETURN, CHANNEL, START, END, MESSAGE, CALL] = [200002, 200005, 200006, 200007, 200008, 200012];
 const FIRST_SPECIAL = 199998;
-export const HEIGHTS = { response: 40, title: 36, tokens: 25, slip: 74, tool: 56, same: 30, differs: 30, reading: 26, warning: 44 };
+export const HEIGHTS = { response: 40, title: 36, tokens: 25, slip: 94, tool: 56, same: 30, differs: 30, reading: 26, warning: 44 };
 
 const decoder = new TextDecoder();
 

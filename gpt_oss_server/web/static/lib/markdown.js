@@ -14,6 +14,12 @@ const RULES = {
   ALLOW_DATA_ATTR: false,
 };
 
+// HTML of a model is shown as the text that it is; only bare tags that mark text work. The sanitizer is the second
+// line of defence.
+const BARE = /^<\/?(?:b|br|code|del|em|i|kbd|p|s|strong|sub|sup)\s*\/?>$/i;
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+marked.use({ renderer: { html: ({ text }) => (BARE.test(text.trim()) ? text : escaped(text)) } });
+
 purify.addHook("afterSanitizeAttributes", (node) => {
   if (node.nodeName === "A" && node.hasAttribute("href")) {
     node.setAttribute("target", "_blank");

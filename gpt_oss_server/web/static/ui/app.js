@@ -51,7 +51,7 @@ function Header() {
     </div>
     <nav class="tabs" aria-label="Panels">
       ${TABS.map(
-        (tab) => html`<button type="button" class="tab" aria-pressed=${panel === tab.id} onClick=${() => toggle(tab.id)} title=${tab.about}>
+        (tab) => html`<button type="button" class="tab" aria-label=${tab.name} aria-pressed=${panel === tab.id} onClick=${() => toggle(tab.id)} title=${tab.about}>
           <${IconOf} name=${tab.icon} /><span>${tab.name}</span></button>`,
       )}
     </nav>

@@ -23,7 +23,7 @@ export function Sidebar() {
     <ul class="list">
       ${found.map(
         (each) => html`<li key=${each.id} class=${each.id === state.open ? "open" : ""}>
-          <button type="button" class="row" aria-current=${each.id === state.open} onClick=${() => (open(each.id), close())}>${each.title || "Untitled"}</button>
+          <button type="button" class="entry" aria-current=${each.id === state.open} onClick=${() => (open(each.id), close())}>${each.title || "Untitled"}</button>
           <${IconButton} icon="save" label="Export" onClick=${() => save(`${each.title.slice(0, 40) || "conversation"}.json`, JSON.stringify({ format: "gpt-oss-server/conversation", version: 1, conversation: each }, null, 1))} />
           <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${each.title}”?`) && discard(each.id)} /></li>`,
       )}
