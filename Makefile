@@ -6,6 +6,7 @@
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
 #   make recipe-test      train small models by the recipe of the embedded one
+#   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
@@ -38,7 +39,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat web-test clients bench gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -144,6 +145,11 @@ $(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clie
 
 clients: $(CLIENTS)/.installed
 	@$(BIN)/python -m pytest -m clients tests/clients
+
+web-test: $(VENV)/.developing
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@$(PIP) --no-build-isolation --editable '.[web-test]'
+	@$(BIN)/python -m pytest -m browser tests/web
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

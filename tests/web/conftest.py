@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium, driven by Playwright. Without it, the tests are skipped, with the reason."""
+"""A real browser: Chromium, driven by Playwright. Without them, the tests are skipped, with the reason."""
 
 from __future__ import annotations
 

@@ -71,7 +71,6 @@ def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, visit: Visiting) -> No
     found.shot("call-answered")
 
 
-
 def test_python_calculates(tiny: str, visit: Visiting) -> None:
     with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
         thread.submit(bubblewrap).result()

@@ -17,9 +17,10 @@ from tests.doubles.serving import scripted, serving
 pytestmark = pytest.mark.browser
 
 Visiting = Callable[..., Any]
-HELLO = "<|channel|>analysis<|message|>Be kind.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
+NEXT = "<|end|><|start|>assistant"
+HELLO = f"<|channel|>analysis<|message|>Be kind.{NEXT}<|channel|>final<|message|>Hello.<|return|>"
 # A channel that Harmony does not know, and a type that the library takes for a recipient.
-SLIPS = "<|channel|>opinion<|message|>Well.<|end|><|start|>assistant<|channel|>final json<|message|>Done.<|return|>"
+SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message|>Done.<|return|>"
 
 
 def test_slips_are_marked_and_explained(visit: Visiting) -> None:
@@ -130,7 +131,7 @@ def test_the_workbench_runs_and_compares(visit: Visiting) -> None:
         page = found.open()
         page.get_by_role("button", name="Workbench").click()
         page.get_by_label("A request: JSON, curl or Python").fill(
-            "client.responses.create(\n    input='Who are you?',  # a question\n    reasoning={'effort': 'low'},\n)"
+            "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
         )
         page.get_by_role("button", name="Show its prompt").click()
         page.locator(".strip .t.special").first.wait_for()
@@ -150,7 +151,7 @@ def test_the_workbench_runs_and_compares(visit: Visiting) -> None:
     "text",
     [
         '{"input": "a \\"b\\" c"}',
-        "curl x/v1/responses -H 'A: b' -d '{\"input\": \"a \\\"b\\\" c\"}'",
+        'curl x/v1/responses -H \'A: b\' -d \'{"input": "a \\"b\\" c"}\'',
         "client.responses.create(input='a \"b\" c')",
         'r = client.responses.create(\n    input="""a "b" c""",\n)',
     ],

@@ -24,7 +24,7 @@ ATTACKS = [
     "[click](data:text/html,<script>opener.hit=1</script>)",
     "<a href='java\nscript:window.hit=1'>a</a>",
     "<details open ontoggle=window.hit=1>x</details>",
-    "<math><mtext><table><mglyph><style><img src=x onerror=window.hit=1></style></mglyph></table></mtext></math>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=window.hit=1></style></mglyph></table>",
     "<form action='https://evil.example'><button>go</button></form>",
     "<style>@import 'https://evil.example/a.css';</style>",
     "<link rel=stylesheet href='https://evil.example/a.css'>",
