@@ -25,8 +25,16 @@ from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers.api import containers_router
-from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.errors import (
+    ApiError,
+    EngineUnavailable,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    StoreUnavailable,
+)
 from gpt_oss_server.http.edge import Edge
+from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
@@ -42,7 +50,6 @@ from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.tooling.toolset import ToolsetMaker
-from gpt_oss_server.web.router import web_router
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
@@ -67,6 +74,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         tools.start()
         served.make_ready()
+        served.stores.start()
+        service.continuing.start()
         yield
         await service.close()
 
@@ -89,13 +98,12 @@ def create_app(
     app.include_router(completions_router(served, chat.prompt))
     app.include_router(models_router(served))
     app.include_router(containers_router(service, tools, clock))
-    if settings.web:
-        app.include_router(web_router())
     app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(settings))
     app.add_middleware(Edge)
     return app
 
@@ -108,7 +116,7 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     headers = {} if error.may_pass else {"x-should-retry": "false"}
-    if isinstance(error, EngineUnavailable):
+    if isinstance(error, EngineUnavailable | StoreUnavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:
         headers["upgrade"] = "websocket"

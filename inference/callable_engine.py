@@ -14,7 +14,6 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
-    SAMPLING_FIELDS,
     ContextOverflow,
     EngineFailed,
     EngineInfo,
@@ -26,6 +25,20 @@ from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
+IGNORED = frozenset(
+    {
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "logprobs",
+    }
+)
+"""How to pick a token, which the function decides. Other fields ask for particular tokens or lengths."""
+_HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 
 
 class CallableEngine:
@@ -46,8 +59,8 @@ class CallableEngine:
             context_length=context_length,
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
-            honours=frozenset({"temperature"}),
-            ignores=SAMPLING_FIELDS - {"temperature", "logit_bias"},  # a bias asks for particular tokens
+            honours=_HONOURED,
+            ignores=IGNORED,
             takes_begun_calls=True,
         )
 
@@ -103,6 +116,8 @@ class _Call:
         self.outbox = outbox
         self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
         self._is_first = True
+        self._sampled = 0
+        self._stops = sampling.stop_token_ids - sampling.ignored_stop_ids
 
     def advance(self) -> bool:
         if self._left <= 0:
@@ -113,12 +128,14 @@ class _Call:
         self._is_first = False
         self._tokens.append(token)
         self._left -= 1
+        self._sampled += 1
         finish = self._finish(token)
         self.outbox.put(token, finish=finish)
         return finish is None
 
     def _finish(self, token: int) -> Finish | None:
-        if token in self._sampling.stop_token_ids:
+        # The function picks the token, so a stop id that must not end the generation is sampled past.
+        if token in self._stops and self._sampled > self._sampling.min_tokens:
             return Finish.STOP
         return Finish.LENGTH if self._left == 0 else None
 

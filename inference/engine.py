@@ -24,6 +24,9 @@ SAMPLING_FIELDS = frozenset(
         "logit_bias",
         "presence_penalty",
         "frequency_penalty",
+        "repetition_penalty",
+        "min_tokens",
+        "ignored_stop_ids",
         "logprobs",
     }
 )
@@ -48,15 +51,25 @@ class Sampling:
     seed: int | None = None
     stop_token_ids: frozenset[int] = frozenset({200002, 200012, 199999})
     max_tokens: int | None = None  # 0: sample nothing, only read the prompt into the cache
+    # Before `min_tokens` no stop id ends the generation, and those of `ignored_stop_ids` never do. An engine
+    # that has a distribution does not sample them, unless the grammar leaves nothing else.
+    min_tokens: int = 0
+    ignored_stop_ids: frozenset[int] = frozenset()
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    # Divides the positive logits of tokens that the prompt or the output has, and multiplies negative ones.
+    repetition_penalty: float = 1.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
     prompt_logprobs: int | None = None  # the same for the prompt's tokens; only if the engine scores prompts
+    # The last tokens of the prompt, if an earlier generation with this sampling sampled them and this one
+    # continues it: its random numbers, its penalties and its grammar follow theirs. An engine may ignore it.
+    continued: tuple[int, ...] = ()
     grammar: Grammar | None = None  # which tokens may be sampled; only if the engine enforces grammars
-    # These two change no answer. Generations share a cache only if they have the same salt; of those that
-    # wait, the one with the lowest number starts first. An engine may ignore both.
+    # These change no answer, and an engine may ignore them. Generations share a cache only if they have the
+    # same salt. If not all can run, the lowest priority starts first; within one, owners have equal shares.
     cache_salt: str | None = None
+    owner: str = ""
     priority: int = 0
 
 

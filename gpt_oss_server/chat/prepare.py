@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from gpt_oss_server.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.chat.messages import Begun, read_messages
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
@@ -25,6 +26,7 @@ from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
+    check_can_fit,
     fitted_prompt,
     sampling_of,
     thinking_of,
@@ -67,6 +69,8 @@ def prepare(
     date: str,
 ) -> PreparedChat:
     answer, wanted = form
+    if request.truncate_prompt_tokens is None:
+        check_can_fit(engines.info.context_length, "messages", request.messages, request.tools)
     conversation = read_messages(
         request.messages,
         renderer,
@@ -86,7 +90,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, encoding)
     length = len(prompt) + len(prefill)
-    sampling = _sampling(request, engines, settings, length)
+    sampling = _sampling(request, engines, settings, encoding, length)
     return PreparedChat(
         request=request,
         engines=engines,
@@ -102,13 +106,16 @@ def prepare(
     )
 
 
-def _sampling(request: CreateChatCompletion, engines: Engines, settings: Settings, length: int) -> Sampling:
+def _sampling(
+    request: CreateChatCompletion, engines: Engines, settings: Settings, encoding: Encoding, prompt: int
+) -> Sampling:
     return sampling_of(
         request,
         engines.info,
         settings,
-        prompt=length,
+        prompt=prompt,
         limit=request.limit,
+        encoding=encoding,
         logprobs=request.scores,
         debug=request.debug,
     )

@@ -1,36 +1,61 @@
 """The body of POST /v1/chat/completions: the fields that are served, and those that are refused by name.
 
 Takes decoded JSON. Returns a frozen `CreateChatCompletion`, or raises a 400 that names the field and the
-remedy. Accepts unknown fields, but never ignores an unserved field that would change the answer.
+remedy. Accepts unknown fields, but never ignores a known field that would change the answer.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
-    SAMPLERS_NOT_SERVED,
     Body,
     Boolean,
     Effort,
     Integer,
-    NotServed,
     Verbosity,
     read_body,
 )
 from gpt_oss_server.http.shared_fields import (
+    Budget,
     ChoiceFields,
+    FormFields,
     GenerationFields,
     TurnFields,
     check_metadata,
     check_stops,
     check_stream_options,
 )
+from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
+from gpt_oss_server.serving.generation_config import with_generation_config
 from gpt_oss_server.turns.beams import check_best_of
+from gpt_oss_server.turns.biases import check_bias
 
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **TEMPLATES_NOT_SERVED,
+    "audio": (lambda v: False, "This model writes text only."),
+    "modalities": (lambda v: v == ["text"], "This model writes text only."),
+    "moderation": (lambda v: False, "Leave it out."),
+    "documents": (lambda v: not v, "Put the documents' text into a message."),
+    "data_sources": (lambda v: not v, "Put the documents' text into a message."),
+    "truncation_side": (lambda v: v == "left", "truncate_prompt_tokens drops the oldest turns."),
+    "skip_special_tokens": (lambda v: v is True, 'Send metadata {"__debug": true} to see special tokens.'),
+    "think": (lambda v: False, "Use reasoning_effort."),
+    "format": (lambda v: not v, "Use response_format."),
+    "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
+    "input": (lambda v: False, "This is a field of the Responses API; send `messages`."),
+    "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
+    "system": (lambda v: False, "Send a system message."),
+    "text": (lambda v: not v, "This is a field of the Responses API; use response_format and verbosity."),
+    "previous_response_id": (lambda v: False, "This is a field of the Responses API; send all messages."),
+    "conversation": (lambda v: False, "This is a field of the Responses API; send all messages."),
+    "max_output_tokens": (lambda v: False, "Use max_completion_tokens."),
+}
 _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
@@ -43,10 +68,25 @@ class TemplateOptions(Body):
     date: str | None = None
     current_date: str | None = None
     builtin_tools: list[Literal["browser", "python"]] | None = None
+    enable_thinking: Boolean | None = None
+    thinking: Boolean | None = None
 
 
-class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
+class Thinking(Body):
+    """Reasoning as Anthropic's API and those like it switch it."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Budget | None = None
+
+
+class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationFields):
     """A request for a chat completion. Every field may be left out except `messages`."""
+
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+    described: ClassVar[Mapping[str, type[Body]]] = {
+        **FormFields.described,
+        "chat_template_kwargs": TemplateOptions,
+    }
 
     messages: list[Any]
     functions: list[dict[str, Any]] | None = None
@@ -59,6 +99,8 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
     logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = None
     reasoning_effort: Effort | None = None
     include_reasoning: Boolean | None = None
+    enable_thinking: Boolean | None = None
+    thinking: Thinking | None = None
     preamble_field: Literal["content", "reasoning"] | None = None
     verbosity: Verbosity | None = None
     response_format: dict[str, Any] | None = None
@@ -74,15 +116,30 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
     @property
     def effort(self) -> Effort | None:
         nested = self.reasoning.effort if self.reasoning else None
-        return self.reasoning_effort or nested or self.template.reasoning_effort
-
-    def preamble_place(self, default: str) -> str:
-        """The field for preambles; where the request wants JSON, `content` holds nothing else."""
-        return self.preamble_field or ("reasoning" if self.format_type != "text" else default)
+        return self.reasoning_effort or nested or self.template.reasoning_effort or self._switched_effort
 
     @property
-    def format_type(self) -> Any:
-        return (self.response_format or {}).get("type", "text")
+    def _switched_effort(self) -> Effort | None:
+        """The effort of a request that switches reasoning off instead of choosing one."""
+        template = self.template
+        switches = (self.enable_thinking, template.enable_thinking, template.thinking)
+        is_off = False in switches or (self.thinking is not None and self.thinking.type == "disabled")
+        return "none" if is_off else None
+
+    @property
+    def reasoning_budget(self) -> int | None:
+        budget = super().reasoning_budget
+        if budget is None and self.thinking is not None and self.thinking.type == "enabled":
+            return self.thinking.budget_tokens
+        return budget
+
+    def preamble_place(self, default: str) -> str:
+        """The field for preambles; where the answer has a form, `content` holds nothing else."""
+        return self.preamble_field or ("reasoning" if self.has_form else default)
+
+    @property
+    def has_form(self) -> bool:
+        return bool(self.forms) or (self.response_format or {}).get("type", "text") != "text"
 
     @property
     def limit(self) -> int | None:
@@ -108,25 +165,16 @@ class CreateChatCompletion(ChoiceFields, TurnFields, GenerationFields):
         return "none" not in (self.tool_choice, self.function_call)
 
 
-_NOT_SERVED: NotServed = {
-    **SAMPLERS_NOT_SERVED,
-    "audio": (lambda v: False, "This model writes text only."),
-    "modalities": (lambda v: v == ["text"], "This model writes text only."),
-    "moderation": (lambda v: False, "Leave it out."),
-    "documents": (lambda v: not v, "Put the documents' text into a message."),
-    "chat_template": (lambda v: False, "Prompts are always in the Harmony format."),
-    "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
-    "input": (lambda v: False, "This is a field of the Responses API; send `messages`."),
-    "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
-    "max_output_tokens": (lambda v: False, "Use max_completion_tokens."),
-}
-
-
 def parse_request(body: object) -> CreateChatCompletion:
     """The validated body; raises a 400 that names the fault."""
-    request = read_body(body, CreateChatCompletion, _NOT_SERVED, _EXAMPLE)
+    request = read_body(
+        with_generation_config(body, CreateChatCompletion, "max_completion_tokens"),
+        CreateChatCompletion,
+        _EXAMPLE,
+    )
     check_stops(request.stops)
     check_metadata(request.metadata)
+    check_bias(request.logit_bias)
     check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
     if not request.messages:

@@ -8,7 +8,7 @@ text, and the last chunk is the error. Closing the iterator cancels every choice
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,11 +28,13 @@ from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompting import ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
 
 Chunk = dict[str, Any]
+Keep = Callable[[Chunk], Awaitable[None]]
 _REASONING_FIELDS = {
     "both": ("reasoning", "reasoning_content"),
     "reasoning": ("reasoning",),
@@ -54,10 +56,17 @@ class _Choice:
 class ChatRun:
     """Iterate once over `chunks()`; `error` is then set if it failed."""
 
-    def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
+    def __init__(
+        self, prepared: PreparedChat, served: Served, completion_id: str, keep: Keep | None = None
+    ) -> None:
+        """`keep` stores the completion."""
+        self._keep = keep
+        self._kept = Folded()
         self.request = prepared.request
         self.error: ApiError | None = None
-        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
+        self.ignored: Sequence[str] = ignored_fields(
+            self.request, served.engine.info, logprobs=self.request.scores
+        )
         self._prepared = prepared
         self._served = served
         self._id = completion_id
@@ -74,8 +83,13 @@ class ChatRun:
                 try:
                     async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                         async for parts in batches:
-                            yield self._chunks(parts)
+                            chunks = self._chunks(parts)
+                            if self._keep is not None:
+                                self._fold(chunks)
+                            yield chunks
                     self._prompt_scores = await self._scores_of_prompt()
+                    if self._keep is not None:
+                        await self._keep({**self._kept.completion(), "usage": self._usage()})
                 except Exception as error:
                     self.error = from_exception(error, f"The chat completion {self._id}")
                 yield self._end()
@@ -95,6 +109,10 @@ class ChatRun:
             raise self.error
         return {**folded.completion(), "usage": self._usage()}
 
+    def _fold(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            self._kept.feed(chunk)
+
     def _choice(self, index: int) -> _Choice:
         prepared, served = self._prepared, self._served
         hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
@@ -110,6 +128,7 @@ class ChatRun:
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
             limits=served.turn_limits,
         )
         turn = Turn(plan, transcript)
@@ -153,7 +172,8 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        end = stream.finish(choice.finish, repeats=choice.transcript.repetition is not None)
+        repeats = choice.transcript.repetition is not None
+        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:

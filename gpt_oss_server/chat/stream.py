@@ -112,13 +112,15 @@ class ChoiceStream:
                     assert_never(event)
         return [self._choice(part) for part in out]
 
-    def finish(self, finish: Finish, *, repeats: bool = False) -> list[ChunkPart]:
+    def finish(
+        self, finish: Finish, stopped_by: int | None = None, *, repeats: bool = False
+    ) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         # What ended the choice before the model did, as in vLLM; null if nothing did.
-        end["stop_reason"] = self._stops.found if self._stops is not None else None
+        end["stop_reason"] = self._stops.found if self._stops is not None and self.stopped else stopped_by
         if repeats and not self.stopped:
             end["stop_reason"] = REPETITION
         return [*out, end]

@@ -7,18 +7,19 @@ raises a 400 that names the field as the client sent it.
 from __future__ import annotations
 
 from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Wanted
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.tooling.answer_form import requested_answer
 from gpt_oss_server.tooling.dialect import FLAT, NESTED
 from gpt_oss_server.tooling.form import AnswerFormat, wanted_of
-from gpt_oss_server.tooling.form import answer_format as read_answer_format
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 
 
 def read_form(
-    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
+    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools, encoding: Encoding
 ) -> tuple[AnswerFormat, Wanted]:
-    answer = read_answer_format(request.response_format, "response_format", NESTED)
+    answer = requested_answer(request, request.response_format, "response_format", NESTED, encoding)
     return answer, _wanted(request, answer, tools, hosted)
 
 

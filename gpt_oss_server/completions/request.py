@@ -6,48 +6,64 @@ Takes decoded JSON. Returns a frozen `CreateCompletion`, or raises a 400 that na
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
-from gpt_oss_server.http.fields import SAMPLERS_NOT_SERVED, Boolean, Integer, NotServed, read_body
+from gpt_oss_server.http.fields import Boolean, Integer, read_body
 from gpt_oss_server.http.shared_fields import (
     Alternatives,
     ChoiceFields,
+    FormFields,
     GenerationFields,
     check_stops,
     check_stream_options,
 )
+from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
 from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.serving.generation_config import with_generation_config
 from gpt_oss_server.turns.beams import check_best_of
+from gpt_oss_server.turns.biases import check_bias
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
 
 
-class CreateCompletion(ChoiceFields, GenerationFields):
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **TEMPLATES_NOT_SERVED,
+    "suffix": (lambda v: v == "", "This model only continues a prompt; leave it out."),
+    "messages": (lambda v: False, "Send `prompt`, or use /v1/chat/completions."),
+    "prompt_embeds": (lambda v: not v, "Send the prompt as text or token ids."),
+    "chat_template_kwargs": (lambda v: not v, "A plain prompt has no template."),
+    "tools": (lambda v: not v, "Use /v1/chat/completions."),
+    "max_completion_tokens": (lambda v: False, "Use max_tokens."),
+    "max_output_tokens": (lambda v: False, "Use max_tokens."),
+}
+
+
+class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+
     prompt: str | list[Any]
     max_tokens: Annotated[Integer, Field(ge=0)] | None = None
     skip_special_tokens: Boolean | None = None
     logprobs: Alternatives | None = None
-
-
-_NOT_SERVED: NotServed = {
-    **SAMPLERS_NOT_SERVED,
-    "suffix": (lambda v: v == "", "This model only continues a prompt; leave it out."),
-    "messages": (lambda v: False, "Send `prompt`, or use /v1/chat/completions."),
-    "prompt_embeds": (lambda v: not v, "Send the prompt as text or token ids."),
-    "response_format": (lambda v: v == {"type": "text"}, "Describe the format in the prompt instead."),
-}
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None  # -1: what the context holds
+    truncation_side: Literal["left", "right"] | None = None
+    response_format: dict[str, Any] | None = None
 
 
 def parse_request(body: object) -> CreateCompletion:
-    request = read_body(body, CreateCompletion, _NOT_SERVED, _EXAMPLE)
+    request = read_body(
+        with_generation_config(body, CreateCompletion, "max_tokens"), CreateCompletion, _EXAMPLE
+    )
     check_stops(request.stops)
     check_stream_options(request.stream_options, streams=bool(request.stream))
     check_best_of(request)
+    check_bias(request.logit_bias)
     if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest(
             "`max_tokens` is 0, so there is nothing to return without `echo`.", param="max_tokens"
@@ -55,13 +71,34 @@ def parse_request(body: object) -> CreateCompletion:
     return request
 
 
-def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int) -> list[list[int]]:
-    """The ids of each prompt. `given` is a text, its ids, or a list of either."""
+def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int, most: int) -> list[list[int]]:
+    """The ids of each prompt; there may be `most`. `given` is a text, its ids, or a list of either."""
     if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
         given = [given]
     if not given:
         raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
+    if len(given) > most:
+        raise InvalidRequest(
+            f"`prompt` has {len(given):,} prompts, but with this `n` (or `best_of`) a request may have "
+            f"{most:,} at most. Send them in several requests.",
+            param="prompt",
+        )
     return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(given)]
+
+
+def truncated(prompt: list[int], request: CreateCompletion, context: int) -> list[int]:
+    """The part of a prompt that `truncate_prompt_tokens` keeps: the end, or the start on request."""
+    most = request.truncate_prompt_tokens
+    if most is None:
+        return prompt
+    if most == 0:
+        raise InvalidRequest(
+            "`truncate_prompt_tokens` is 0, so there is nothing to continue.", param="truncate_prompt_tokens"
+        )
+    # As many as leave room for the answer; at least one token.
+    room = max(context - (DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens), 1)
+    kept = min(room, context - 1) if most == -1 else most
+    return prompt[:kept] if request.truncation_side == "right" else prompt[-kept:]
 
 
 def encode_prompt(text: str, encoding: Encoding) -> list[int]:
@@ -73,7 +110,7 @@ def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:
     for token in ids:
         if not _is_id(token) or not 0 <= token < vocabulary:
             raise InvalidRequest(
-                f"`{where}` must be token ids below {vocabulary}, but has {token!r}.", param=where
+                f"`{where}` must be token ids below {vocabulary}, but has {token!r:.60}.", param=where
             )
 
 

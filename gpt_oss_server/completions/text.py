@@ -108,6 +108,5 @@ class PlainText:
     def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
         token, logprob = speller.spelt_distinctly(scored.token), max(scored.logprob, LEAST)
         top = {speller.spelt_distinctly(each): max(score, LEAST) for each, score in scored.top[: self._top]}
-        if self._top:  # like OpenAI, include the sampled token even if it exceeds the requested number
-            top.setdefault(token, logprob)
+        top.setdefault(token, logprob)  # the sampled token too, at any rank: as OpenAI and vLLM do
         scores.add(token, logprob, top, offset)

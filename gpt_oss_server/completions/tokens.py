@@ -1,25 +1,32 @@
-"""Converts texts and messages to token ids and back: /tokenize and /detokenize, in vLLM's shapes."""
+"""Converts texts and messages to token ids and back: /tokenize and /detokenize.
+
+The bodies and answers have vLLM's shapes. `content` is llama.cpp's name for a text.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpt_oss_server.completions.request import check_ids, encode_prompt
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Body, Boolean, read_body
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.prompting import check_can_fit
 
 ChatPrompt = Callable[[object], Awaitable[list[int]]]
 """The body of a chat request → the model's prompt."""
 
 
 class TokenizeOptions(Body):
-    """The body holds `prompt`, or `messages` and any other field of a chat request."""
+    """The body holds `prompt` or `content`, or `messages` and any other field of a chat request."""
 
     prompt: str | None = None
+    content: str | None = None
+    with_pieces: Boolean | None = None
     messages: list[Any] | None = None
     model: str | None = None
     return_token_strs: Boolean | None = None
@@ -33,30 +40,45 @@ class DetokenizeRequest(Body):
 
 
 async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:
-    request = read_body(body, TokenizeOptions, {}, '{"prompt": "Hello"}')
+    request = read_body(body, TokenizeOptions, '{"prompt": "Hello"}')
     if request.model is not None:
         served.check_model(request.model)
     if request.messages is not None:
         tokens = await _of_messages(body, request, served, chat_prompt)
-    elif request.prompt is not None:
-        tokens = await asyncio.to_thread(encode_prompt, request.prompt, served.encoding)
+    elif (text := request.content if request.prompt is None else request.prompt) is not None:
+        check_can_fit(served.engine.info.context_length, "prompt", text)
+        given = text
+        tokens = await in_thread_if_large(lambda: encode_prompt(given, served.encoding), text)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
-    strings = [served.encoding.decode([token]) for token in tokens] if request.return_token_strs else None
+    strings: list[str] | None = None
+    if request.return_token_strs:
+        decode = served.encoding.decode
+        strings = await in_thread_if_large(lambda: [decode([token]) for token in tokens], tokens)
     return {
         "count": len(tokens),
         "max_model_len": served.engine.info.context_length,
-        "tokens": tokens,
+        "tokens": [_piece(token, served.encoding) for token in tokens] if request.with_pieces else tokens,
         "token_strs": strings,
     }
 
 
 def detokenize(body: object, served: Served) -> dict[str, Any]:
-    request = read_body(body, DetokenizeRequest, {}, '{"tokens": [200006]}')
+    request = read_body(body, DetokenizeRequest, '{"tokens": [200006]}')
     if request.model is not None:
         served.check_model(request.model)
     check_ids(request.tokens, "tokens", served.engine.info.vocab_size)
-    return {"prompt": served.encoding.decode(request.tokens)}
+    text = served.encoding.decode(request.tokens)
+    return {"prompt": text, "content": text}
+
+
+def _piece(token: int, encoding: Encoding) -> dict[str, Any]:
+    """A token with its text, or with its bytes if it is only a part of a character."""
+    raw = encoding.token_bytes([token])
+    try:
+        return {"id": token, "piece": raw.decode()}
+    except UnicodeDecodeError:
+        return {"id": token, "piece": list(raw)}
 
 
 async def _of_messages(

@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
+from gpt_oss_server.constraints.grammar import (
+    ANY_OBJECT,
+    NOTHING,
+    Banned,
+    Body,
+    Callee,
+    JsonBody,
+    TextBody,
+    TurnShape,
+    plain_grammar,
+    turn_grammar,
+)
 from gpt_oss_server.constraints.guide import Guides
 from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
 from gpt_oss_server.constraints.matcher import (
@@ -25,8 +37,9 @@ from gpt_oss_server.constraints.matcher import (
     grammars_of,
 )
 from gpt_oss_server.constraints.schema_support import SchemaRefused
-from gpt_oss_server.constraints.text_grammar import GrammarRefused, Syntax, text_grammar
+from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.constraints.turn_check import TurnCheck
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.grammar import Grammar
@@ -35,68 +48,6 @@ from tools.tool import Declaration
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema as the client sent it, and the parameter that held it."""
-
-    given: Mapping[str, Any]
-    param: str
-    strict: bool = True  # False: what cannot be enforced is declared to the model, but not enforced
-
-
-@dataclass(frozen=True, slots=True)
-class TextGrammar:
-    """A grammar of free text as the client sent it, and the parameter that held it."""
-
-    syntax: Syntax
-    definition: str
-    param: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCall:
-    """A tool that the client runs: its recipient, and the form of the call's body."""
-
-    recipient: str
-    form: Schema | TextGrammar | None = None
-    raw: bool = False  # the body is text rather than JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a request requires of the form of a turn."""
-
-    calls: Sequence[ClientCall] = ()  # to the client's tools
-    declarations: Sequence[Declaration] = ()  # tools that run here
-    # By recipient: schemas that guide the bodies of calls without binding them.
-    guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    answer: Schema | None = None
-    must_call: bool = False
-    only: frozenset[str] | None = None  # the only recipients that may be called; None: all; empty: no call
-    parallel: bool = False  # several calls in one generation
-    choice_param: str = "tool_choice"
-    bounds_reasoning: bool = False  # limits reasoning to a number of tokens
-    answers_only: bool = False  # one final message, without reasoning
-    # The tokens with which the request begins the turn, and the parameter that held their text.
-    begun: tuple[int, ...] = ()
-    begun_param: str = ""
-
-    @property
-    def forms(self) -> dict[str, Schema | TextGrammar]:
-        """The forms of the bodies of calls, by recipient."""
-        return {call.recipient: call.form for call in self.calls if call.form is not None}
-
-    @property
-    def needs_grammars(self) -> bool:
-        """Whether a form is required that only the grammars' library can check."""
-        return bool(self.forms) or self.answer is not None
-
-    @property
-    def binds(self) -> bool:
-        """Whether the request requires anything beyond legal headers."""
-        return self.needs_grammars or self.must_call or self.only is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +68,15 @@ class Binding:
         return self.unreasoned_later if called else self.unreasoned
 
 
-def make_ready(encoding: Encoding) -> threading.Thread:
-    """Prepares, on a thread of its own, what the first grammar would otherwise wait for."""
-    thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
+def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:
+    """Prepares, on a thread of its own and some seconds later, what the first grammar would wait for."""
+    thread = threading.Thread(target=_make_ready, args=(encoding, after), name="grammars", daemon=True)
     thread.start()
     return thread
 
 
-def _make_ready(encoding: Encoding) -> None:
+def _make_ready(encoding: Encoding, after: float) -> None:
+    time.sleep(after)
     try:
         grammars_of(encoding)
     except GrammarsMissing as error:
@@ -144,36 +96,45 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = F
         if not wanted.needs_grammars:
             return _checked_by_header(wanted)
         raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
-    answer = None if wanted.answer is None else _schema(grammars, wanted.answer)
+    answer = None if wanted.answer is None else _form(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
     if not enforces:
-        return Binding(check=TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only))
-    body = None if answer is None else JsonBody(answer)
+        check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+        return Binding(check=check)
     if guides and (guided := _guided(grammars, wanted, callees)) != callees:
         try:
-            return _enforced(grammars, wanted, body, guided)
+            return _enforced(grammars, wanted, answer, guided)
         except GrammarError as error:  # a guide must not refuse a request
             _log.info("The schemas of all tools together are too large to guide their calls: %s", error)
     try:
-        return _enforced(grammars, wanted, body, callees)
+        return _enforced(grammars, wanted, answer, callees)
     except GrammarError as error:
-        raise UnsupportedSchema(
-            f"The request's schemas and grammars are too large to be enforced together: {error}.",
-            param=_param_of(wanted),
-        ) from None
+        raise _too_large(wanted, error) from None
 
 
-def _enforced(
-    grammars: Grammars, wanted: Wanted, body: JsonBody | None, callees: Sequence[Callee]
-) -> Binding:
+def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
+    return UnsupportedSchema(
+        f"The request's schemas and grammars are too large to be enforced together: {error}.",
+        param=_param_of(wanted),
+    )
+
+
+def _enforced(grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee]) -> Binding:
     """Raises `GrammarError` if all of it together is too large."""
     # A turn whose whole output has a form has no place for preambles.
-    preambles = () if wanted.answers_only or (body is not None and not callees) else _PREAMBLES
+    preambles = () if wanted.answers_only or (answer is not None and not callees) else _PREAMBLES
     asides = () if wanted.answers_only else (*_REASONING, *preambles)
-    first = TurnShape(callees, body, not wanted.must_call, asides=asides, parallel=wanted.parallel)
+    first = TurnShape(
+        callees,
+        answer,
+        not wanted.must_call,
+        asides=asides,
+        parallel=wanted.parallel,
+        banned=wanted.banned,
+    )
     later = replace(first, may_answer=True)
 
     def compiled(shape: TurnShape, *, reasons: bool = True) -> CompiledGrammar:
@@ -188,11 +149,23 @@ def _enforced(
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
 
 
+def bind_plain(form: Schema | TextGrammar | None, banned: Banned, param: str, encoding: Encoding) -> Grammar:
+    """Compiles the grammar of a plain completion, for an engine that enforces it. Slow, like `bind`."""
+    try:
+        grammars = grammars_of(encoding)
+    except GrammarsMissing as error:
+        raise ToolNotAvailable(str(error), param=param) from None
+    body = None if form is None else _form(grammars, form)
+    try:
+        return _compile(grammars, plain_grammar(body, banned))
+    except GrammarError as error:
+        raise _too_large(Wanted(answer=form, banned=banned), error) from None
+
+
 def _checked_by_header(wanted: Wanted) -> Binding:
-    """The check of which tools the turn calls, which needs no grammars."""
-    return (
-        Binding(check=TurnCheck(None, None, {}, wanted.must_call, wanted.only)) if wanted.binds else Binding()
-    )
+    """The check of which tools the turn calls and of banned strings, which needs no grammars."""
+    check = TurnCheck(None, None, {}, wanted.must_call, wanted.only, wanted.banned)
+    return Binding(check=check) if wanted.binds else Binding()
 
 
 def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
@@ -272,4 +245,6 @@ def _param_of(wanted: Wanted) -> str:
         return wanted.answer.param
     if wanted.forms:
         return next(iter(wanted.forms.values())).param
+    if wanted.banned != NOTHING:
+        return "banned_strings"
     return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

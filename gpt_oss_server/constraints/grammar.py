@@ -20,11 +20,22 @@ It must not know requests, items, the meaning of schemas, or engines.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
+from gpt_oss_server.harmony.encoding import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    FIRST_SPECIAL,
+    MESSAGE,
+    RETURN,
+    START,
+    VOCABULARY_SIZE,
+)
 
 # The white space allowed between JSON's tokens. JSON allows any amount: a model that has lost its way would
 # fill the rest of its answer with it.
@@ -45,6 +56,21 @@ class TextBody:
     lark: str
 
 
+@dataclass(frozen=True, slots=True)
+class Banned:
+    """Strings that no free text may contain; `folded` ones in any case."""
+
+    exact: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for any of them; empty if there are none."""
+        exact, folded = ("|".join(_literal(each) for each in of) for of in (self.exact, self.folded))
+        return "|".join(filter(None, (exact, f"(?i:{folded})" if folded else "")))
+
+
+NOTHING = Banned()
 Body = JsonBody | TextBody | None  # None: any text
 
 ANY_OBJECT = JsonBody({"type": "object"})
@@ -69,29 +95,55 @@ class TurnShape:
     may_answer: bool = True
     asides: Sequence[str] = ("analysis", "commentary")  # reasoning, and preambles for the user
     parallel: bool = False  # whether more calls may follow the first
+    banned: Banned = NOTHING  # what no text contains
 
 
 def turn_grammar(shape: TurnShape) -> str:
     """Lark text; if bodies follow grammars of their own, JSON with all grammars, as llguidance takes it."""
     if not shape.may_answer and not shape.callees:
         raise ValueError("A turn that may neither answer nor call has no end.")
+    parts: dict[str, str] = {}
     rules = [f"start: {'aside* ' if shape.asides else ''}last"]
     if shape.asides:
         rules.append(f"aside: {' | '.join(_aside(channel) for channel in shape.asides)}")
     ends = ["calls"] if shape.callees else []
     if shape.may_answer:
         ends.append("answer")
-        rules.append(_answer(shape.answer))
+        rules.append(_answer(shape.answer, parts))
     rules.append(f"last: {' | '.join(ends)}")
-    parts: dict[str, str] = {}
     if shape.callees:
         rules += _calls(shape, parts)
-    rules += ["text: TEXT?", "TEXT: /(.|\\n)+/"]
+    rules += ["text: TEXT?", _text(shape.banned)]
+    return _with_parts(rules, parts)
+
+
+def plain_grammar(body: Body, banned: Banned = NOTHING) -> str:
+    """The grammar of a continuation without messages. Without a form, special tokens are free."""
+    parts: dict[str, str] = {}
+    if body is None:
+        return _with_parts(
+            [f"start: TEXT? (<[{FIRST_SPECIAL}-{VOCABULARY_SIZE - 1}]> TEXT?)*", _text(banned)], {}
+        )
+    return _with_parts([f"start: {_body(body, parts)}"], parts)
+
+
+def _with_parts(rules: Sequence[str], parts: Mapping[str, str]) -> str:
     whole = "\n".join(rules) + "\n"
     if not parts:
         return whole
     named = [{"name": name, "lark_grammar": lark} for lark, name in parts.items()]
     return json.dumps({"grammars": [{"name": "turn", "lark_grammar": whole}, *named]})
+
+
+def _text(banned: Banned) -> str:
+    pattern = banned.pattern
+    without = f" & ~/(.|\\n)*({pattern})(.|\\n)*/" if pattern else ""
+    return f"TEXT: /(.|\\n)+/{without}"
+
+
+def _literal(text: str) -> str:
+    """A text as a regular expression between the slashes of a terminal."""
+    return re.escape(text).replace("/", r"\/").replace("\\\n", r"\n").replace("\\\r", r"\r")
 
 
 def _token(token: int) -> str:
@@ -105,9 +157,11 @@ def _aside(channel: str) -> str:
     return f'{_token(CHANNEL)} "{channel}" {_token(MESSAGE)} text {_NEXT}'
 
 
-def _answer(body: Body) -> str:
+def _answer(body: Body, parts: dict[str, str]) -> str:
     typed = _types(("json",)) if isinstance(body, JsonBody) else ""
-    return f'answer: {_token(CHANNEL)} "final" {typed} {_token(MESSAGE)} {_body(body, {})} {_token(RETURN)}'
+    return (
+        f'answer: {_token(CHANNEL)} "final" {typed} {_token(MESSAGE)} {_body(body, parts)} {_token(RETURN)}'
+    )
 
 
 def _calls(shape: TurnShape, parts: dict[str, str]) -> list[str]:

@@ -7,12 +7,14 @@ must not know requests or tools.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from gpt_oss_server.constraints.matcher import GrammarError, Grammars, first_line_and_cause
 
-Syntax = Literal["lark", "regex"]
+Syntax = Literal["lark", "regex", "ebnf"]  # ebnf: Lark, or the notation of llama.cpp (GBNF)
 
 LONGEST = 64_000  # characters
 _LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|[^/\\])+/|//[^\n]*|#[^\n]*', re.DOTALL)
@@ -30,7 +32,7 @@ def text_grammar(grammars: Grammars, syntax: Syntax, definition: str) -> str:
     if syntax == "regex":
         lark = f"start: /{_escaped(definition)}/\n" if definition else 'start: ""\n'
     else:
-        lark = definition
+        lark = _as_lark(definition) if syntax == "ebnf" else definition
         _check_text_alone(lark)
     if (problem := grammars.problem(lark)) is not None:
         raise GrammarRefused(_readable(problem))
@@ -39,6 +41,23 @@ def text_grammar(grammars: Grammars, syntax: Syntax, definition: str) -> str:
     except GrammarError as error:
         raise GrammarRefused(_readable(str(error))) from None
     return lark
+
+
+def _as_lark(definition: str) -> str:
+    from llguidance.gbnf_to_lark import any_to_lark  # an optional dependency, as in matcher.py
+
+    try:
+        return str(any_to_lark(definition))
+    except RecursionError:
+        raise GrammarRefused("it is nested too deeply") from None
+    except Exception as error:
+        # Whatever the converter raises: it has no root of its errors.
+        raise GrammarRefused(_readable(str(error) or type(error).__name__)) from None
+
+
+def choice_grammar(choices: Sequence[str]) -> str:
+    """Lark text for one of these texts."""
+    return "start: " + " | ".join(json.dumps(each, ensure_ascii=False) for each in choices) + "\n"
 
 
 def _escaped(pattern: str) -> str:

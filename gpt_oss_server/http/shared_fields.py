@@ -1,17 +1,19 @@
 """Fields that more than one API takes, under the same names and with the same bounds.
 
-Takes decoded JSON. Returns validated fields. Plain completions take `GenerationFields` and `ChoiceFields`,
-Responses takes `GenerationFields` and `TurnFields`, and Chat Completions takes all three.
+Takes decoded JSON. Returns validated fields. All APIs take `GenerationFields` and
+`FormFields`; plain completions also `ChoiceFields`, Responses `TurnFields`, and Chat Completions both.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number
+from gpt_oss_server.http.unserved import NotServed
 
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
@@ -21,7 +23,6 @@ Temperature = Annotated[Number, Field(ge=0, le=2)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Penalty = Annotated[Number, Field(ge=-2, le=2)]
 Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
-Bias = dict[str, Annotated[Number, Field(ge=-100, le=100)]]
 Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
 Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 Budget = Annotated[Integer, Field(ge=0)]  # reasoning tokens
@@ -39,11 +40,86 @@ class GenerationFields(Body):
     seed: Seed | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: Bias | None = None
+    repetition_penalty: Annotated[Number, Field(gt=0, le=10)] | None = None
+    logit_bias: dict[str, Any] | list[Any] | None = None  # turns/biases.py reads it
+    bad_words: list[str] | None = None
+    banned_strings: str | list[str] | None = None
+    min_tokens: Annotated[Integer, Field(ge=0)] | None = None
+    ignore_eos: Boolean | None = None
+    stop_token_ids: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_STOPS)] | None = (
+        None
+    )
+    generation_config: str | dict[str, Any] | None = None  # serving/generation_config.py reads it
     cache_salt: Salt | None = None
     priority: Priority | None = None
     stream: Boolean | None = None
     user: str | None = None
+
+
+FormKind = Literal["json", "json_object", "regex", "choice", "grammar"]
+_FORMS: dict[str, FormKind] = {
+    "guided_json": "json",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+    "json_schema": "json",
+    "regex": "regex",
+    "regex_pattern": "regex",
+    "grammar": "grammar",
+    "grammar_string": "grammar",
+    "ebnf": "grammar",
+}
+_NESTED_FORMS: dict[str, FormKind] = {
+    "json_": "json",
+    "json_object": "json_object",
+    "regex": "regex",
+    "choice": "choice",
+    "grammar": "grammar",
+}
+
+
+class StructuredOutputs(Body):
+    """The forms of an answer, as vLLM has them. One of them."""
+
+    not_served: ClassVar[NotServed] = {
+        "structural_tag": (lambda v: False, "Use strict tools, or a grammar."),
+        "whitespace_pattern": (lambda v: False, "Leave it out."),
+    }
+
+    json_: dict[str, Any] | str | None = Field(None, alias="json")
+    json_object: Boolean | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+
+
+class FormFields(Body):
+    """The form of the answer, under the names that other servers have for it."""
+
+    described: ClassVar[Mapping[str, type[Body]]] = {"structured_outputs": StructuredOutputs}
+
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    json_schema: dict[str, Any] | str | None = None
+    regex: str | None = None
+    regex_pattern: str | None = None
+    grammar: str | None = None
+    grammar_string: str | None = None
+    ebnf: str | None = None
+
+    @property
+    def forms(self) -> dict[str, tuple[FormKind, Any]]:
+        """The forms that the request sets: by the field that holds it, the kind and the value."""
+        given = [(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
+        if self.structured_outputs is not None:
+            given += [
+                (f"structured_outputs.{kind}", kind, getattr(self.structured_outputs, name))
+                for name, kind in _NESTED_FORMS.items()
+            ]
+        return {name: (kind, value) for name, kind, value in given if value not in (None, "", False)}
 
 
 class StreamOptions(Body):
@@ -57,7 +133,7 @@ class ChoiceFields(Body):
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[Integer, Field(ge=1)] | None = None
     use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
+    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = None
     stop: str | list[str] | None = None
     include_stop_str_in_output: Boolean | None = None
     prompt_logprobs: Alternatives | None = None

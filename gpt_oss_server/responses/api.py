@@ -41,11 +41,13 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     async def create(request: Request) -> Response:
         body = await read_json(request, service.served.settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
-            streamed = await service.start_streamed(body)
+            streamed = await service.start_streamed(body, outlives=True)
+            if isinstance(streamed, Run) and streamed.outlives:
+                return logged(await service.run_in_background(streamed))
             return EventStream(
                 streamed.events,
                 encode,
-                headers_for(streamed.ignored),
+                {**headers_for(streamed.ignored), **service.served.headers_for(body, CreateResponse)},
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
@@ -53,10 +55,15 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         if run.request.background:
             log = await service.run_in_background(run)
             headers = headers_for(run.ignored)
-            if run.request.stream:
-                return logged(log, headers=headers)
-            return JSONResponse(run.response, headers=headers)
-        return await _whole(run, request, service)
+            answer = (
+                logged(log, headers=headers)
+                if run.request.stream
+                else JSONResponse(run.response, headers=headers)
+            )
+        else:
+            answer = await _whole(run, request, service)
+        answer.headers.update(service.served.headers_for(body, CreateResponse))
+        return answer
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
@@ -135,6 +142,6 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
     if response is None:
         return Response(status_code=499)  # nobody reads it: the client has disconnected
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
-        kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
+        kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
     return JSONResponse(response, headers=headers_for(run.ignored))

@@ -13,6 +13,7 @@ from typing import Any
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Body, read_body
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
@@ -26,7 +27,6 @@ from gpt_oss_server.responses.past import (
     no_conversation,
     past_of_conversation,
 )
-from gpt_oss_server.serving.served import in_thread_if_large
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer
@@ -66,7 +66,7 @@ class Conversations:
         self._sealer = sealer
 
     async def create(self, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateConversation, {}, '{"metadata": {"topic": "demo"}}')
+        given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
         new = StoredConversation(self._ids(CONVERSATION), int(self._clock()), given.metadata or {})
         parts = [await self._read(given.items, Past())] if given.items else []
@@ -77,7 +77,7 @@ class Conversations:
         return _shown(await self._find(conversation_id))
 
     async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, UpdateConversation, {}, '{"metadata": {"topic": "demo"}}')
+        given = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
         changed = await self.store.set_metadata(conversation_id, given.metadata or {})
         if changed is None:
@@ -93,7 +93,7 @@ class Conversations:
         return page(await items_of_conversation(conversation_id, self.store), query)
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateItems, {}, '{"items": [{"role": "user", "content": "Hello"}]}')
+        given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         part = await self._read(given.items, await past_of_conversation(conversation_id, self.store))
         appended = await self.store.append(self.append(conversation_id, part))
         if appended is None:

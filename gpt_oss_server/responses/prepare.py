@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Binding, Wanted
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment, since_compaction
@@ -31,17 +32,21 @@ from gpt_oss_server.responses.input.reading import Approved, Conversation
 from gpt_oss_server.responses.past import Past
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.serving.served import Served
-from gpt_oss_server.tooling.form import answer_format, wanted_of
+from gpt_oss_server.tooling.answer_form import requested_answer
+from gpt_oss_server.tooling.dialect import FLAT
+from gpt_oss_server.tooling.form import wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
+    check_can_fit,
     fitted_prompt,
     sampling_of,
     thinking_of,
     with_verbosity,
 )
+from gpt_oss_server.turns.stop_ids import HARMONY_STOPS
 from inference.engine import EngineInfo, Sampling
 
 
@@ -80,6 +85,8 @@ def prepare(
     compacts: bool = False,
 ) -> Prepared:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger."""
+    if request.truncation != "auto":
+        check_can_fit(info.context_length, "input", request.input, request.instructions, request.tools)
     conversation = read_input(
         request.input,
         served.renderer,
@@ -124,7 +131,8 @@ class _Preparing:
         self._served = served
         self._info = info
         self._conversation = conversation
-        self._answer = answer_format(request.text.format if request.text else None)
+        given = request.text.format if request.text else None
+        self._answer = requested_answer(request, given, "text.format", FLAT, served.encoding)
         self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
@@ -176,7 +184,15 @@ class _Preparing:
             prompt=prompt,
             # The request's own sampling, without the fields that concern its answer.
             sampling=replace(
-                prepared.sampling, logprobs=None, logit_bias={}, presence_penalty=0.0, frequency_penalty=0.0
+                prepared.sampling,
+                logprobs=None,
+                logit_bias={},
+                presence_penalty=0.0,
+                frequency_penalty=0.0,
+                repetition_penalty=1.0,
+                min_tokens=0,
+                stop_token_ids=HARMONY_STOPS,
+                ignored_stop_ids=frozenset(),
             ),
             instructions=instructions_in(history),
             user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
@@ -205,6 +221,7 @@ class _Preparing:
                 self._served.settings,
                 prompt=len(prompt),
                 limit=limit,
+                encoding=self._served.encoding,
                 logprobs=request.scores,
                 debug=request.debug,
             ),

@@ -21,7 +21,7 @@ class RefusedRun:
 
     def __init__(self, response: dict[str, Any], error: ApiError, clock: Callable[[], float]) -> None:
         self.error = error
-        self.ignored: tuple[str, ...] = ()
+        self.ignored: list[str] = []
         self._stream = ResponseStream(response, _no_item, clock)
 
     @property

@@ -1,36 +1,38 @@
 """The body of POST /v1/responses: the fields that this server supports, and those that it refuses by name.
 
 Takes decoded JSON. Returns a frozen `CreateResponse`, or raises a 400 that names the field and the remedy.
-Unknown fields are accepted. An unsupported field that would change the answer is never ignored.
+Unknown fields are accepted. A known field that would change the answer is never ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.http.fields import (
-    SAMPLERS_NOT_SERVED,
     Body,
     Boolean,
     Effort,
     Integer,
-    NotServed,
     Verbosity,
     read_body,
 )
 from gpt_oss_server.http.shared_fields import (
+    FormFields,
     GenerationFields,
     Reasoning,
     TurnFields,
     check_metadata,
     check_stream_options,
 )
+from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
 from gpt_oss_server.responses.items.summary import SummaryKind
+from gpt_oss_server.serving.generation_config import with_generation_config
+from gpt_oss_server.turns.biases import check_bias
 
 
 class ReasoningOptions(Reasoning):
@@ -49,8 +51,39 @@ class ContextManagement(Body):
     compact_threshold: Annotated[Integer, Field(ge=1000)] | None = None
 
 
-class CreateResponse(TurnFields, GenerationFields):
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **TEMPLATES_NOT_SERVED,
+    "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
+    "moderation": (lambda v: False, "Leave it out."),
+    "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
+    "n": (lambda v: v == 1, "Send the request several times."),
+    "response_format": (lambda v: False, "This is a Chat Completions field; see text.format."),
+    "messages": (lambda v: False, "This is a Chat Completions field; send `input`."),
+    "max_tokens": (lambda v: False, "Use max_output_tokens."),
+    "max_completion_tokens": (lambda v: False, "Use max_output_tokens."),
+    "reasoning_effort": (lambda v: False, "Use reasoning={'effort': …}."),
+    "functions": (lambda v: not v, "This is a Chat Completions field; use tools."),
+    "logprobs": (lambda v: v is False, "Leave it out."),
+    "best_of": (lambda v: v == 1, "Leave it out."),
+    "use_beam_search": (lambda v: v is False, "Leave it out, or use Chat Completions."),
+    "prompt_logprobs": (lambda v: False, "Leave it out, or use Chat Completions."),
+    "return_token_ids": (lambda v: v is False, "Leave it out, or use Chat Completions."),
+    "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
+    "truncate_prompt_tokens": (lambda v: v == -1, "Use truncation 'auto'."),
+    "previous_input_messages": (lambda v: not v, "Use previous_response_id, or send all items as `input`."),
+    "multi_agent": (lambda v: v is False, "Leave it out."),
+    "system": (lambda v: False, "Use instructions."),
+    "conversation_id": (lambda v: False, "Use conversation."),
+    "thinking": (lambda v: False, "Use reasoning={'effort': …} or reasoning={'max_tokens': …}."),
+    "enable_thinking": (lambda v: v is True, "Use reasoning={'effort': 'none'}."),
+}
+
+
+class CreateResponse(TurnFields, FormFields, GenerationFields):
     """A request for a response. Every field is optional except `input` (or `previous_response_id`)."""
+
+    not_served: ClassVar[NotServed] = _NOT_SERVED
 
     input: str | dict[str, Any] | list[Any] | None = None
     instructions: str | None = None
@@ -62,6 +95,7 @@ class CreateResponse(TurnFields, GenerationFields):
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = None
     background: Boolean | None = None
+    on_disconnect: Literal["cancel", "continue"] | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
     enable_response_messages: Boolean | None = None
@@ -130,27 +164,6 @@ INCLUDABLE = frozenset(
 """The names that the API knows. Those that concern items which this server never produces have no effect."""
 
 
-_NOT_SERVED: NotServed = {
-    **SAMPLERS_NOT_SERVED,
-    "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
-    "moderation": (lambda v: False, "Leave it out."),
-    "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
-    "n": (lambda v: v == 1, "Send the request several times."),
-    "response_format": (lambda v: False, "This is a Chat Completions field; see text.format."),
-    "messages": (lambda v: False, "This is a Chat Completions field; send `input`."),
-    "max_tokens": (lambda v: False, "Use max_output_tokens."),
-    "max_completion_tokens": (lambda v: False, "Use max_output_tokens."),
-    "reasoning_effort": (lambda v: False, "Use reasoning={'effort': …}."),
-    "functions": (lambda v: not v, "This is a Chat Completions field; use tools."),
-    "logprobs": (lambda v: v is False, "Leave it out."),
-    "best_of": (lambda v: v == 1, "Leave it out."),
-    "use_beam_search": (lambda v: v is False, "Leave it out, or use Chat Completions."),
-    "prompt_logprobs": (lambda v: False, "Leave it out, or use Chat Completions."),
-    "return_token_ids": (lambda v: v is False, "Leave it out, or use Chat Completions."),
-    "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
-}
-
-
 class CompactResponse(CreateResponse):
     """A request for a compaction. `model` is required, as in OpenAI's API; it may be null."""
 
@@ -167,7 +180,7 @@ def parse_compaction(body: object) -> CreateResponse:
 
 
 def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
-    request = read_body(body, kind, _NOT_SERVED, example)
+    request = read_body(with_generation_config(body, kind, "max_output_tokens"), kind, example)
     _check_whole(request)
     return request
 
@@ -194,6 +207,7 @@ def _check_whole(request: CreateResponse) -> None:
             param="background",
         )
     check_metadata(request.metadata)
+    check_bias(request.logit_bias)
     check_stream_options(request.stream_options, streams=bool(request.stream))
 
 

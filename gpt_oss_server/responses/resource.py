@@ -22,7 +22,6 @@ def new_response(
     background: bool = False,
     null_user: bool = False,
 ) -> dict[str, Any]:
-    """`null_user`: Open Responses requires the key `user`; OpenAI's document allows no null there."""
     return {
         "id": response_id,
         "object": "response",
@@ -56,9 +55,14 @@ def new_response(
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",
         "usage": None,
-        **({"user": request.user} if request.user is not None or null_user else {}),
+        **_user(request.user, null_user),
         "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
     }
+
+
+def _user(given: str | None, nullable: bool) -> dict[str, Any]:
+    """Open Responses requires the key `user`; OpenAI's document allows no null there."""
+    return {"user": given} if given is not None or nullable else {}
 
 
 def _text(request: CreateResponse) -> dict[str, Any]:

@@ -28,8 +28,15 @@ class ChunkRun(Protocol):
     async def wait(self) -> dict[str, Any]: ...
 
 
-async def answer(run: ChunkRun, request: Request, *, streams: bool, keep_alive: float | None) -> Response:
-    headers = headers_for(run.ignored)
+async def answer(
+    run: ChunkRun,
+    request: Request,
+    *,
+    streams: bool,
+    keep_alive: float | None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    headers = {**headers_for(run.ignored), **(headers or {})}
     if streams:
         return EventStream(
             run.chunks,

@@ -7,25 +7,27 @@ know any API.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
 
-from gpt_oss_server.constraints.binding import Binding, Wanted, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.debugging import allows_debugging
+from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds import stores_of
+from gpt_oss_server.stores.kinds.table import Stores, stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -35,18 +37,10 @@ from gpt_oss_server.traces.records import Traces
 from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
-T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
-# 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
-LARGE_INPUT = 10_000
+_UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
-
-
-async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
-    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
-    return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
 class Served:
@@ -56,6 +50,7 @@ class Served:
         settings: Settings | None = None,
         *,
         store: Store | None = None,
+        stores: Stores | None = None,
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
@@ -63,7 +58,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
-        self.stores = stores_of(self.settings, store)
+        self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
         self.traces = Traces(enabled=allows_debugging(self.settings))
@@ -78,7 +73,15 @@ class Served:
     @cached_property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server. It reads its key at first use."""
+        if self.stores.sealing_secret is not None:
+            return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
+
+    def for_run(self, *, engine: Engine, ids: Ids, clock: Callable[[], float]) -> Served:
+        """The same parts for one run, which has its own engine, ids and clock."""
+        served = copy.copy(self)
+        served.engine, served.ids, served.clock = engine, ids, clock
+        return served
 
     @property
     def model_names(self) -> list[str]:
@@ -97,6 +100,14 @@ class Served:
                 "Leave `model` out for the default, or start the server with --served-model-name.",
                 param="model",
             )
+
+    def treat_unknown_fields(self, body: object, model: type[Body]) -> None:
+        """Refuse or log fields that no part of this server knows, as the operator wants."""
+        treat_unknown_fields(body, model, self.settings.unknown_fields)
+
+    def headers_for(self, body: object, model: type[Body]) -> dict[str, str]:
+        """The answer's header that names a request's unknown fields, if it has any."""
+        return header_of(body, model, self.settings.unknown_fields)
 
     def check_room(self) -> None:
         """Refuse a request before any work if the engine would refuse it.
@@ -147,9 +158,9 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
-        make_ready(self.encoding)
+        make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""

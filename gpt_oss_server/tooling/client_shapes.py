@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Schema
+from gpt_oss_server.constraints.wanted import Schema
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import FunctionTool
 from gpt_oss_server.tooling.client_tools import SEARCH, ClientTool, Tool, check, recipient_of

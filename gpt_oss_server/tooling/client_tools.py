@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpt_oss_server.constraints.binding import ClientCall, Schema, TextGrammar
+from gpt_oss_server.constraints.wanted import ClientCall, Schema, TextGrammar
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
 from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields, NamedKind

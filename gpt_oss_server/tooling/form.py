@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.constraints.binding import Schema, Wanted
+from gpt_oss_server.constraints.grammar import NOTHING, Banned
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.hosted.table import BY_TYPE
@@ -27,8 +28,9 @@ Choice = str | dict[str, Any] | None
 class AnswerFormat:
     """The format that a request requires of its answer."""
 
-    schema: Schema | None = None
+    form: Schema | TextGrammar | None = None
     declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
+    banned: Banned = NOTHING  # what no text contains
 
 
 def answer_format(
@@ -92,7 +94,8 @@ def wanted_of(
         calls=tools.calls,
         declarations=hosted.declarations,
         guides=_guides(tools, hosted),
-        answer=answer.schema,
+        answer=answer.form,
+        banned=answer.banned,
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),

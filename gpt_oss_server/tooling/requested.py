@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.constraints.binding import ClientCall
+from gpt_oss_server.constraints.wanted import ClientCall
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.hosted.table import BY_TYPE

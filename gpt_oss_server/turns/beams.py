@@ -6,14 +6,21 @@ it. Raises a 400 that names the field.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from inference.beams import MOST_BEAMS, BeamSearch
+from inference.beams import MOST_BEAMS, MOST_POSITIONS, BeamSearch
 from inference.engine import Engine
 
 _DEFAULT_LENGTH_PENALTY = 1.0
-_WITHOUT_EFFECT = ("logit_bias", "presence_penalty", "frequency_penalty")
+# Fields that a search cannot obey, each with its neutral values.
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "logit_bias": ({}, []),
+    "bad_words": ([],),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+}
 
 
 class BeamFields(Protocol):
@@ -35,6 +42,18 @@ def check_best_of(request: BeamFields) -> None:
         )
 
 
+def check_beams_fit(search: BeamSearch | None, prompt: int, limit: int | None) -> None:
+    """`prompt` and `limit` count tokens. Without a limit, the search ends where its room does."""
+    if search is None or 1 <= (most := search.most_tokens(prompt)) >= (limit or 1):
+        return
+    room = f"at most {most:,} for an answer" if most >= 1 else "no room for an answer"
+    raise InvalidRequest(
+        f"`use_beam_search` takes {MOST_POSITIONS:,} tokens in all beams together, the prompt counted for "
+        f"each. After this prompt of {prompt:,} tokens there is {room}. Use fewer beams, or fewer tokens.",
+        param="use_beam_search",
+    )
+
+
 def beam_search(request: BeamFields, engine: Engine) -> BeamSearch | None:
     if not request.use_beam_search:
         return None
@@ -44,8 +63,8 @@ def beam_search(request: BeamFields, engine: Engine) -> BeamSearch | None:
             "search by. Leave it out, or use n to sample several answers.",
             param="use_beam_search",
         )
-    for name in _WITHOUT_EFFECT:
-        if getattr(request, name, None):
+    for name, neutral in _WITHOUT_EFFECT.items():
+        if getattr(request, name, None) not in (None, *neutral):
             raise UnsupportedField(
                 f"`{name}` has no effect in a beam search, which uses the model's own scores. Leave one out.",
                 param=name,

@@ -28,6 +28,7 @@ from gpt_oss_server.turns.passage import Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
+from gpt_oss_server.turns.stop_ids import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish, Sampling, Step
 from inference.grammar import Grammar
@@ -46,6 +47,7 @@ class Generation:
     ) -> None:
         self.finish = Finish.STOP
         self.calls_client = False  # one of its parallel calls goes to a tool of the client
+        self.stopped_by: int | None = None  # a stop id of the request's own
         self._plan = plan
         self._transcript = transcript
         self._budget = budget
@@ -53,7 +55,8 @@ class Generation:
         self._passage = Passage(plan, transcript, budget)
         self._between: Between | None = None  # after a passage, until the next one begins
         self._calls = CallsMade()
-        limit = plan.limits.repetition
+        # A request that ignores the model's own end wants its length, whatever the text.
+        limit = None if plan.sampling.ignored_stop_ids else plan.limits.repetition
         self._cycles = None if limit is None else Cycles(limit)
         self._is_cut = False  # the engine's further tokens do not belong to this generation
 
@@ -71,6 +74,7 @@ class Generation:
                     if is_first:
                         is_first = False
                         self._transcript.first_step(step.cached_tokens)
+                    step, own_stop = without_own_stop(step, self._plan.hidden_stops)
                     at = 0
                     while at < len(step.tokens) and not self._is_cut:
                         events, at = self._read(step, at)
@@ -83,6 +87,9 @@ class Generation:
                     if self._is_cut or self._repeats(step):
                         break
                     self.finish = step.finish or self.finish
+                    if own_stop is not None:
+                        self.stopped_by = own_stop
+                        self._transcript.pass_over(own_stop)
             if not self._passage.is_over_budget:
                 break
             if events := self._end_reasoning():
@@ -120,6 +127,8 @@ class Generation:
     def _repeats(self, step: Step) -> bool:
         """Whether the generation must end after this step, because it repeats a cycle of tokens."""
         if self._cycles is None or (warning := self._cycles.feed(step.tokens)) is None or step.finish:
+            return False
+        if self._transcript.sampled < self._plan.sampling.min_tokens:
             return False
         self._transcript.warnings.append(warning)
         self.finish = Finish.LENGTH
@@ -194,4 +203,5 @@ class Generation:
         if sampling.max_tokens is None or not sampled:
             return sampling
         room = plan.engine.info.context_length - prompt
-        return replace(sampling, max_tokens=min(sampling.max_tokens - sampled, room))
+        most, least = min(sampling.max_tokens - sampled, room), max(sampling.min_tokens - sampled, 0)
+        return replace(sampling, max_tokens=most, min_tokens=least)

@@ -49,6 +49,7 @@ class TurnPlan:
     binding: Binding = field(default_factory=Binding)
     reasoning_budget: int | None = None  # in tokens; None: no limit
     parallel: bool = False  # a generation may make several calls
+    hidden_stops: frozenset[int] = frozenset()  # stop ids that are text, which the answer leaves out
     limits: TurnLimits = field(default_factory=TurnLimits)
 
     def runs(self, header: Header) -> bool:

@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
-from gpt_oss_server.constraints.binding import Wanted
-from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
-from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.http.owner import OWNER
+from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.turns.plan import default_output_limit
+from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
@@ -49,8 +53,25 @@ _VERBOSITY = {
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
 _ALL_TOKENS = -1  # as `top_k`
 _ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
+_MOST_CHARACTERS = 16  # per token, as the mean of a long text; English has 4 to 5
+_LEAST_MESSAGE = 4  # tokens
+_READ_APART = frozenset({"logit_bias", "logprobs", "ignored_stop_ids"})
+_OWN_NAMES = SAMPLING_FIELDS - _READ_APART
+_FIELD_OF = {"ignored_stop_ids": "ignore_eos"}
 _ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
 _SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
+
+
+def check_can_fit(context: int, param: str, *parts: object) -> None:
+    """Refuses parts of a request that are hopelessly too long before minutes are spent on encoding them."""
+    has_too_many = any(isinstance(part, list) and len(part) * _LEAST_MESSAGE > context for part in parts)
+    if has_too_many or is_larger(context * _MOST_CHARACTERS, *parts):
+        most = f"{context // _LEAST_MESSAGE:,} entries or {context * _MOST_CHARACTERS:,} characters"
+        raise ContextLengthExceeded(
+            f"This model's maximum context length is {context} tokens, and the request has more than {most}, "
+            "which cannot fit. Send less.",
+            param=param,
+        )
 
 
 def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
@@ -176,7 +197,15 @@ class SamplingRequest(Protocol):
     """A request of any API. Its sampling fields have the names of the fields of `Sampling`."""
 
     @property
-    def logit_bias(self) -> dict[str, float] | None: ...
+    def logit_bias(self) -> Mapping[str, Any] | Sequence[Any] | None: ...
+    @property
+    def min_tokens(self) -> int | None: ...
+    @property
+    def ignore_eos(self) -> bool | None: ...
+    @property
+    def stop_token_ids(self) -> Sequence[int] | None: ...
+    @property
+    def bad_words(self) -> Sequence[str] | None: ...
 
 
 def sampling_of(
@@ -186,6 +215,7 @@ def sampling_of(
     *,
     prompt: int,
     limit: int | None,
+    encoding: Encoding,
     logprobs: int | None = None,
     debug: bool = False,
 ) -> Sampling:
@@ -193,25 +223,39 @@ def sampling_of(
 
     `debug` needs the sampled tokens' log-probabilities, where the engine has them.
     """
-    values = {name: getattr(request, name, None) for name in SAMPLING_FIELDS - {"logit_bias", "logprobs"}}
+    values = {name: getattr(request, name, None) for name in _OWN_NAMES}
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
         del given["top_k"]
-    if request.logit_bias:
-        given["logit_bias"] = _logit_bias(request.logit_bias, info.vocab_size)
+    bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
+    bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
+    if bias:
+        given["logit_bias"] = bias
+    if request.ignore_eos:
+        given["ignored_stop_ids"] = HARMONY_STOPS
     if logprobs is None and debug and "logprobs" in info.honours:
         logprobs = 0
     if logprobs is not None:
         given["logprobs"] = logprobs
     for name in ignored_fields(request, info, logprobs=logprobs):
         del given[name]
-    _check_honoured(given, info)
+    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
+    _check_honoured(given, info, names)
+    if getattr(request, "priority", None) and not settings.allow_priority:
+        raise UnsupportedField(
+            "`priority` would let this request start before those of others, which this server does not "
+            "allow. Leave it out, or start the server with --allow-priority.",
+            param="priority",
+        )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
-    return Sampling(max_tokens=most, **given)
+    least = least_tokens(request.min_tokens or 0, limit, most)
+    stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
+    own = {**given, "min_tokens": least, "stop_token_ids": stops}
+    return Sampling(max_tokens=most, owner=OWNER.get(), **own)
 
 
 def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:
@@ -236,22 +280,10 @@ def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[in
     return written[len(renderer.cue) : -1]
 
 
-def _check_honoured(given: Mapping[str, Any], info: EngineInfo) -> None:
+def _check_honoured(given: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
     for name in given:
         if name not in info.honours and given[name] != getattr(Sampling(), name):
+            field = names.get(name, name)
             raise UnsupportedField(
-                f"`{name}` is not served by the model {info.name!r}. Leave it out.", param=name
+                f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field
             )
-
-
-def _logit_bias(given: Mapping[str, float], vocab_size: int) -> dict[int, float]:
-    bias = {}
-    for key, value in given.items():
-        token = whole_number(key)
-        if token is None or token >= vocab_size:
-            raise InvalidRequest(
-                f"`logit_bias` maps token ids below {vocab_size} to numbers, but {key!r:.60} is no such id.",
-                param="logit_bias",
-            )
-        bias[token] = value
-    return bias

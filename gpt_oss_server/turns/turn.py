@@ -80,6 +80,11 @@ class Turn:
                 self.transcript.cached_tokens += step.cached_tokens
         yield [TurnFinished(Finish.STOP)]
 
+    @property
+    def stopped_by(self) -> int | None:
+        """The stop id of the request's own that ended the turn, if one did."""
+        return self._generation.stopped_by
+
     async def check_form(self) -> None:
         """Raise `InvalidOutput` if the finished turn lacks the form that the request requires.
 

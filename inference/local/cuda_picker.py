@@ -6,6 +6,7 @@ samples it, before the host has read it; only grammars wait for the host. It mus
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -14,26 +15,43 @@ from torch import Tensor
 
 from inference.engine import Sampling
 from inference.local.masks import Masks
-from inference.local.sampler import random_numbers
+from inference.local.sampler import random_numbers, repeated_tokens
+from inference.local.stop_ban import StopBan
 from inference.ops.choice import sampling_for
-from inference.ops.sampling import Picking
+from inference.ops.sampling import Picking, penalised
 
 
 class CudaPicker:
-    def __init__(self, sampling: Sampling, vocab_size: int, device: torch.device) -> None:
+    def __init__(
+        self, sampling: Sampling, vocab_size: int, device: torch.device, prompt: Sequence[int] = ()
+    ) -> None:
         self.sampling = sampling
-        self.masks = None if sampling.grammar is None else Masks(sampling.grammar)
-        self.adjustment = _biases(sampling, vocab_size, device)
+        self._ban = StopBan(sampling, vocab_size)
+        self.masks = None if sampling.grammar is None else Masks(sampling.grammar, ban=self._ban)
+        self.adjustment = _biases(sampling, self._ban, vocab_size, device)
+        repeated = repeated_tokens(sampling, vocab_size, prompt)
+        self.repeated = None if repeated is None else repeated.to(device)
         self._seen = (
             None if self.adjustment is None else torch.zeros(vocab_size, dtype=torch.bool, device=device)
         )
         self._random = random_numbers(sampling.seed)
         self._points: deque[float] = deque()
+        self._continue_after(sampling.continued, device)
+
+    def _continue_after(self, tokens: Sequence[int], device: torch.device) -> None:
+        """Takes the tokens that an earlier generation sampled."""
+        for token in tokens:
+            if self.sampling.temperature > 0:
+                self._random.random()
+            if self.masks is not None:
+                self.masks.accept(token)
+            if self.adjustment is not None:
+                self.count(torch.tensor([token], device=device))
 
     @property
     def is_plain(self) -> bool:
         """Whether earlier sampled tokens influence a token only through the model."""
-        return self.masks is None and self.adjustment is None
+        return self.masks is None and self.adjustment is None and self.repeated is None
 
     def points(self, count: int) -> list[float]:
         """The next random numbers. Repeated calls return the same ones until `used` consumes them."""
@@ -49,17 +67,24 @@ class CudaPicker:
 
     def count(self, token: Tensor) -> None:
         """Adds the penalties for one sampled token, which is still on the device."""
+        at = token.clamp(min=0)  # -1: sampling failed, and the generation ends
+        if self.repeated is not None:
+            self.repeated.index_fill_(0, at, True)
         if self.adjustment is None or self._seen is None:
             return
-        at = token.clamp(min=0)  # -1: sampling failed, and the generation ends
+        if self.masks is None:  # otherwise the masks count
+            for freed in self._ban.count():
+                self.adjustment[freed] = self.sampling.logit_bias.get(freed, 0.0)
         first = (~self._seen.index_select(0, at)).float()
         penalty = self.sampling.frequency_penalty + self.sampling.presence_penalty * first
         self.adjustment.index_add_(0, at, -penalty)
         self._seen.index_fill_(0, at, True)
 
 
-def _biases(sampling: Sampling, vocab_size: int, device: torch.device) -> Tensor | None:
+def _biases(sampling: Sampling, ban: StopBan, vocab_size: int, device: torch.device) -> Tensor | None:
     known = {token: bias for token, bias in sampling.logit_bias.items() if 0 <= token < vocab_size}
+    if sampling.grammar is None:  # otherwise the masks apply the ban
+        known |= dict.fromkeys(ban.ids, -math.inf)
     if not (known or sampling.presence_penalty or sampling.frequency_penalty):
         return None
     row = torch.zeros(vocab_size)
@@ -72,6 +97,7 @@ def pick_rows(
 ) -> Tensor:
     """Picks a token for each row; does not count it."""
     device = logits.device
+    logits = _penalised(logits, pickers)
     settings = [
         (each.sampling.temperature, each.sampling.top_k, each.sampling.top_p, each.sampling.min_p, point)
         for each, point in zip(pickers, points, strict=True)
@@ -92,6 +118,17 @@ def pick_rows(
     )
     tokens: Tensor = sampling_for(device).sample(logits, picking)
     return tokens.to(device)
+
+
+def _penalised(logits: Tensor, pickers: Sequence[CudaPicker]) -> Tensor:
+    """The logits after repetition penalties, in a copy if there are any."""
+    if all(each.repeated is None for each in pickers):
+        return logits
+    logits = logits.clone()
+    for row, each in enumerate(pickers):
+        if each.repeated is not None:
+            logits[row] = penalised(logits[row], each.repeated, each.sampling.repetition_penalty)
+    return logits
 
 
 def _places(present: Sequence[bool], device: torch.device) -> Tensor:

@@ -69,8 +69,8 @@ class CudaRunner:
             for part in layer:
                 part[0].zero_()
 
-    def picker(self, sampling: Sampling) -> CudaPicker:
-        return CudaPicker(sampling, self._model.config.vocab_size, self._device)
+    def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> CudaPicker:
+        return CudaPicker(sampling, self._model.config.vocab_size, self._device, prompt)
 
     def prepare(self, progress: bool | None = None) -> None:
         """Compiles kernels and records steps, which would delay the first requests."""

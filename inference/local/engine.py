@@ -96,7 +96,7 @@ class LocalEngine:
             prompt_length=len(tokens),
             limit=room if sampling.max_tokens is None else min(room, sampling.max_tokens),
             sampling=sampling,
-            picker=runner.picker(sampling),
+            picker=runner.picker(sampling, tokens),
             outbox=outbox,
             drafter=Drafter(self._limits.drafts) if self._limits.drafts else None,
             scores=None if sampling.prompt_logprobs is None else [None],

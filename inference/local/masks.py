@@ -1,7 +1,8 @@
 """The masks of one generation: from its grammar's bits to a row for the logits.
 
 Takes a grammar and each sampled token; returns, before each next token, a row of 0 for tokens that may be
-sampled and -inf for the rest. It must not know the model or how a token is picked.
+sampled and -inf for the rest. Stop ids that are banned are left out, unless the grammar allows nothing else:
+a form that is complete ends. It must not know the model or how a token is picked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from torch import Tensor
 
 from inference.engine import EngineFailed
 from inference.grammar import Grammar, masks_of
+from inference.local.stop_ban import StopBan
 from inference.ops.sampling import mask_row
 
 
 class Masks:
-    def __init__(self, grammar: Grammar, workers: Executor | None = None) -> None:
+    def __init__(self, grammar: Grammar, workers: Executor | None = None, ban: StopBan | None = None) -> None:
         """`workers` compute masks while the step runs; with None they are computed when needed."""
         self._state = grammar.start()
+        self._ban = ban
         self._workers = workers
         self._coming: Future[bytes] | None = None
 
@@ -32,7 +35,7 @@ class Masks:
     def bits(self) -> bytes:
         """One bit per token, lowest first: set if the token may be sampled."""
         coming, self._coming = self._coming, None
-        return _some(self._state.mask() if coming is None else coming.result())
+        return self._without_banned(_some(self._state.mask() if coming is None else coming.result()))
 
     def row(self, vocab_size: int, device: torch.device) -> Tensor:
         bits = torch.frombuffer(bytearray(self.bits()), dtype=torch.uint8)
@@ -40,12 +43,26 @@ class Masks:
 
     def accept(self, token: int) -> None:
         self._state.accept(token)
+        if self._ban is not None:
+            self._ban.count()
+
+    def _without_banned(self, bits: bytes) -> bytes:
+        if self._ban is None or not self._ban.ids:
+            return bits
+        left = bytearray(bits)
+        for token in self._ban.ids:
+            if token // 8 < len(left):
+                left[token // 8] &= ~(1 << token % 8)
+        return bytes(left) if any(left) else bits
 
     @staticmethod
     def bits_of_all(masks: Sequence[Masks]) -> list[bytes | Exception]:
         """The bits of each, computed together, or the error that its generation ends with."""
         found = masks_of([each._state for each in masks])
-        return [bits if isinstance(bits, Exception) or any(bits) else _no_token() for bits in found]
+        return [
+            bits if isinstance(bits, Exception) else each._without_banned(bits) if any(bits) else _no_token()
+            for each, bits in zip(masks, found, strict=True)
+        ]
 
 
 def _some(bits: bytes) -> bytes:

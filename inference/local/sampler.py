@@ -1,4 +1,4 @@
-"""The state of one generation's sampling: its random numbers, its counts, its grammar.
+"""The state of one generation's sampling: its random numbers, its counts, its grammar, its banned stop ids.
 
 Takes the logits of one row; returns a token and, if requested, its log-probability. A sampler belongs to one
 generation and depends on no other. The ops pick the token.
@@ -6,7 +6,9 @@ generation and depends on no other. The ops pick the token.
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
 from concurrent.futures import Executor
 
 import torch
@@ -15,7 +17,8 @@ from torch import Tensor
 from inference.engine import EngineFailed, Sampling, TokenLogprob
 from inference.local.masks import Masks
 from inference.local.scheduling.step import Sampled
-from inference.ops.sampling import largest, pick
+from inference.local.stop_ban import StopBan
+from inference.ops.sampling import largest, penalised, pick
 
 
 def random_numbers(seed: int | None) -> random.Random:
@@ -24,14 +27,25 @@ def random_numbers(seed: int | None) -> random.Random:
 
 
 class Sampler:
-    def __init__(self, sampling: Sampling, vocab_size: int, workers: Executor | None = None) -> None:
-        """`workers` compute the grammar's masks (masks.py)."""
+    def __init__(
+        self,
+        sampling: Sampling,
+        vocab_size: int,
+        workers: Executor | None = None,
+        prompt: Sequence[int] = (),
+    ) -> None:
+        """`workers` compute the grammar's masks (masks.py). `prompt` matters to the repetition penalty."""
         self.sampling = sampling
         self._vocab_size = vocab_size
         self._random = random_numbers(sampling.seed)
         self._seen: set[int] = set()
+        self._ban = StopBan(sampling, vocab_size)
         self._adjustment = self._biases(sampling)
-        self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers)
+        self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers, self._ban)
+        self._repeated = repeated_tokens(sampling, vocab_size, prompt)
+        for token in sampling.continued:
+            self._point()
+            self._take(token)
 
     def prepare(self) -> None:
         """Call it when a step begins that ends with a sample."""
@@ -41,7 +55,12 @@ class Sampler:
     @torch.inference_mode()
     def sample(self, logits: Tensor) -> Sampled:
         """Takes V logits and does not change them."""
-        adjusted = logits if self._adjustment is None else logits + self._on(logits.device)
+        adjusted = logits
+        if self._repeated is not None:
+            self._repeated = self._repeated.to(logits.device)
+            adjusted = penalised(logits, self._repeated, self.sampling.repetition_penalty)
+        if self._adjustment is not None:
+            adjusted = adjusted + self._on(logits.device)
         if self._masks is not None:
             adjusted = adjusted + self._masks.row(len(logits), logits.device)
         sampling = self.sampling
@@ -52,27 +71,34 @@ class Sampler:
             top_p=sampling.top_p,
             min_p=sampling.min_p,
             # One number per token unless the temperature is 0, so that a seed gives the same on every runner.
-            point=self._random.random() if sampling.temperature > 0 else 0.0,
+            point=self._point(),
         )
         if token is None:
             raise EngineFailed(
                 f"The model's logits are not finite (the largest is {float(adjusted.max())}): its weights "
                 "are damaged, or logit_bias and the grammar forbid every token."
             )
+        self._take(token)
+        return Sampled(token, self._logprob(logits, token))
+
+    def _point(self) -> float:
+        return self._random.random() if self.sampling.temperature > 0 else 0.0
+
+    def _take(self, token: int) -> None:
         self._count(token)
         if self._masks is not None:
             self._masks.accept(token)
-        return Sampled(token, self._logprob(logits, token))
 
     def _biases(self, sampling: Sampling) -> Tensor | None:
         """The sum of biases for the logits; one dense row, so that a long answer costs no more per token."""
-        biased = any(0 <= token < self._vocab_size for token in sampling.logit_bias)
-        if not (biased or sampling.presence_penalty or sampling.frequency_penalty):
+        biases = {t: b for t, b in sampling.logit_bias.items() if 0 <= t < self._vocab_size}
+        if sampling.grammar is None:  # otherwise the masks apply the ban
+            biases |= dict.fromkeys(self._ban.ids, -math.inf)
+        if not (biases or sampling.presence_penalty or sampling.frequency_penalty):
             return None
         row = torch.zeros(self._vocab_size)
-        for token, bias in sampling.logit_bias.items():
-            if 0 <= token < self._vocab_size:  # other ids have no logit
-                row[token] += bias
+        for token, bias in biases.items():
+            row[token] = bias
         return row
 
     def _on(self, device: torch.device) -> Tensor:
@@ -81,8 +107,13 @@ class Sampler:
         return self._adjustment
 
     def _count(self, token: int) -> None:
+        if self._repeated is not None:
+            self._repeated[token] = True
         if self._adjustment is None:
             return
+        if self._masks is None:
+            for freed in self._ban.count():
+                self._adjustment[freed] = self.sampling.logit_bias.get(freed, 0.0)
         penalty = self.sampling.frequency_penalty
         if token not in self._seen:
             self._seen.add(token)
@@ -93,6 +124,15 @@ class Sampler:
         """From the model's own distribution: before bias, penalties and temperature."""
         top = self.sampling.logprobs
         return None if top is None else score_of(logits, token, top)
+
+
+def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) -> Tensor | None:
+    """For each token whether the prompt has it; None without a repetition penalty."""
+    if sampling.repetition_penalty == 1:
+        return None
+    repeated = torch.zeros(vocab_size, dtype=torch.bool)
+    repeated[torch.tensor(prompt, dtype=torch.int64)] = True
+    return repeated
 
 
 def score_of(logits: Tensor, token: int, top: int, *, ranked: bool = False) -> TokenLogprob:

@@ -45,8 +45,8 @@ class TorchRunner:
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
 
-    def picker(self, sampling: Sampling) -> Sampler:
-        return Sampler(sampling, self._model.config.vocab_size, self._mask_workers)
+    def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
+        return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
 
     def close(self) -> None:
         """Stops the workers. The memory is freed with the last reference to the runner."""

@@ -3,7 +3,8 @@
 Takes the logits and settings of rows and returns tokens and log-probabilities. The caller passes the random
 numbers: one uniform number per row, for any settings. It keeps no state and must not know requests.
 
-The order is: the grammar's mask, adjustments (logit_bias and penalties), temperature, min_p, top_k, top_p.
+The order is: the repetition penalty, adjustments (logit_bias and the other penalties), the grammar's mask,
+temperature, min_p, top_k, top_p.
 The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits, finding the best 64 of them 0.13
 ms, a pass over all of them 0.1 ms.
 """
@@ -84,6 +85,11 @@ def mask_row(bits: Tensor, vocab_size: int) -> Tensor:
     if len(row) == vocab_size:
         return row
     return torch.cat((row, torch.full((vocab_size - len(row),), -math.inf, device=bits.device)))
+
+
+def penalised(logits: Tensor, repeated: Tensor, penalty: float) -> Tensor:
+    """V logits with the `repeated` ones (booleans) made less likely; the argument stays as it is."""
+    return torch.where(repeated, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def pick(

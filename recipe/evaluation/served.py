@@ -6,7 +6,8 @@ functions, and answers with a schema, fit theirs.
 
 from __future__ import annotations
 
-from gpt_oss_server.constraints.binding import ClientCall, Schema, Wanted, bind
+from gpt_oss_server.constraints.binding import bind
+from gpt_oss_server.constraints.wanted import ClientCall, Schema, Wanted
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.render import builtin_namespace
 from inference.grammar import Grammar

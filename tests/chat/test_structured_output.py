@@ -119,3 +119,31 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
     await completion_of(engine)
     assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
     assert engine.samplings[0].grammar is engine.samplings[1].grammar
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer", "fits"),
+    [
+        ({"guided_regex": "[0-9]+"}, "42", True),
+        ({"guided_regex": "[0-9]+"}, "forty-two", False),
+        ({"guided_choice": ["yes", "no"]}, "no", True),
+        ({"guided_choice": ["yes", "no"]}, "perhaps", False),
+        ({"grammar": 'root ::= "a" "b"?'}, "ab", True),
+        ({"grammar": 'root ::= "a" "b"?'}, "abb", False),
+        ({"json_schema": SCHEMA}, '{"name": "Oslo"}', True),
+        ({"json_schema": SCHEMA}, "Oslo", False),
+        ({"banned_strings": ["oslo"]}, "Bergen", True),
+        ({"banned_strings": ["oslo"]}, "It is Oslo.", False),
+        ({"bad_words": ["zqxjkvb"]}, "a zqxjkvb", False),
+    ],
+    ids=str,
+)
+async def test_an_engine_without_grammars_is_checked_for_each_form(
+    fields: dict[str, Any], answer: str, fits: bool
+) -> None:
+    engine = replaying(f"<|channel|>final<|message|>{answer}<|return|>")
+    if fits:
+        assert message_of(await completion_of(engine, **fields))["content"] == answer
+        return
+    with pytest.raises(InvalidOutput, match=r"does not f|that the request bans"):
+        await completion_of(engine, **fields)

@@ -104,7 +104,61 @@ def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
     assert made["tokens"] == encoding.encode_special(text)
     assert made["count"] == len(made["tokens"]) == len(made["token_strs"])
     assert made["max_model_len"] == 131_072
-    assert httpx.post(f"{root}/detokenize", json={"tokens": made["tokens"]}).json() == {"prompt": text}
+    assert httpx.post(f"{root}/detokenize", json={"tokens": made["tokens"]}).json() == {
+        "prompt": text,
+        "content": text,
+    }
+
+
+def test_llama_cpps_names_for_the_text_and_its_pieces(url: str, encoding: Encoding) -> None:
+    root, text = url.removesuffix("/v1"), "naïve 🧠"
+    plain = httpx.post(f"{root}/tokenize", json={"content": text}).json()["tokens"]
+    pieces = httpx.post(f"{root}/tokenize", json={"content": text, "with_pieces": True}).json()["tokens"]
+    assert plain == encoding.encode(text) == [each["id"] for each in pieces]
+    spelt = [each["piece"] for each in pieces]
+    assert b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in spelt).decode() == text
+    assert any(isinstance(piece, list) for piece in spelt)  # a token that is a part of a character
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"truncate_prompt_tokens": 3}, [6, 7, 8]),
+        ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, [6, 7, 8]),
+        ({"truncate_prompt_tokens": 3, "truncation_side": "right"}, [1, 2, 3]),
+        ({"truncate_prompt_tokens": 30}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        ({"truncate_prompt_tokens": -1}, [1, 2, 3, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_a_prompt_is_truncated_as_the_request_wants(
+    url: str, fields: dict[str, Any], kept: list[int]
+) -> None:
+    body = {"prompt": list(range(1, 9)), "max_tokens": 1, "return_token_ids": True, **fields}
+    made = httpx.post(f"{url}/completions", json=body).json()
+    assert made["choices"][0]["prompt_token_ids"] == kept
+    assert made["usage"]["prompt_tokens"] == len(kept)
+
+
+def test_a_prompt_beyond_the_context_is_truncated_to_what_leaves_room(url: str) -> None:
+    body = {"prompt": [5] * 140_000, "max_tokens": 10, "truncate_prompt_tokens": -1}
+    made = httpx.post(f"{url}/completions", json=body, timeout=60).json()
+    assert made["usage"]["prompt_tokens"] == 131_072 - 10
+
+
+def test_a_stop_id_of_the_request_ends_the_text_before_it(url: str, encoding: Encoding) -> None:
+    [comma] = encoding.encode(",")
+    body = {"prompt": "x", "max_tokens": 50, "stop_token_ids": [comma]}
+    choice = httpx.post(f"{url}/completions", json=body).json()["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == ("Once upon a time", "stop")
+    assert choice["stop_reason"] == comma
+    shown = httpx.post(f"{url}/completions", json={**body, "include_stop_str_in_output": True}).json()
+    assert shown["choices"][0]["text"] == "Once upon a time,"
+
+
+def test_a_form_needs_an_engine_that_enforces_it(url: str) -> None:
+    for fields in ({"guided_regex": "a"}, {"banned_strings": ["a"]}):
+        error = httpx.post(f"{url}/completions", json={"prompt": "x", **fields}).json()["error"]
+        assert (error["param"], error["code"]) == (next(iter(fields)), "unsupported_parameter")
 
 
 def test_the_tokens_of_messages_are_the_prompt_of_the_chat_request(url: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.constraints.binding import ClientCall, Schema, Wanted, bind
+from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, JsonBody, schema_json
 from gpt_oss_server.constraints.guide import Guides
 from gpt_oss_server.constraints.json_check import JsonCheck
 from gpt_oss_server.constraints.matcher import grammars_of
+from gpt_oss_server.constraints.wanted import ClientCall, Schema, Wanted
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens
 

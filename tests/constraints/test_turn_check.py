@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.constraints.grammar import JsonBody
 from gpt_oss_server.constraints.matcher import grammars_of
 from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.harmony.encoding import Encoding
@@ -13,7 +14,7 @@ from gpt_oss_server.harmony.events import Header
 
 
 def judged(encoding: Encoding, schema: dict[str, Any], text: str) -> str | None:
-    check = TurnCheck(grammars_of(encoding), schema, {}, False, None)
+    check = TurnCheck(grammars_of(encoding), JsonBody(schema), {}, False, None)
     return check.problem([(Header("final"), text)])
 
 
@@ -60,7 +61,7 @@ def test_multiples_are_checked_for_numbers_of_any_length(
     ],
 )
 def test_a_missing_answer_does_not_fit(encoding: Encoding, headers: list[Header], is_missing: bool) -> None:
-    check = TurnCheck(grammars_of(encoding), {"type": "object"}, {}, False, None)
+    check = TurnCheck(grammars_of(encoding), JsonBody({"type": "object"}), {}, False, None)
     problem = check.problem([(header, "{}") for header in headers])
     assert (problem is not None) == is_missing
     assert problem is None or "gave no answer" in problem

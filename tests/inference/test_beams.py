@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,17 @@ async def test_a_wider_search_finds_nothing_worse_and_a_single_beam_is_greedy(se
     assert list(greedy.tokens) == tokens
     wider = (await search(engine, [5], SAMPLING, width=64, length_penalty=0)).beams
     assert wider[0].logprob >= greedy.logprob - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_beam_ends_before_the_least_tokens_or_at_an_ignored_id(seed: int) -> None:
+    engine = TableEngine(WORDS, seed)
+    later = (await search(engine, [5], replace(SAMPLING, min_tokens=2), width=3)).beams
+    assert all(STOP not in beam.tokens[:2] for beam in later)
+    never = replace(SAMPLING, ignored_stop_ids=frozenset({STOP}))
+    for beam in (await search(engine, [5], never, width=3)).beams:
+        assert (len(beam.tokens), beam.finish) == (LIMIT, Finish.LENGTH)
+        assert STOP not in beam.tokens
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -150,8 +150,26 @@ async def test_a_function_that_exits_ends_its_generation_alone() -> None:
     await engine.close()
 
 
-async def test_only_temperature_is_honoured() -> None:
-    assert CallableEngine(lambda tokens, temperature: 1).info.honours == {"temperature"}
+async def test_temperature_and_the_length_are_honoured() -> None:
+    info = CallableEngine(lambda tokens, temperature: 1).info
+    assert info.honours == {"temperature", "min_tokens", "ignored_stop_ids"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({}, 1),
+        ({"min_tokens": 6}, 7),
+        ({"ignored_stop_ids": frozenset({7})}, 20),
+        ({"ignored_stop_ids": frozenset({8})}, 1),
+    ],
+)
+async def test_a_stop_id_is_sampled_past_where_it_may_not_end(fields: dict[str, Any], count: int) -> None:
+    engine = CallableEngine(lambda tokens, temperature: 7)
+    sampling = Sampling(max_tokens=20, stop_token_ids=frozenset({7}), **fields)
+    made = await generated(engine, sampling)
+    assert made.tokens == (7,) * count
+    await engine.close()
 
 
 async def test_new_request_is_passed_by_name_if_it_is_keyword_only() -> None:

@@ -179,3 +179,11 @@ async def test_a_generation_that_ends_by_itself_is_not_incomplete() -> None:
     text = "<|channel|>final<|message|>" + " and so on" * 90 + "<|return|>"
     response = await Asking(engine=TurnsEngine(load_encoding(), text, per_step=1000))()
     assert response["status"] == "completed"
+
+
+async def test_a_request_for_a_fixed_length_gets_it() -> None:
+    for fields, least in (({"ignore_eos": True}, 6_000), ({"min_tokens": 1_000}, 1_000)):
+        response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(**fields)
+        assert response["usage"]["output_tokens"] >= least
+    response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(min_tokens=10)
+    assert response["usage"]["output_tokens"] < 110

@@ -32,8 +32,13 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"messages": []}, "messages"),
     ({"stop": "x"}, "stop"),
-    ({"repetition_penalty": 1.1}, "repetition_penalty"),
-    ({"guided_json": {}}, "guided_json"),
+    ({"repeat_penalty": 1.1}, "repeat_penalty"),
+    ({"previous_input_messages": [{}]}, "previous_input_messages"),
+    ({"multi_agent": True}, "multi_agent"),
+    ({"system": "Be brief."}, "system"),
+    ({"conversation_id": "conv_1"}, "conversation_id"),
+    ({"thinking": {"type": "enabled"}}, "thinking"),
+    ({"enable_thinking": False}, "enable_thinking"),
     ({"functions": [{"name": "f"}]}, "functions"),
 ]
 

@@ -11,8 +11,9 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from gpt_oss_server.constraints import binding
-from gpt_oss_server.constraints.binding import Wanted, bind
+from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.responses.request import parse_request

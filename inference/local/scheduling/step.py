@@ -76,8 +76,8 @@ class Runner(Protocol):
         """The number of steps that may be launched before reading an earlier one's outcomes; 0 on the CPU."""
         ...
 
-    def picker(self, sampling: Sampling) -> Picker:
-        """The state of a new generation's sampling."""
+    def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Picker:
+        """The state of the sampling of a new generation after `prompt`."""
         ...
 
     def launch(self, parts: Sequence[StepPart]) -> Flight:

@@ -69,7 +69,7 @@ class MemoryRunner:
     places: dict[tuple[int, int], Place] = field(default_factory=dict)  # (kind, block·size + offset)
     newest: dict[int, int] = field(default_factory=dict)  # by slot
 
-    def picker(self, sampling: Sampling) -> Picked:
+    def picker(self, sampling: Sampling, prompt: Listed[int] = ()) -> Picked:
         return Picked(sampling)
 
     def close(self) -> None:

@@ -1,0 +1,90 @@
+"""Fields of a request that this server does not know: refused, warned of or ignored, as the operator wants.
+
+Takes a decoded body and its model. Returns a header for the answer, logs, or raises a 400 that names the
+field and the one that the client probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpt_oss_server.errors import UnknownField
+from gpt_oss_server.http.fields import Body
+from gpt_oss_server.http.unserved import WITHOUT_EFFECT
+
+HEADER = "x-unknown-fields"
+_MOST_NAMED = 10
+_LONGEST = 80  # characters of a name that are shown
+_ALIKE = 0.75
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    name: str
+    meant: str | None  # the known field with nearly this name
+
+    def __str__(self) -> str:
+        return f"{_shown(self.name)} (did you mean {self.meant}?)" if self.meant else _shown(self.name)
+
+
+def unknown_fields(body: object, model: type[Body]) -> list[Unknown]:
+    """The unknown fields of a request, and those of its objects that the model describes."""
+    if not isinstance(body, dict):
+        return []
+    found = _unknown(body, model, "", WITHOUT_EFFECT)
+    for name, part in model.described.items():
+        if isinstance(inner := body.get(name), dict):
+            found += _unknown(inner, part, f"{name}.", frozenset())
+    return found
+
+
+def treat_unknown_fields(body: object, model: type[Body], treatment: str) -> None:
+    """Refuses or logs a body with unknown fields. `header_of` tells the client."""
+    if treatment == "ignore" or not (found := unknown_fields(body, model)):
+        return
+    if treatment == "reject":
+        first = found[0]
+        advice = f"Did you mean `{first.meant}`?" if first.meant else "Leave it out."
+        raise UnknownField(
+            f"The field `{_shown(first.name)}` is unknown. {advice}", param=first.name[:_LONGEST]
+        )
+    for each in found[:_MOST_NAMED]:
+        _warn(str(each))
+
+
+def header_of(body: object, model: type[Body], treatment: str) -> dict[str, str]:
+    """The header that names the unknown fields, where there are any and the operator wants a warning."""
+    found = unknown_fields(body, model) if treatment == "warn" else []
+    if not found:
+        return {}
+    rest = len(found) - _MOST_NAMED
+    named = [str(each) for each in found[:_MOST_NAMED]] + ([f"{rest} more"] if rest > 0 else [])
+    return {HEADER: ", ".join(named)}
+
+
+def _unknown(
+    body: dict[str, object], model: type[Body], prefix: str, others: frozenset[str]
+) -> list[Unknown]:
+    fields = {field.alias or name for name, field in model.model_fields.items()}
+    names = [name for name in body if name not in fields | others and name not in model.not_served]
+    return [Unknown(prefix + name, _meant(name, fields, prefix)) for name in names]
+
+
+def _meant(name: str, fields: set[str], prefix: str) -> str | None:
+    close = difflib.get_close_matches(name[:_LONGEST].lower(), sorted(fields), 1, _ALIKE)
+    return prefix + close[0] if close else None
+
+
+def _shown(name: str) -> str:
+    """The name in ASCII without control characters: it becomes a header and a line of the log."""
+    return name[:_LONGEST].encode("unicode_escape").decode("ascii")
+
+
+@lru_cache(256)
+def _warn(unknown: str) -> None:
+    """Once for each name: a client that sends a field sends it with every request."""
+    _log.warning("A request has the unknown field %s. It has no effect.", unknown)

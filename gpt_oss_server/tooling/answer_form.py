@@ -1,0 +1,103 @@
+"""The form of an answer under any of its names, and the strings that no text may contain.
+
+Takes a request's fields and the place of its answer format. Returns an `AnswerFormat`, or raises a 400 that
+names the field as the client sent it. It must not know whether the engine can enforce a form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, assert_never
+
+from gpt_oss_server.constraints.grammar import NOTHING, Banned
+from gpt_oss_server.constraints.text_grammar import choice_grammar
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.render import ResponseFormat
+from gpt_oss_server.http.shared_fields import FormKind
+from gpt_oss_server.tooling.client_tools import ANY_OBJECT
+from gpt_oss_server.tooling.dialect import Dialect
+from gpt_oss_server.tooling.form import AnswerFormat, answer_format
+from gpt_oss_server.turns.biases import check_words, words_of_one_token
+
+_MOST_CHOICES = 10_000
+
+
+class AnswerFields(Protocol):
+    """What a request of any API says of its answer."""
+
+    @property
+    def forms(self) -> Mapping[str, tuple[FormKind, Any]]: ...
+    @property
+    def bad_words(self) -> Sequence[str] | None: ...
+    @property
+    def banned_strings(self) -> str | Sequence[str] | None: ...
+
+
+def requested_answer(
+    request: AnswerFields, wanted: Mapping[str, Any] | None, where: str, dialect: Dialect, encoding: Encoding
+) -> AnswerFormat:
+    """`wanted` is the API's own field for the format, at the place `where`."""
+    answer, forms = answer_format(wanted, where, dialect), request.forms
+    names = [*([where] if answer.form is not None else []), *forms]
+    if len(names) > 1:
+        raise InvalidRequest(
+            f"`{names[0]}` and `{names[1]}` both set the form of the answer: send one of them.",
+            param=names[1],
+        )
+    banned = _banned(request, encoding)
+    if banned != NOTHING and names:
+        param = "banned_strings" if request.banned_strings else "bad_words"
+        raise InvalidRequest(
+            f"`{param}` and `{names[0]}` exclude each other: the form decides what the answer contains.",
+            param=param,
+        )
+    for name, (kind, value) in forms.items():
+        answer = _read(name, kind, value)
+    return replace(answer, banned=banned)
+
+
+def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
+    match kind:
+        case "json_object":
+            return AnswerFormat(Schema(ANY_OBJECT, name))
+        case "json":
+            schema = _schema(name, value)
+            return AnswerFormat(Schema(schema, name), (ResponseFormat("json_object", schema, None),))
+        case "regex":
+            return AnswerFormat(TextGrammar("regex", value, name))
+        case "grammar":
+            return AnswerFormat(TextGrammar("ebnf", value, name))
+        case "choice":
+            return AnswerFormat(TextGrammar("lark", _choice(name, value), name))
+        case _:
+            assert_never(kind)
+
+
+def _schema(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise InvalidRequest(f"`{name}` must be a JSON schema, or one as a text.", param=name) from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"`{name}` must be a JSON schema object.", param=name)
+    return value
+
+
+def _choice(name: str, value: Sequence[str]) -> str:
+    if not 0 < len(value) <= _MOST_CHOICES:
+        raise InvalidRequest(f"`{name}` must have 1 to {_MOST_CHOICES} texts.", param=name)
+    return choice_grammar(value)
+
+
+def _banned(request: AnswerFields, encoding: Encoding) -> Banned:
+    given = request.banned_strings or ()
+    strings = (given,) if isinstance(given, str) else tuple(given)
+    words = tuple(request.bad_words or ())
+    check_words(words, "bad_words")
+    check_words(strings, "banned_strings")
+    return Banned(tuple(words_of_one_token(words, encoding)[1]), strings)

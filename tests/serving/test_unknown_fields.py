@@ -1,0 +1,134 @@
+"""Fields that the server does not know: a header and a log line, a 400, or nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.http.unserved import WITHOUT_EFFECT
+from gpt_oss_server.serving import unknown_fields
+from gpt_oss_server.serving.unknown_fields import HEADER
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+
+ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
+APIS: list[tuple[str, dict[str, Any]]] = [
+    ("chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+    ("completions", {"prompt": "hi"}),
+    ("responses", {"input": "hi"}),
+]
+EVERY_API = pytest.mark.parametrize(("path", "body"), APIS, ids=[path for path, _ in APIS])
+
+
+@pytest.fixture(autouse=True)
+def _no_name_was_logged_before() -> None:
+    unknown_fields._warn.cache_clear()
+
+
+@contextmanager
+def served(treatment: str) -> Iterator[str]:
+    with serving(scripted(ANSWER, loop=True), Settings(unknown_fields=treatment)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def warning() -> Iterator[str]:
+    with served("warn") as url:
+        yield url
+
+
+@EVERY_API
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_header_names_the_field_and_the_one_that_was_meant(
+    warning: str, path: str, body: dict[str, Any], streams: bool
+) -> None:
+    answer = httpx.post(f"{warning}/{path}", json={**body, "tmperature": 1, "zzz": 2, "stream": streams})
+    assert answer.status_code == 200
+    assert answer.headers[HEADER] == "tmperature (did you mean temperature?), zzz"
+
+
+@EVERY_API
+def test_known_fields_and_those_without_effect_are_not_named(
+    warning: str, path: str, body: dict[str, Any]
+) -> None:
+    harmless = dict.fromkeys(WITHOUT_EFFECT, "x")
+    answer = httpx.post(f"{warning}/{path}", json={**body, "temperature": 1, "top_a": 0, **harmless})
+    assert answer.status_code == 200, answer.text
+    assert HEADER not in answer.headers
+
+
+def test_the_log_has_each_name_once(warning: str, caplog: pytest.LogCaptureFixture) -> None:
+    path, body = APIS[0]
+    with caplog.at_level(logging.WARNING, unknown_fields.__name__):
+        for _ in range(3):
+            httpx.post(f"{warning}/{path}", json={**body, "tmperature": 1})
+    assert [record.getMessage() for record in caplog.records] == [
+        "A request has the unknown field tmperature (did you mean temperature?). It has no effect."
+    ]
+
+
+def test_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -> None:
+    path, body = APIS[0]
+    options = {"chat_template_kwargs": {"reasoning_efort": "low", "enable_thinking": True}}
+    answer = httpx.post(f"{warning}/{path}", json={**body, **options, "structured_outputs": {"choise": []}})
+    assert answer.headers[HEADER] == (
+        "structured_outputs.choise (did you mean structured_outputs.choice?), "
+        "chat_template_kwargs.reasoning_efort (did you mean chat_template_kwargs.reasoning_effort?)"
+    )
+
+
+def test_a_hostile_name_cannot_break_the_header(warning: str) -> None:
+    path, body = APIS[1]
+    hostile = {"a\r\nx-evil: 1": 1, "🧠" * 500: 1, **{f"f{at:04}": 1 for at in range(500)}}
+    answer = httpx.post(f"{warning}/{path}", json={**body, **hostile})
+    assert "x-evil" not in answer.headers
+    named = answer.headers[HEADER]
+    assert named.startswith(r"a\r\nx-evil: 1, \U0001f9e0")
+    assert named.endswith("492 more")
+    assert len(named) < 2_000
+
+
+@EVERY_API
+def test_the_operator_can_refuse_them(path: str, body: dict[str, Any]) -> None:
+    with served("reject") as url:
+        refused = httpx.post(f"{url}/{path}", json={**body, "tmperature": 1})
+        assert refused.status_code == 400
+        assert refused.json()["error"] == {
+            "message": "The field `tmperature` is unknown. Did you mean `temperature`?",
+            "type": "invalid_request_error",
+            "param": "tmperature",
+            "code": "unknown_parameter",
+        }
+        known = httpx.post(f"{url}/{path}", json={**body, "temperature": 1, "request_id": "1"})
+        assert known.status_code == 200
+
+
+def test_the_operator_can_ignore_them(caplog: pytest.LogCaptureFixture) -> None:
+    path, body = APIS[0]
+    with served("ignore") as url:
+        answer = httpx.post(f"{url}/{path}", json={**body, "tmperature": 1})
+    assert answer.status_code == 200
+    assert HEADER not in answer.headers
+    assert not caplog.records
+
+
+def test_a_websocket_refuses_them_too() -> None:
+    with served("reject") as url, connect(f"{url.replace('http', 'ws', 1)}/responses") as socket:
+        socket.send(json.dumps({"type": "response.create", "input": "hi", "tmperature": 1}))
+        assert json.loads(socket.recv(20))["error"]["code"] == "unknown_parameter"
+        socket.send(json.dumps({"type": "response.create", "input": "hi"}))
+        assert json.loads(socket.recv(20))["type"] == "response.created"
+
+
+def test_no_field_is_both_served_and_without_effect() -> None:
+    fields = set(CreateChatCompletion.model_fields)
+    assert not fields & set(CreateChatCompletion.not_served)
+    assert not WITHOUT_EFFECT & set(CreateChatCompletion.not_served)
