@@ -145,7 +145,7 @@ def test_dark_and_narrow(visit: Visiting) -> None:
         wide = "document.documentElement.scrollWidth <= 390"
         assert page.evaluate(wide)
         phone.shot("phone")
-        page.get_by_role("button", name="Tokens").click()
+        page.get_by_role("button", name="Tokens", exact=True).click()
         page.locator(".row.tokens").first.wait_for()
         assert page.evaluate(wide)
         phone.shot("phone-tokens")
