@@ -44,6 +44,7 @@ from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.api import socket_router
+from gpt_oss_server.responses.traces import traces_router
 from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
@@ -89,6 +90,7 @@ def create_app(
     )
     app.state.service = service
     app.include_router(responses_router(service))
+    app.include_router(traces_router(service))
     origins = Origins(settings)
     app.include_router(socket_router(service, origins))
     app.include_router(conversations_router(service))

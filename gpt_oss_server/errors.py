@@ -185,6 +185,14 @@ class ResponseNotFound(NotFound):
     code = "response_not_found"
 
 
+class TraceNotFound(NotFound):
+    code = "trace_not_found"
+
+
+class DebuggingOff(NotFound):
+    code = "debugging_off"
+
+
 class CompletionNotFound(NotFound):
     code = "completion_not_found"
 

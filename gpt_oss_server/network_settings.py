@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpt_oss_server.options import (
+    AUTO,
     choice,
     duration,
     is_host,
@@ -100,4 +101,13 @@ class NetworkSettings:
         duration(zero=True),
         "Network",
         "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
+    )
+    web: bool = setting(
+        True, switch(), "Network", "Whether `/` is the playground, a page that chats and shows every token."
+    )
+    debug_api: str = setting(
+        AUTO,
+        choice("auto", "on", "off"),
+        "Network",
+        "Whether clients may read traces (`/v1/responses/{id}/trace`); `auto`: if only this machine can.",
     )

@@ -99,6 +99,7 @@ class Settings(NetworkSettings, StoreSettings):
         also=("-a", "--alias"),
         common=True,
     )
+
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),

@@ -37,6 +37,9 @@ _TABLE = {
     "get /v1/responses/{response_id}/input_items": Operation(
         "Responses", "List the input of a response", (400,)
     ),
+    "get /v1/responses/{response_id}/trace": Operation(
+        "Responses", "The tokens of a response, and how they were read", (404,)
+    ),
     "post /render": Operation("Responses", "Show the exact prompt of a request", (404,)),
     "post /v1/conversations": Operation("Conversations", "Create a conversation"),
     "get /v1/conversations/{conversation}": Operation("Conversations", "Retrieve a conversation"),

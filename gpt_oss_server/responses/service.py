@@ -230,6 +230,7 @@ class ResponsesService:
         await self.retrieve(response_id)
         await self._stop(response_id)
         await self.background.logs.delete(response_id)
+        self.served.traces.forget(response_id)
         await self.served.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 

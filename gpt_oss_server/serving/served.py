@@ -23,6 +23,7 @@ from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.serving.counters import Counters
+from gpt_oss_server.serving.debugging import allows_debugging
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
@@ -32,6 +33,7 @@ from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.traces.records import Traces
 from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
@@ -59,6 +61,7 @@ class Served:
         self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
+        self.traces = Traces(enabled=allows_debugging(self.settings))
         self.encoding = encoding or load_encoding()
         self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
         self.ids = ids
