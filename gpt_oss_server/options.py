@@ -123,11 +123,11 @@ def choice(*values: str) -> Kind:
     return Kind("|".join(values), f"must be {_listed(values)}", str.lower, lambda v: v in values)
 
 
-def place(*kinds: str) -> Kind:
-    """One of these kinds, alone or followed by a colon and where it is."""
+def place(shown: str, *kinds: str) -> Kind:
+    """One of these kinds, alone or followed by a colon and where it is; `shown` is how they are written."""
     return Kind(
         "PLACE",
-        f"must be {_listed(kinds)}",
+        f"must be {shown}",
         str,
         lambda v: isinstance(v, str) and v.partition(":")[0] in kinds,
     )
@@ -216,6 +216,11 @@ def automatic(kind: Kind) -> Kind:
 def is_origin(text: str) -> bool:
     """Whether `text` is `*` or an origin as browsers send it: no path, and no default port."""
     return text == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?", text) is not None
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` is `*` or a host without scheme, port and path; IPv6 addresses may have brackets."""
+    return text == "*" or re.fullmatch(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?", text) is not None
 
 
 # --- reading numbers -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.options import (
     AUTO,
     ENV_PREFIX,
@@ -21,23 +22,22 @@ from gpt_oss_server.options import (
     automatic,
     choice,
     duration,
-    is_origin,
     names,
     option_of,
     optional,
-    place,
     setting,
     size,
     switch,
     text,
     whole,
 )
+from gpt_oss_server.store_settings import StoreSettings
 
 __all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(NetworkSettings, StoreSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -99,58 +99,6 @@ class Settings:
         also=("-a", "--alias"),
         common=True,
     )
-
-    host: str = setting(
-        "127.0.0.1",
-        text("HOST"),
-        "Network",
-        "The address to listen on; `0.0.0.0` is all addresses.",
-        common=True,
-    )
-    port: int = setting(
-        8000,
-        whole("PORT", 0, 65_535),
-        "Network",
-        "The port to listen on; 0 picks a free one.",
-        also=("-p",),
-        common=True,
-    )
-    max_body_bytes: int = setting(
-        64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
-    )
-    unknown_fields: str = setting(
-        "warn",
-        choice("reject", "warn", "ignore"),
-        "Network",
-        "What happens to a request with a field that the server does not know: 400 with the field that was "
-        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
-    )
-    allow_origin: tuple[str, ...] = setting(
-        (),
-        names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
-        "Network",
-        "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
-        "any. Pages of this machine are always allowed.",
-    )
-    websocket: bool = setting(
-        True,
-        switch(),
-        "Network",
-        "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
-    )
-    keep_alive: float | None = setting(
-        15.0,
-        optional(duration()),
-        "Network",
-        "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
-    )
-    shutdown_grace: float = setting(
-        30.0,
-        duration(zero=True),
-        "Network",
-        "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
-    )
-
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),
@@ -240,7 +188,6 @@ class Settings:
         "Answers",
         "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
-
     browser: str | None = setting(
         None,
         optional(text("BACKEND")),
@@ -304,59 +251,6 @@ class Settings:
         "Tools",
         "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
-
-    store: str = setting(
-        "memory",
-        place("memory"),
-        "Store",
-        "Where to keep responses, conversations and the events of background responses; `memory` is lost "
-        "when the server ends.",
-    )
-    store_default: bool = setting(
-        True, switch(), "Store", "Whether to store a response whose request does not set `store`."
-    )
-    store_max_responses: int = setting(
-        10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; it evicts the oldest first."
-    )
-    store_max_conversations: int = setting(
-        10_000,
-        whole("COUNT", 1),
-        "Store",
-        "How many conversations the store keeps; it evicts the least recently changed first.",
-    )
-    store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may use.")
-    store_max_age: float = setting(
-        30 * 86_400.0,
-        duration(),
-        "Store",
-        "How long the store keeps a response, or a conversation after its last change.",
-    )
-
-    background_max_runs: int = setting(
-        256,
-        whole("COUNT", 1),
-        "Store",
-        "How many background responses may run or wait simultaneously; any more get 503.",
-    )
-    background_log_max_bytes: int = setting(
-        128 * 1024**2,
-        size(),
-        "Store",
-        "How much memory the events of background responses may use; ended ones are evicted first.",
-    )
-    background_log_max_age: float = setting(
-        600.0, duration(), "Store", "How long the events of an ended background response can be read again."
-    )
-
-    sealing_key_file: str | None = setting(
-        None,
-        optional(text("FILE")),
-        "Store",
-        "The file of the key that seals data that clients keep for the server (reasoning, compacted "
-        "conversations); created if missing. `none`: a file in the user's state folder. Servers with the "
-        "same key read each other's items.",
-    )
-
     log_level: str = setting(
         "info",
         choice("debug", "info", "warning", "error"),
@@ -372,7 +266,10 @@ class Settings:
             option.check(getattr(self, option.name))
 
 
-OPTIONS: tuple[Option, ...] = tuple(option_of(row) for row in fields(Settings))
+_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging")
+OPTIONS: tuple[Option, ...] = tuple(
+    sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
+)
 """The table, in the order of the docs."""
 
 

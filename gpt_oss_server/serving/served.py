@@ -7,13 +7,13 @@ know any API.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
 
 from gpt_oss_server.constraints.binding import Binding, bind, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
@@ -22,12 +22,11 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds import stores_of
+from gpt_oss_server.stores.kinds.table import Stores, stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -36,19 +35,10 @@ from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
-T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
-# 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
-LARGE_INPUT = 10_000
 _UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
-
-
-async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
-    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
-    return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
 class Served:
@@ -58,6 +48,7 @@ class Served:
         settings: Settings | None = None,
         *,
         store: Store | None = None,
+        stores: Stores | None = None,
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
@@ -65,7 +56,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
-        self.stores = stores_of(self.settings, store)
+        self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
         self.encoding = encoding or load_encoding()
@@ -79,7 +70,15 @@ class Served:
     @cached_property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server. It reads its key at first use."""
+        if self.stores.sealing_secret is not None:
+            return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
+
+    def for_run(self, *, engine: Engine, ids: Ids, clock: Callable[[], float]) -> Served:
+        """The same parts for one run, which has its own engine, ids and clock."""
+        served = copy.copy(self)
+        served.engine, served.ids, served.clock = engine, ids, clock
+        return served
 
     @property
     def model_names(self) -> list[str]:
