@@ -1,4 +1,4 @@
-"""Log-probabilities of messages to the user: those of exactly the sampled tokens, streamed with their text."""
+"""Log-probabilities of messages to the user: of exactly the sampled tokens, streamed with their text."""
 
 from __future__ import annotations
 
