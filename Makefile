@@ -6,8 +6,10 @@
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
 #   make recipe-test      train small models by the recipe of the embedded one
+#   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make faults           kill and pause servers under load; nothing may be lost
+#   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
 #   make harmony-compat   run the tests with openai-harmony in place of oss-harmony
@@ -39,7 +41,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat web-test clients attacks bench faults gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -161,9 +163,18 @@ $(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/override
 clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 	@$(BIN)/python -m pytest -m clients tests/clients
 
+web-test: $(VENV)/.developing
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@$(PIP) --no-build-isolation --editable '.[web-test]'
+	@$(BIN)/python -m pytest -m browser tests/web
+
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m faults tests/faults
+
+# On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
+attacks: $(VENV)/.developing
+	@$(BIN)/python -m pytest -m attacks tests/attacks
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

@@ -34,6 +34,7 @@ from gpt_oss_server.errors import (
     StoreUnavailable,
 )
 from gpt_oss_server.http.edge import Edge
+from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
@@ -43,6 +44,7 @@ from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.api import socket_router
+from gpt_oss_server.responses.traces import traces_router
 from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
@@ -88,6 +90,7 @@ def create_app(
     )
     app.state.service = service
     app.include_router(responses_router(service))
+    app.include_router(traces_router(service))
     origins = Origins(settings)
     app.include_router(socket_router(service, origins))
     app.include_router(conversations_router(service))
@@ -100,6 +103,7 @@ def create_app(
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(settings))
     app.add_middleware(Edge)
     return app
 

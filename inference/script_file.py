@@ -5,6 +5,8 @@ and names its turn. It encodes nothing and generates nothing: text stays text.
 
     {"turns": ["<harmony completion text>" | {"when": "<regex>", "text": "…"} | {"tokens": [ids]}],
      "loop": true, "tokens_per_second": 0}
+
+A server's trace is a script too: its turns are the completions that the trace holds, token by token.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from inference.engine import CheckpointError, EngineFailed, ModelNotFound
 
 SCRIPT_KEYS = ("turns", "loop", "tokens_per_second")
 TURN_KEYS = ("when", "text", "tokens")
+TRACE_FORMAT = "gpt-oss-server/trace"
 
 
 SECONDS = 2.0
@@ -86,6 +89,8 @@ def parse_script(parsed: Any, vocab_size: int) -> Script:
     """The script in a parsed JSON value; `read_script` adds the file's name to the errors."""
     if not isinstance(parsed, Mapping):
         raise CheckpointError('the top level must be an object with "turns".')
+    if parsed.get("format") == TRACE_FORMAT:
+        parsed = _script_of_trace(parsed)
     _no_others(parsed, SCRIPT_KEYS, "the script")
     turns = parsed.get("turns")
     if not isinstance(turns, list) or not turns:
@@ -101,6 +106,27 @@ def parse_script(parsed: Any, vocab_size: int) -> Script:
         loop=loop,
         tokens_per_second=float(rate),
     )
+
+
+def _script_of_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """One turn for each completion, in the order in which they were sampled."""
+    if trace.get("version") != 1:
+        raise CheckpointError(
+            f"it is a trace of version {trace.get('version')!r}; version 1 can be replayed."
+        )
+    try:
+        turns = [
+            {"tokens": generation["tokens"]}
+            for response in trace["responses"]
+            for generation in response["generations"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            'it is a trace without "responses" that have "generations" with "tokens". Save it again.'
+        ) from error
+    if not turns:
+        raise CheckpointError("it is a trace of a response for which nothing was generated.")
+    return {"turns": turns}
 
 
 def _turn(turn: Any, where: str, vocab_size: int) -> ScriptedTurn:

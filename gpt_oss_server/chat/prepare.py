@@ -26,6 +26,7 @@ from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
+    check_can_fit,
     fitted_prompt,
     sampling_of,
     thinking_of,
@@ -68,6 +69,9 @@ def prepare(
     date: str,
 ) -> PreparedChat:
     answer, wanted = form
+    if request.truncate_prompt_tokens is None:
+        parts = (request.messages, request.tools, request.response_format)
+        check_can_fit(engines.info.context_length, "messages", *parts)
     conversation = read_messages(
         request.messages,
         renderer,

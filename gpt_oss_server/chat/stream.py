@@ -150,10 +150,10 @@ class ChoiceStream:
         is_preamble = header.channel == "commentary"
         if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
             return ReasoningWriter(shown, form.reasoning_fields, self._scores("reasoning"))
-        if is_preamble:
-            return ContentWriter(shown, citations=self._citations())
-        self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         scores = Scores(form.speller) if form.speller is not None else None
+        if is_preamble:
+            return ContentWriter(shown, citations=self._citations(), scores=scores)
+        self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         citations = self._citations(in_json=form.answers_json)
         return ContentWriter(shown, stops=self._stops, citations=citations, scores=scores)
 

@@ -37,6 +37,9 @@ _TABLE = {
     "get /v1/responses/{response_id}/input_items": Operation(
         "Responses", "List the input of a response", (400,)
     ),
+    "get /v1/responses/{response_id}/trace": Operation(
+        "Responses", "The tokens of a response, and how they were read", (404,)
+    ),
     "post /render": Operation("Responses", "Show the exact prompt of a request", (404,)),
     "post /v1/conversations": Operation("Conversations", "Create a conversation"),
     "get /v1/conversations/{conversation}": Operation("Conversations", "Retrieve a conversation"),
@@ -57,6 +60,7 @@ _TABLE = {
     "post /v1/completions": Operation("Completions", "Continue a text or token ids", generates=True),
     "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
     "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
+    "get /tokenizer_info": Operation("Completions", "What a client needs to use the tokenizer as its own"),
     "get /v1/models": Operation("Models", "List the models"),
     "get /v1/models/{name}": Operation("Models", "Describe a model"),
     "get /v1/containers": Operation("Containers", "List the containers", (400,)),

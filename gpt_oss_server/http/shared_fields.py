@@ -114,12 +114,14 @@ class FormFields(Body):
     def forms(self) -> dict[str, tuple[FormKind, Any]]:
         """The forms that the request sets: by the field that holds it, the kind and the value."""
         given = [(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
+        # Clients of llama.cpp send an empty `grammar` for none.
+        given = [row for row in given if row[2] != ""]
         if self.structured_outputs is not None:
             given += [
                 (f"structured_outputs.{kind}", kind, getattr(self.structured_outputs, name))
                 for name, kind in _NESTED_FORMS.items()
             ]
-        return {name: (kind, value) for name, kind, value in given if value not in (None, "", False)}
+        return {name: (kind, value) for name, kind, value in given if value not in (None, False)}
 
 
 class StreamOptions(Body):
@@ -133,7 +135,7 @@ class ChoiceFields(Body):
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[Integer, Field(ge=1)] | None = None
     use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
+    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = None
     stop: str | list[str] | None = None
     include_stop_str_in_output: Boolean | None = None
     prompt_logprobs: Alternatives | None = None

@@ -37,6 +37,10 @@ def _never(value: Any) -> bool:
     return False
 
 
+def _keeps_the_prompt(value: Any) -> bool:
+    return not (isinstance(value, dict) and value.get("prompt_token_ids"))
+
+
 SAMPLERS_NOT_SERVED: NotServed = {
     "allowed_token_ids": (_empty, _BIAS),
     "allowed_tokens": (_empty, _BIAS),
@@ -82,6 +86,7 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "structural_tag": (_never, "Use strict tools, or a grammar."),
     "logprob_token_ids": (_empty, "Use top_logprobs, and logit_bias."),
     "n_probs": (_is(0), "Use logprobs."),
+    "kv_transfer_params": (_keeps_the_prompt, "Send the token ids as `prompt` to /v1/completions."),
     "return_hidden_states": (_off, "Leave it out."),
     "lora_request": (_never, _NO_LORA),
     "lora": (_empty, _NO_LORA),
@@ -119,7 +124,6 @@ WITHOUT_EFFECT = frozenset(
         "guided_decoding_backend",
         "id_slot",
         "keep_alive",
-        "kv_transfer_params",
         "media_io_kwargs",
         "mm_processor_kwargs",
         "n_keep",

@@ -13,6 +13,7 @@ from gpt_oss_server.errors import NotFound
 from gpt_oss_server.pages.files import KINDS, swagger_file
 from gpt_oss_server.pages.landing import landing_page
 from gpt_oss_server.serving.served import Served
+from gpt_oss_server.web.router import web_router
 
 _POLICY = {
     "content-security-policy": "default-src 'none'; connect-src 'self'; font-src 'self' data:; "
@@ -43,6 +44,8 @@ _REFERENCE = """\
 
 def pages_router(served: Served) -> APIRouter:
     router = APIRouter(include_in_schema=False)
+    if served.settings.web:
+        router.include_router(web_router())  # before the landing page, which it replaces
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def landing(request: Request) -> Response:

@@ -32,6 +32,7 @@ from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.background.tape import Tape, TapedTools
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
@@ -93,6 +94,7 @@ class Run:
         )
         ends_cut_calls = served.settings.end_cut_calls
         self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
+        self._begin_trace(prepared)
 
     def _begin(self, prepared: Prepared) -> None:
         served = self._served
@@ -113,6 +115,13 @@ class Run:
         self._prepared = prepared
         self._transcript = Transcript(prepared.prompt)
         self._turn = Turn(plan, self._transcript)
+
+    def _begin_trace(self, prepared: Prepared) -> None:
+        """Only of what is stored: a client that wants nothing kept has no trace either."""
+        if self._store is not None and self._served.traces.enabled:
+            request = self.request.model_dump(exclude_unset=True, mode="json")
+            record = TraceRecord(request, self.response, prepared.recipients, self._transcript)
+            self._served.traces.begin(self.id, record)
 
     @property
     def id(self) -> str:
@@ -197,6 +206,7 @@ class Run:
         assert after_compaction is not None
         prepared = after_compaction(compacted.segments(served.renderer))
         self._begin(replace(prepared, past=self._prepared.past, binding=binding))
+        self._begin_trace(self._prepared)
         return compaction_item(served.ids, compacted, served.sealer)
 
     async def stopped(self) -> list[Event]:
@@ -226,6 +236,7 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
+        self._served.traces.end(self.id)
         if self._stored is not None:
             self._log()
             return [*closing, *self._stream.ended_as(end, self._stored.response)]

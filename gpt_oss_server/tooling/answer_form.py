@@ -61,6 +61,8 @@ def requested_answer(
 
 
 def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
+    if value == "":
+        raise InvalidRequest(f"`{name}` is empty. Leave it out for an answer of any form.", param=name)
     match kind:
         case "json_object":
             return AnswerFormat(Schema(ANY_OBJECT, name))

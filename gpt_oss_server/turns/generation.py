@@ -65,13 +65,15 @@ class Generation:
         return self._passage.prefill(tokens)
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
+        self._transcript.begin_generation()
         while True:
-            self._is_cut = False
+            self._is_cut, is_first = False, True
             prompt = self._transcript.prompt_so_far(self._plan.renderer.cue)
             async with aclosing(self._plan.engine.generate(prompt, self._sampling(len(prompt)))) as steps:
                 async for step in steps:
-                    if not self._transcript.sampled:  # later prompts contain the turn's own tokens
-                        self._transcript.cached_tokens += step.cached_tokens
+                    if is_first:
+                        is_first = False
+                        self._transcript.first_step(step.cached_tokens)
                     step, own_stop = without_own_stop(step, self._plan.hidden_stops)
                     at = 0
                     while at < len(step.tokens) and not self._is_cut:

@@ -87,8 +87,7 @@ class Passage:
             events += scored
             if token == last or self.is_over or (budget is not None and self._exceeds(budget, token)):
                 break
-        scores = [score.logprob for score in step.logprobs[at : at + taken]]
-        self._transcript.sample(tokens[:taken], scores)
+        self._transcript.sample(tokens[:taken], step.logprobs[at : at + taken])
         self.is_complete = token == last and not self.is_over
         return events, at + taken
 

@@ -7,13 +7,39 @@ conversation's history. It must not know items or HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
+from inference.engine import TokenLogprob
+
+
+@dataclass(slots=True)
+class GenerationSpan:
+    """Where a generation stands in the turn's tokens, and when it ran, by the transcript's clock."""
+
+    start: int
+    began: float
+    first: float | None = None  # its first token
+    ended: float | None = None
+    end: int | None = None  # None: the end of the tokens
+    cached: int = 0  # of its prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """A run of a built-in tool: after `generation` generations, for its call."""
+
+    generation: int
+    recipient: str
+    arguments: str
+    output: str
+    began: float
+    ended: float
 
 
 @dataclass(slots=True)
@@ -30,7 +56,11 @@ class Transcript:
     cached_tokens: int = 0
     prefilled: int = 0  # the given beginning of the answer: input, not output
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
+    alternatives: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # likewise
     messages: list[MessageFinished] = field(default_factory=list)
+    generations: list[GenerationSpan] = field(default_factory=list)
+    tool_runs: list[ToolRun] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _ended: int = 0  # how many messages belong to earlier generations
 
@@ -40,10 +70,24 @@ class Transcript:
         self.tokens += tokens
         self.prefilled = len(tokens)
 
-    def sample(self, tokens: Sequence[int], scores: Sequence[float] | None = None) -> None:
+    def begin_generation(self) -> None:
+        self.generations.append(GenerationSpan(len(self.tokens) - len(self._generation), self.clock()))
+
+    def first_step(self, cached_tokens: int) -> None:
+        """The first step of an engine's call. Later prompts of a turn contain the turn's own tokens."""
+        if not self.sampled:
+            self.cached_tokens += cached_tokens
+        span = self.generations[-1]
+        if span.first is None:
+            span.first, span.cached = self.clock(), cached_tokens
+
+    def sample(self, tokens: Sequence[int], scores: Sequence[TokenLogprob] | None = None) -> None:
         """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""
         if scores is not None:
-            self.scores.update(enumerate(scores, len(self.tokens)))
+            for place, score in enumerate(scores, len(self.tokens)):
+                self.scores[place] = score.logprob
+                if score.top:
+                    self.alternatives[place] = score.top
         self._generation += tokens
         self.tokens += tokens
         self.sampled += len(tokens)
@@ -64,6 +108,8 @@ class Transcript:
         messages = self.messages[self._ended :]
         self.segments += renderer.from_completion(self._generation, messages)
         self._generation, self._ended = [], len(self.messages)
+        if self.generations:
+            self.generations[-1].ended = self.clock()
         return messages[-1] if messages else None
 
     def drop_message(self) -> None:
@@ -89,6 +135,8 @@ class Transcript:
         """Append the results of tools, and the cue if the model continues after them."""
         if not results:
             return
+        if self.generations:
+            self.generations[-1].end = len(self.tokens)
         self.segments += results
         given = [token for result in results for token in result.tokens] + list(cue)
         self.tokens += given

@@ -24,7 +24,7 @@ from gpt_oss_server.turns.generation import Generation
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import Rounds
-from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from inference.engine import Finish
 from tools.tool import ToolOutput
 
@@ -147,7 +147,12 @@ class Turn:
         tools, recipient = self._plan.tools, call.header.recipient
         assert tools is not None
         assert recipient is not None
+        transcript, began = self.transcript, self.transcript.clock()
         output = await tools.run(recipient, call.arguments)
+        run = ToolRun(
+            len(transcript.generations), recipient, call.arguments, output.text, began, transcript.clock()
+        )
+        transcript.tool_runs.append(run)
         result = self._plan.renderer.tool_result(recipient, output.text, channel=call.header.channel)
         self._results.append(result)
         self._ran.append((recipient, call.arguments, output.text))

@@ -22,7 +22,7 @@ LIMIT = 1_000_000  # bytes of a file in the repository
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    settings = Settings(served_model_name=("<script>alert(1)</script>",))
+    settings = Settings(served_model_name=("<script>alert(1)</script>",), web=False)
     with (
         serving(scripted(HELLO), settings) as url,
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as client,
@@ -55,7 +55,7 @@ def test_the_landing_page_names_the_model_the_api_and_the_reference(client: http
 
 
 def test_names_are_escaped(client: httpx.Client) -> None:
-    page = client.get("/", headers={"host": 'a.example"><script>'}).text
+    page = client.get("/").text
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
 

@@ -44,7 +44,7 @@ class HostedCalls:
 class Detail:
     """What a request wants of messages and reasoning in addition to their text."""
 
-    speller: Speller | None = None  # of the log-probabilities of answers
+    speller: Speller | None = None  # of the log-probabilities of messages to the user
     reasoning_speller: Speller | None = None  # of those of reasoning
     call_speller: Speller | None = None  # of those of calls that the client runs
     summary: SummaryKind | None = None  # of reasoning
@@ -57,7 +57,7 @@ def _to_user(ids: Ids, hosted: HostedCalls, detail: Detail) -> dict[str, Callabl
     cite, speller = hosted.cite, detail.speller
 
     def message(phase: str) -> ItemBuilder:
-        scores = Scores(speller) if speller is not None and phase == "final_answer" else None
+        scores = Scores(speller) if speller is not None else None
         if cite is None:
             return MessageBuilder(ids("msg"), phase, scores)
         # A late import: it loads the browser's packages.

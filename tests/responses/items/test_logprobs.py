@@ -1,4 +1,4 @@
-"""Log-probabilities of the answer: those of exactly the sampled tokens, streamed with their text."""
+"""Log-probabilities of messages to the user: of exactly the sampled tokens, streamed with their text."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def entry(encoding: Encoding, scored: TokenLogprob) -> dict[str, Any]:
 
 @pytest.mark.parametrize("per_step", [1, 5, 100])
 @pytest.mark.parametrize("top", [None, 0, 3, 20])
-async def test_every_token_of_the_answer_has_its_score(
+async def test_every_token_of_each_message_has_its_score(
     encoding: Encoding, top: int | None, per_step: int
 ) -> None:
     engine = TurnsEngine(encoding, THINKS + PREAMBLE + ANSWER, per_step=per_step)
     response = check_stream(await events_of(engine, include=INCLUDE, top_logprobs=top))
     reasoning, preamble, answer = response["output"]
     assert "logprobs" not in reasoning["content"][0]
-    assert preamble["content"][0]["logprobs"] == []
-    expected = [entry(encoding, score_of(token, top or 0)) for token in encoding.encode(TEXT)]
-    assert answer["content"][0]["logprobs"] == expected
+    for item, text in ((preamble, "A moment."), (answer, TEXT)):
+        expected = [entry(encoding, score_of(token, top or 0)) for token in encoding.encode(text)]
+        assert item["content"][0]["logprobs"] == expected
     assert b"".join(bytes(e["bytes"]) for e in expected).decode() == TEXT
     assert engine.samplings[0].logprobs == (top or 0)
     assert response["top_logprobs"] == (top or 0)
@@ -97,10 +97,24 @@ async def test_top_logprobs_alone_request_them_too(encoding: Encoding) -> None:
 
 
 async def test_both_apis_return_the_same_scores(encoding: Encoding) -> None:
-    response = check_stream(await events_of(TurnsEngine(encoding, ANSWER), top_logprobs=2, include=INCLUDE))
-    completion = await completion_of(TurnsEngine(encoding, ANSWER), logprobs=True, top_logprobs=2)
-    scores = completion["choices"][0]["logprobs"]["content"]
-    assert response["output"][0]["content"][0]["logprobs"] == scores
+    turn = PREAMBLE + ANSWER
+    response = check_stream(await events_of(TurnsEngine(encoding, turn), top_logprobs=2, include=INCLUDE))
+    parts = [item["content"][0]["logprobs"] for item in response["output"]]
+    completion = await completion_of(TurnsEngine(encoding, turn), logprobs=True, top_logprobs=2)
+    assert completion["choices"][0]["logprobs"]["content"] == [entry for part in parts for entry in part]
+    streamed = check_chunks(
+        await chunks_of(TurnsEngine(encoding, turn, per_step=5), logprobs=True, top_logprobs=2)
+    )
+    assert streamed["choices"][0]["logprobs"] == completion["choices"][0]["logprobs"]
+
+
+async def test_a_preamble_cut_off_has_the_scores_of_its_text(encoding: Encoding) -> None:
+    """A client that joins the tokens of `logprobs.content` gets `content`."""
+    whole = await completion_of(TurnsEngine(encoding, PREAMBLE), logprobs=True, max_tokens=6)
+    (choice,) = whole["choices"]
+    tokens = [entry["token"] for entry in choice["logprobs"]["content"]]
+    assert (choice["finish_reason"], "".join(tokens)) == ("length", choice["message"]["content"])
+    assert len(tokens) == 2
 
 
 @pytest.mark.parametrize("per_step", [1, 4, 100])

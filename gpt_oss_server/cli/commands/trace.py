@@ -1,0 +1,96 @@
+"""Save the trace of a response as a file, or show such a file: every token, and how it was read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from gpt_oss_server.cli.chat.remote import api_of
+from gpt_oss_server.cli.commands.chat import KEY_VARIABLE
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.trace_view import lines_of
+from gpt_oss_server.settings import Settings
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server trace resp_123 > trace.json
+  gpt-oss-server trace resp_123 --conversation -o trace.json
+  gpt-oss-server trace show trace.json
+  gpt-oss-server serve scripted:trace.json
+
+The server must allow it (--debug-api). A trace holds the request, the answer and all tokens: read it before
+you pass it on. The playground opens trace files too."""
+
+_SECONDS = 60.0
+_MOST_ERROR = 64 * 1024
+_FORMAT = "gpt-oss-server/trace"
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    parser.add_argument("words", nargs="+", metavar="ID", help="a response's id; or: show FILE")
+    parser.add_argument("--url", default="http://127.0.0.1:8000", metavar="URL", help="the server's address")
+    parser.add_argument("--api-key", metavar="KEY", help="the key that the server requires, if any")
+    parser.add_argument("--conversation", action="store_true", help="with the responses before this one")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to save it; else standard output")
+    parser.add_argument("--text", action="store_true", help="show: texts and slips without the single tokens")
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    words: list[str] = args.words
+    if words[0] == "show" and len(words) == 2:
+        colour = console.colourful(sys.stdout)
+        for line in lines_of(read_trace(words[1]), colour=colour, tokens=not args.text):
+            console.out(line)
+        return 0
+    if len(words) != 1 or words[0] == "show":
+        raise CommandLineError("`trace` takes the id of one response, or `show` and a file.")
+    text = json.dumps(_fetched(words[0], args), ensure_ascii=False)
+    if args.output is None:
+        console.out(text)
+    else:
+        Path(args.output).write_text(text + "\n", encoding="utf-8")
+        console.err(f"Saved {args.output}. `gpt-oss-server trace show {args.output}` shows it.")
+    return 0
+
+
+def read_trace(name: str) -> dict[str, Any]:
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        found = json.loads(raw)
+    except OSError as error:
+        raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
+    except ValueError as error:
+        raise CommandLineError(f"{name} is not JSON: {error}.") from error
+    if not isinstance(found, dict) or found.get("format") != _FORMAT or found.get("version") != 1:
+        raise CommandLineError(f"{name} is not a trace of version 1, as `gpt-oss-server trace ID` saves it.")
+    return found
+
+
+def _fetched(response_id: str, args: argparse.Namespace) -> Any:
+    api = api_of(args.url)
+    query = "?conversation=true" if args.conversation else ""
+    key = args.api_key or os.environ.get(KEY_VARIABLE)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(f"{api}/responses/{response_id}/trace{query}", headers=headers)
+    try:
+        with closing(urllib.request.urlopen(request, timeout=_SECONDS)) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as error:
+        try:
+            message = json.loads(error.read(_MOST_ERROR))["error"]["message"]
+        except (OSError, ValueError, KeyError, TypeError):
+            message = f"status {error.code}, {error.reason}"
+        raise CommandLineError(f"The server at {api} refused: {message}") from error
+    except OSError as error:
+        raise CommandLineError(
+            f"No server answers at {api}: {getattr(error, 'reason', error)}. Start one with "
+            "`gpt-oss-server serve`, or correct --url."
+        ) from error

@@ -1,0 +1,126 @@
+"""A trace as lines for a terminal: prompts, completions token by token, slips, tools, the library's reading.
+
+Takes the document of docs/traces.md, which may come from any machine, so no text in it reaches the terminal
+with control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from gpt_oss_server.cli.terminal.console import BOLD, CYAN, DIM, GREEN, RED, styled, visible
+
+_FIRST_SPECIAL = 199998
+_CHANNELS = {"analysis": DIM, "final": GREEN, "commentary": "33"}
+
+
+def lines_of(trace: dict[str, Any], *, colour: bool, tokens: bool) -> Iterator[str]:
+    view = _View(trace["vocabulary"], colour, tokens)
+    server, engine = trace["server"], trace["engine"]
+    yield f"gpt-oss-server {server['gpt_oss_server']}, {server['harmony']}, model {visible(engine['name'])}"
+    for response in trace["responses"]:
+        yield from view.response(response)
+
+
+class _View:
+    def __init__(self, vocabulary: dict[str, Any], colour: bool, tokens: bool) -> None:
+        self._vocabulary = vocabulary
+        self._colour = colour
+        self._tokens = tokens
+
+    def response(self, response: dict[str, Any]) -> Iterator[str]:
+        final = response["response"]
+        yield ""
+        yield self._styled(f"{final.get('id')}  {final.get('status')}", BOLD)
+        yield from self._text(f"prompt, {len(response['prompt'])} tokens", response["prompt"])
+        for number, generation in enumerate(response["generations"]):
+            for run in response["tools"]:
+                if run["generation"] == number:
+                    yield self._tool(run)
+            if generation["given"] and number:
+                yield from self._text(f"given, {len(generation['given'])} tokens", generation["given"])
+            yield from self._generation(number, generation)
+        for run in response["tools"]:
+            if run["generation"] == len(response["generations"]):
+                yield self._tool(run)
+        for warning in response["warnings"]:
+            yield self._styled(f"! {warning['kind']}: {visible(warning['detail'])}", RED)
+
+    def _generation(self, number: int, generation: dict[str, Any]) -> Iterator[str]:
+        cached = f", {generation['cached']} of its prompt cached" if generation["cached"] else ""
+        yield self._styled(f"completion {number + 1}, {len(generation['tokens'])} tokens{cached}", BOLD)
+        slips: dict[int, list[Any]] = {}
+        for slip in generation["slips"]:
+            slips.setdefault(slip["at"], []).append(slip)
+        if self._tokens:
+            yield from self._each_token(generation, slips)
+        else:
+            yield visible(self._join(generation["tokens"]))
+            for at in sorted(slips):
+                yield from map(self._slip, slips[at])
+        yield from self._readings(generation)
+
+    def _each_token(self, generation: dict[str, Any], slips: dict[int, list[Any]]) -> Iterator[str]:
+        scores = generation["logprobs"]
+        channels = [(message["end"], message["channel"]) for message in generation["messages"]]
+        for at, token in enumerate(generation["tokens"]):
+            score = scores[at] if scores else None
+            chance = "" if score is None else f"  {math.exp(score):7.2%}"
+            channel = next((name for end, name in channels if at < end), None)
+            code = CYAN if token >= _FIRST_SPECIAL else _CHANNELS.get(channel or "", "")
+            yield f"{token:>8}{chance}  {self._styled(self._shown(token), code)}"
+            yield from map(self._slip, slips.get(at, []))
+
+    def _readings(self, generation: dict[str, Any]) -> Iterator[str]:
+        yield "  read as:"
+        for message in generation["messages"]:
+            yield "    " + self._message(message)
+        library = generation["library"]
+        if library["agrees"]:
+            yield self._styled("  StreamableParser reads the same.", DIM)
+            return
+        yield self._styled("  StreamableParser reads otherwise:", RED)
+        for message in library["messages"]:
+            yield "    " + self._message(message)
+        if library["error"]:
+            yield self._styled(
+                f"    it stops at token {library['stopped_at']}: {visible(library['error'])}", RED
+            )
+
+    def _message(self, message: dict[str, Any]) -> str:
+        to = f" to={message['recipient']}" if message["recipient"] else ""
+        head = visible(f"{message['channel']}{to}")
+        return f"{head}: {json.dumps(message['text'], ensure_ascii=True)[:300]}"
+
+    def _tool(self, run: dict[str, Any]) -> str:
+        took = run["ended"] - run["began"]
+        output = json.dumps(run["output"])[:300]
+        return f"{self._styled('tool ' + visible(run['recipient']), BOLD)}, {took:.2f} s: {output}"
+
+    def _slip(self, slip: dict[str, Any]) -> str:
+        return self._styled(f"          ^ {slip['kind']}: {visible(slip['detail'])}", RED)
+
+    def _text(self, title: str, tokens: list[int]) -> Iterator[str]:
+        yield self._styled(title, BOLD)
+        yield visible(self._join(tokens))
+
+    def _join(self, tokens: list[int]) -> str:
+        return b"".join(self._bytes(token) for token in tokens).decode("utf-8", errors="replace")
+
+    def _bytes(self, token: int) -> bytes:
+        found = self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}")
+        return bytes(found) if isinstance(found, list) else str(found).encode()
+
+    def _shown(self, token: int) -> str:
+        found = self._vocabulary.get(str(token))
+        if isinstance(found, str):
+            return (
+                visible(found) if token >= _FIRST_SPECIAL else visible(json.dumps(found, ensure_ascii=False))
+            )
+        return repr(bytes(found or ()))
+
+    def _styled(self, text: str, code: str) -> str:
+        return styled(text, code, on=self._colour and bool(code))

@@ -1,0 +1,147 @@
+"""A trace as a JSON document: docs/traces.md describes each field.
+
+Takes the records of one response, or of a conversation's responses in order. A document explains itself: it
+holds the texts of all its tokens, so that a reader needs no vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gpt_oss_server import __version__
+from gpt_oss_server.harmony.encoding import CALL, ENDOFTEXT, RETURN, Encoding
+from gpt_oss_server.harmony.history import Segment, are_kept
+from gpt_oss_server.traces.reading import reading_of
+from gpt_oss_server.traces.records import TokenRecord, TraceRecord
+from gpt_oss_server.turns.transcript import GenerationSpan
+from inference.engine import EngineInfo
+
+FORMAT, VERSION = "gpt-oss-server/trace", 1
+_LEAST = -9999.0  # JSON has no infinity
+_STOPS = (RETURN, CALL, ENDOFTEXT)
+
+
+def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
+    responses = [_response(record, encoding) for record in records]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "server": {
+            "gpt_oss_server": __version__,
+            "harmony": _harmony_version(),
+            "python": platform.python_version(),
+        },
+        "engine": {
+            "name": info.name,
+            "description": info.description,
+            "context_length": info.context_length,
+        },
+        "responses": responses,
+        "vocabulary": _vocabulary(responses, encoding),
+    }
+
+
+def _harmony_version() -> str | None:
+    for name in ("oss-harmony", "openai-harmony"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _response(record: TraceRecord, encoding: Encoding) -> dict[str, Any]:
+    found = record.tokens
+    generations = [
+        _generation(record, found, number, span, encoding) for number, span in enumerate(found.generations)
+    ]
+    _mark_dropped(generations)
+    return {
+        "request": dict(record.request),
+        "response": dict(record.response),
+        "recipients": {
+            "functions": sorted(record.recipients.functions),
+            "builtin": sorted(record.recipients.builtin),
+        },
+        "prompt": list(found.prompt),
+        "generations": generations,
+        "tools": [
+            {
+                "generation": run.generation,
+                "recipient": run.recipient,
+                "arguments": run.arguments,
+                "output": run.output,
+                "began": _since(record, run.began),
+                "ended": _since(record, run.ended),
+            }
+            for run in found.tool_runs
+        ],
+        "warnings": [{"kind": kind, "detail": detail} for kind, detail in found.warnings],
+    }
+
+
+def _generation(
+    record: TraceRecord, found: TokenRecord, number: int, span: GenerationSpan, encoding: Encoding
+) -> dict[str, Any]:
+    before = found.generations[number - 1].end if number else 0
+    given = found.tokens[before : span.start] if before is not None else []
+    end = len(found.tokens) if span.end is None else span.end
+    tokens = list(found.tokens[span.start : end])
+    places = range(span.start, end)
+    stopped = bool(tokens) and tokens[-1] in _STOPS
+    return {
+        # Tokens between the previous completion and this one: the tools' results, and the cue.
+        "given": list(given),
+        "cached": span.cached,
+        "tokens": tokens,
+        "logprobs": [_finite(found.scores.get(place)) for place in places] if found.scores else None,
+        "alternatives": {
+            str(place - span.start): [[token, _finite(score)] for token, score in top]
+            for place in places
+            if (top := found.alternatives.get(place))
+        },
+        "began": _since(record, span.began),
+        "first_token": _since(record, span.first),
+        "ended": _since(record, span.ended),
+        "stopped": stopped,
+        **reading_of(tokens, encoding, record.recipients, stopped=stopped),
+    }
+
+
+def _mark_dropped(generations: Sequence[dict[str, Any]]) -> None:
+    """Marks the messages that Harmony leaves out of the next turn's prompt."""
+    messages = [message for each in generations for message in each["messages"]]
+    segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
+    for message, kept in zip(messages, are_kept(segments), strict=True):
+        message["dropped_next_turn"] = not kept
+
+
+def _since(record: TraceRecord, at: float | None) -> float | None:
+    return None if at is None else round(at - record.began, 6)
+
+
+def _finite(score: float | None) -> float | None:
+    return None if score is None else max(score, _LEAST) if not math.isnan(score) else None
+
+
+def _vocabulary(responses: Iterable[dict[str, Any]], encoding: Encoding) -> dict[str, str | list[int]]:
+    """The text of each token that occurs; the bytes of those that are parts of characters."""
+    ids: set[int] = set()
+    for response in responses:
+        ids.update(response["prompt"])
+        for each in response["generations"]:
+            ids.update(each["given"], each["tokens"])
+            ids.update(token for top in each["alternatives"].values() for token, _ in top)
+    return {str(token): text_of(token, encoding) for token in sorted(ids)}
+
+
+def text_of(token: int, encoding: Encoding) -> str | list[int]:
+    raw = encoding.token_bytes([token])
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(raw)

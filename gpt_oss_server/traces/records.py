@@ -1,0 +1,118 @@
+"""The records of recent responses, in memory: what a trace is made of.
+
+Takes a response's request and transcript when its run begins, so that a running response has a trace too, and
+packs them when it ends. The oldest records go first when the space is used up.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun, Transcript
+
+_BYTES = 64 * 1024**2
+_RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does
+_OF_TOKEN = 4
+_OF_SCORE = 150
+_OF_RECORD = 20_000  # the request and the response, which the store holds too
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A turn's tokens, in the arrangement of a transcript."""
+
+    prompt: Sequence[int]
+    tokens: Sequence[int]
+    generations: tuple[GenerationSpan, ...]
+    tool_runs: tuple[ToolRun, ...]
+    scores: Mapping[int, float]
+    alternatives: Mapping[int, tuple[tuple[int, float], ...]]
+    warnings: tuple[tuple[str, str], ...]  # kinds and sentences: why the server ended the turn
+
+
+def tokens_of(transcript: Transcript) -> TokenRecord:
+    """A copy of the transcript as it is now, four bytes for each token."""
+    return TokenRecord(
+        array("I", transcript.prompt),
+        array("I", transcript.tokens),
+        tuple(replace(span) for span in transcript.generations),
+        tuple(transcript.tool_runs),
+        dict(transcript.scores),
+        dict(transcript.alternatives),
+        tuple((str(each.kind), each.detail) for each in transcript.warnings),
+    )
+
+
+@dataclass(slots=True)
+class TraceRecord:
+    request: Mapping[str, Any]
+    response: Mapping[str, Any]  # current while the run is in progress
+    recipients: Recipients
+    transcript: Transcript | None  # None after the end
+    ended: TokenRecord | None = None
+    began: float = field(default=0.0)  # by the transcript's clock
+
+    def __post_init__(self) -> None:
+        if self.transcript is not None:
+            self.began = self.transcript.clock()
+
+    @property
+    def tokens(self) -> TokenRecord:
+        if self.ended is not None:
+            return self.ended
+        assert self.transcript is not None
+        return tokens_of(self.transcript)
+
+    def end(self) -> None:
+        self.ended, self.transcript = self.tokens, None
+
+    @property
+    def size(self) -> int:
+        found = self.tokens
+        texts = sum(len(run.output) + len(run.arguments) for run in found.tool_runs)
+        count = len(found.prompt) + len(found.tokens)
+        return _OF_RECORD + _OF_TOKEN * count + 2 * texts + _OF_SCORE * len(found.scores)
+
+
+class Traces:
+    """The records of stored responses by id. Disabled, it keeps nothing."""
+
+    def __init__(self, *, enabled: bool, most_bytes: int = _BYTES) -> None:
+        self.enabled = enabled
+        self._most_bytes = most_bytes
+        self._running: OrderedDict[str, TraceRecord] = OrderedDict()
+        self._ended: OrderedDict[str, tuple[TraceRecord, int]] = OrderedDict()
+        self._bytes = 0
+
+    def begin(self, response_id: str, record: TraceRecord) -> None:
+        if self.enabled:
+            self._running[response_id] = record
+            while len(self._running) > _RUNNING:
+                self._running.popitem(last=False)
+
+    def end(self, response_id: str) -> None:
+        record = self._running.pop(response_id, None)
+        if record is None:
+            return
+        record.end()
+        size = record.size
+        self._ended[response_id] = record, size
+        self._bytes += size
+        while self._bytes > self._most_bytes:
+            self._bytes -= self._ended.popitem(last=False)[1][1]
+
+    def get(self, response_id: str) -> TraceRecord | None:
+        if (running := self._running.get(response_id)) is not None:
+            return running
+        ended = self._ended.get(response_id)
+        return None if ended is None else ended[0]
+
+    def forget(self, response_id: str) -> None:
+        self._running.pop(response_id, None)
+        if (ended := self._ended.pop(response_id, None)) is not None:
+            self._bytes -= ended[1]

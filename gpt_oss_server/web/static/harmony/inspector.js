@@ -1,0 +1,22 @@
+// All that is known of one token: id, text, bytes, probability, and what the model could have written instead.
+import { html } from "../vendor/preact.js";
+import { textOf } from "./rows.js";
+
+const percent = (logprob) => {
+  const share = Math.exp(logprob) * 100;
+  return share >= 0.1 || share === 0 ? `${share.toFixed(1)} %` : "< 0.1 %";
+};
+
+export function Inspector({ trace, token }) {
+  if (!token) {
+    return html`<footer class="inspector faint" aria-live="polite">Point at a token to see its id, its probability and the alternatives.</footer>`;
+  }
+  return html`<footer class="inspector" aria-live="polite">
+    <p><code class="big">${JSON.stringify(textOf(trace, token.id))}</code> <span class="faint">id</span> ${token.id}
+      ${token.logprob !== null && token.logprob !== undefined && html` <span class="faint">probability</span> ${percent(token.logprob)}`}
+      ${token.cached && html` <span class="tag">from the cache</span>`}
+      ${token.dropped && html` <span class="tag">left out of the next turn</span>`}
+      ${token.slip && html` <span class="tag bad">slip</span>`}</p>
+    ${token.alternatives && html`<ul class="bars">${token.alternatives.map(([id, logprob]) => html`<li class=${id === token.id ? "chosen" : ""}><code>${JSON.stringify(textOf(trace, id))}</code><meter min="0" max="1" value=${Math.exp(logprob)}></meter><span>${percent(logprob)}</span></li>`)}</ul>`}
+  </footer>`;
+}

@@ -1,0 +1,82 @@
+// Markdown of a model, made safe: no script, no form, no style, no address but http, https and mailto.
+import { html, useMemo, useState } from "../vendor/preact.js";
+import { marked } from "../vendor/marked.js";
+import "../vendor/purify.js";
+import { copy } from "./files.js";
+import { pieces } from "./highlight.js";
+
+const purify = globalThis.DOMPurify;
+const RULES = {
+  ALLOWED_TAGS:
+    "a b blockquote br code del em h1 h2 h3 h4 h5 h6 hr i img input kbd li ol p pre s span strong sub sup table tbody td th thead tr ul".split(" "),
+  ALLOWED_ATTR: ["href", "title", "alt", "start", "align", "checked", "disabled", "type", "src"],
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
+  ALLOW_DATA_ATTR: false,
+};
+
+// HTML of a model is shown as the text that it is; only bare tags that mark text work. The sanitizer is the second
+// line of defence.
+const BARE = /^<\/?(?:b|br|code|del|em|i|kbd|p|s|strong|sub|sup)\s*\/?>$/i;
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+marked.use({ renderer: { html: ({ text }) => (BARE.test(text.trim()) ? text : escaped(text)) } });
+
+purify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.nodeName === "A" && node.hasAttribute("href")) {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer");
+  }
+  if (node.nodeName === "INPUT") {
+    if (node.getAttribute("type") !== "checkbox") node.remove();
+    else node.setAttribute("disabled", "");
+  }
+  if (node.nodeName === "IMG") {
+    // The page loads nothing from other hosts: an image becomes a link to it.
+    const link = document.createElement("a");
+    const address = node.getAttribute("src") ?? "";
+    link.textContent = node.getAttribute("alt") || address || "image";
+    if (/^https?:/i.test(address)) {
+      Object.assign(link, { href: address, target: "_blank", rel: "noopener noreferrer" });
+    }
+    node.replaceWith(link);
+  }
+});
+
+export function safeHtml(text) {
+  return purify.sanitize(text, RULES);
+}
+
+export function Markdown({ text, class: kind = "" }) {
+  const blocks = useMemo(() => marked.lexer(text, { gfm: true }), [text]);
+  return html`<div class=${`markdown ${kind}`}>
+    ${blocks.map((block, at) =>
+      block.type === "code"
+        ? html`<${Code} key=${at} code=${block.text} language=${(block.lang || "").split(/\s/)[0]} />`
+        : block.type === "space" ? null : html`<${Block} key=${at} raw=${block.raw} links=${blocks.links} />`,
+    )}
+  </div>`;
+}
+
+// A block is parsed again only when its text changes, so that a long answer streams smoothly.
+function Block({ raw, links }) {
+  const inner = useMemo(() => {
+    const tokens = marked.lexer(raw, { gfm: true });
+    tokens.links = { ...links, ...tokens.links };
+    return { __html: safeHtml(marked.parser(tokens)) };
+  }, [raw]);
+  return html`<div class="block" dangerouslySetInnerHTML=${inner}></div>`;
+}
+
+export function Code({ code, language, label }) {
+  const [copied, setCopied] = useState(false);
+  const parts = useMemo(() => pieces(code, language), [code, language]);
+  const take = async () => {
+    await copy(code);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return html`<figure class="code">
+    <figcaption><span>${label ?? (language || "text")}</span>
+      <button type="button" class="quiet" onClick=${take}>${copied ? "Copied" : "Copy"}</button></figcaption>
+    <pre tabindex="0"><code>${parts.map(([kind, text]) => (kind ? html`<span class=${`hl-${kind}`}>${text}</span>` : text))}</code></pre>
+  </figure>`;
+}

@@ -1,0 +1,69 @@
+// The page: conversations at the left, the chat in the middle, tokens and settings at the right.
+import { html, useEffect } from "../vendor/preact.js";
+import { useShared } from "../lib/state.js";
+import { resume } from "../chat/runner.js";
+import { begin, conversations, current } from "../chat/store.js";
+import { Composer } from "./composer.js";
+import { Icon as IconOf, IconButton } from "./icons.js";
+import { KeyForm } from "./key.js";
+import { Panel, TABS } from "./panel.js";
+import { meet, server } from "./server.js";
+import { Sidebar } from "./sidebar.js";
+import { Thread } from "./thread.js";
+import { openDropped } from "./traces.js";
+import { applyTheme, notice, toggle, view } from "./view.js";
+
+export function App() {
+  const { panel, list, notice: told } = useShared(view);
+  useEffect(() => {
+    applyTheme();
+    meet();
+    resume();
+    addEventListener("keydown", onKey);
+    const drop = (event) => (event.preventDefault(), openDropped(event.dataTransfer.files));
+    addEventListener("dragover", (event) => event.preventDefault());
+    addEventListener("drop", drop);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  return html`<div class=${`app ${list ? "with-list" : ""} ${panel ? "with-panel" : ""}`}>
+    <${Sidebar} />
+    <main class="chat">
+      <${Header} />
+      <${KeyForm} />
+      <${Thread} />
+      <${Composer} />
+    </main>
+    <${Panel} />
+    ${told && html`<div class="notice" role="alert">${told}<${IconButton} icon="close" label="Close the notice" onClick=${() => notice("")} /></div>`}
+  </div>`;
+}
+
+function Header() {
+  const { panel } = useShared(view);
+  const { models, problem } = useShared(server);
+  const title = useShared(conversations, (state) => current(state).title);
+  const model = models[0];
+  return html`<header class="bar">
+    <${IconButton} icon="menu" label="Conversations" onClick=${() => view.set((v) => ({ ...v, list: !v.list }))} />
+    <div class="names">
+      <h1>${title || "New conversation"}</h1>
+      <p class="faint">${problem || (model ? model.id : "…")}</p>
+    </div>
+    <nav class="tabs" aria-label="Panels">
+      ${TABS.map(
+        (tab) => html`<button type="button" class="tab" aria-label=${tab.name} aria-pressed=${panel === tab.id} onClick=${() => toggle(tab.id)} title=${tab.about}>
+          <${IconOf} name=${tab.icon} /><span>${tab.name}</span></button>`,
+      )}
+    </nav>
+  </header>`;
+}
+
+
+function onKey(event) {
+  if (!(event.ctrlKey || event.metaKey) || !event.shiftKey) return;
+  const act = { O: begin, T: () => toggle("tokens"), S: () => toggle("setup"), B: () => toggle("workbench"), H: () => toggle("health") }[event.key.toUpperCase()];
+  if (act) {
+    event.preventDefault();
+    act();
+  }
+}

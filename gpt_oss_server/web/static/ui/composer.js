@@ -1,0 +1,77 @@
+// Where the user writes: text, files, and how much of the context is used.
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { choose } from "../lib/files.js";
+import { useShared } from "../lib/state.js";
+import { isRunning, send, stop } from "../chat/runner.js";
+import { conversations, current } from "../chat/store.js";
+import { lastStep, shown } from "../chat/tree.js";
+import { IconButton } from "./icons.js";
+import { server } from "./server.js";
+import { notice } from "./view.js";
+
+const MOST_BYTES = 400_000;
+
+export function Composer() {
+  const conversation = useShared(conversations, (state) => current(state));
+  const { models } = useShared(server);
+  const [text, setText] = useState("");
+  const [files, setFiles] = useState([]);
+  const area = useRef();
+  const last = shown(conversation).at(-1);
+  const running = isRunning(last);
+  useEffect(() => area.current?.focus(), [conversation.id]);
+  useEffect(() => {
+    area.current.style.height = "auto";
+    area.current.style.height = `${Math.min(area.current.scrollHeight, 260)}px`;
+  }, [text]);
+
+  const submit = async (event) => {
+    event?.preventDefault();
+    if (running || (!text.trim() && !files.length)) return;
+    try {
+      await send(text, files);
+      setText("");
+      setFiles([]);
+    } catch (error) {
+      notice(error.message);
+    }
+  };
+  const onKey = (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    if (event.key === "Escape" && running) stop(conversation.id, last.id);
+  };
+  return html`<form class="composer" onSubmit=${submit}>
+    ${files.length > 0 && html`<ul class="files">${files.map((file, at) => html`<li>${file.name}<${IconButton} icon="close" label=${`Remove ${file.name}`} onClick=${() => setFiles(files.toSpliced(at, 1))} /></li>`)}</ul>`}
+    <div class="write">
+      <${IconButton} icon="file" label="Attach text files" onClick=${async () => setFiles([...files, ...(await readFiles(await choose({ multiple: true })))])} />
+      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${models[0]?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey}></textarea>
+      ${running
+        ? html`<${IconButton} icon="stop" label="Stop" class="icon-button round" onClick=${() => stop(conversation.id, last.id)} />`
+        : html`<${IconButton} icon="send" label="Send" type="submit" class="icon-button round" disabled=${!text.trim() && !files.length} />`}
+    </div>
+    <${Gauge} used=${usedBy(conversation)} most=${models[0]?.context_length} />
+  </form>`;
+}
+
+function Gauge({ used, most }) {
+  if (!most) return null;
+  const share = Math.min(used / most, 1);
+  return html`<div class="gauge faint"><meter min="0" max="1" high="0.8" value=${share} aria-label="Context used"></meter>
+    <span>${used.toLocaleString()} of ${most.toLocaleString()} tokens</span><span class="keys">Enter sends · Shift+Enter a new line · Esc stops</span></div>`;
+}
+
+function usedBy(conversation) {
+  const last = shown(conversation).findLast((node) => lastStep(node)?.usage);
+  return last ? lastStep(last).usage.total_tokens : 0;
+}
+
+async function readFiles(chosen) {
+  const found = [];
+  for (const file of chosen) {
+    const text = file.size <= MOST_BYTES ? await file.text() : null;
+    if (text === null) notice(`${file.name} is larger than ${MOST_BYTES / 1000} kB.`);
+    else if (text.includes("\0")) notice(`${file.name} is not a text file.`);
+    else found.push({ name: file.name, text });
+  }
+  return found;
+}

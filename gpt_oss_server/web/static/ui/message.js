@@ -1,0 +1,81 @@
+// One message: the user's with its branches, the model's with its items.
+import { html, useState } from "../vendor/preact.js";
+import { copy } from "../lib/files.js";
+import { answer, edit, isRunning } from "../chat/runner.js";
+import { update } from "../chat/store.js";
+import { choose, lastStep, siblings, textOf } from "../chat/tree.js";
+import { isOver, pending } from "../chat/apply.js";
+import { Calls } from "./calls.js";
+import { IconButton } from "./icons.js";
+import { Item } from "./items.js";
+import { inspect } from "./view.js";
+
+function Branches({ conversation, node }) {
+  const all = siblings(conversation, node.id);
+  if (all.length < 2) return null;
+  const at = all.indexOf(node.id);
+  const go = (to) => update(conversation.id, (now) => choose(now, all[to]));
+  return html`<span class="branches">
+    <${IconButton} icon="left" label="Previous version" disabled=${at === 0} onClick=${() => go(at - 1)} />
+    <span>${at + 1} / ${all.length}</span>
+    <${IconButton} icon="right" label="Next version" disabled=${at === all.length - 1} onClick=${() => go(at + 1)} /></span>`;
+}
+
+export function User({ conversation, node }) {
+  const [text, setText] = useState(null);
+  const submit = (event) => {
+    event.preventDefault();
+    setText(null);
+    if (text.trim()) edit(conversation.id, node, text);
+  };
+  return html`<article class="message user" aria-label="You">
+    ${node.files?.length > 0 && html`<ul class="files">${node.files.map((file) => html`<li>${file.name}</li>`)}</ul>`}
+    ${text === null
+      ? html`<div class="bubble">${node.text}</div>`
+      : html`<form class="edit" onSubmit=${submit}>
+          <textarea aria-label="Edit the message" rows="3" value=${text} onInput=${(e) => setText(e.target.value)}></textarea>
+          <div><button type="button" class="quiet" onClick=${() => setText(null)}>Cancel</button><button class="primary">Send as a new branch</button></div>
+        </form>`}
+    <div class="tools">
+      <${Branches} conversation=${conversation} node=${node} />
+      <${IconButton} icon="copy" label="Copy" onClick=${() => copy(node.text)} />
+      <${IconButton} icon="edit" label="Edit" onClick=${() => setText(node.text)} />
+    </div>
+  </article>`;
+}
+
+export function Assistant({ conversation, node }) {
+  const running = isRunning(node);
+  const last = lastStep(node);
+  const calls = last ? pending(last) : [];
+  return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
+    ${node.steps.map((step, number) => html`<div class="step" key=${number}>
+      ${number > 0 && html`<${Given} input=${step.input} />`}
+      ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} />`)}
+      ${step.error && html`<p class="error" role="alert">${step.error}</p>`}
+      ${step.status === "incomplete" && html`<p class="faint">Incomplete: ${step.why === "max_output_tokens" ? "the limit of output tokens was reached." : step.why}</p>`}
+      ${step.status === "cancelled" && html`<p class="faint">Stopped.</p>`}
+    </div>`)}
+    ${running && !last?.items.length && html`<p class="waiting" aria-label="The model is reading"><i></i><i></i><i></i></p>`}
+    ${calls.length > 0 && html`<${Calls} conversation=${conversation.id} node=${node.id} calls=${calls} />`}
+    ${!running && html`<div class="tools">
+      <${Branches} conversation=${conversation} node=${node} />
+      <${IconButton} icon="copy" label="Copy the answer" onClick=${() => copy(textOf(node))} />
+      <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation.id, node.parent)} />
+      ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
+      <span class="faint">${costOf(node)}</span></div>`}
+  </article>`;
+}
+
+function costOf(node) {
+  const last = lastStep(node);
+  if (!last?.usage) return "";
+  const seconds = (last.ended - last.began) / 1000;
+  const { output_tokens: count, input_tokens_details: details } = last.usage;
+  const cached = details?.cached_tokens ? ` · ${details.cached_tokens} cached` : "";
+  return `${count} tokens${seconds > 0.05 ? ` · ${(count / seconds).toFixed(0)} per second` : ""}${cached}`;
+}
+
+// What the user gave between two steps: results of functions, approvals.
+const Given = ({ input }) => html`<ul class="given">${(input ?? []).map((item) =>
+  item.type === "mcp_approval_response" ? html`<li>${item.approve ? "Approved" : "Denied"}</li>` : item.output !== undefined ? html`<li><span class="faint">You answered</span> <code>${item.output}</code></li>` : null)}</ul>`;

@@ -1,0 +1,16 @@
+// What the server states about itself: models, context, whether it wants a key, whether traces may be read.
+import { createState } from "../lib/state.js";
+import { json } from "../lib/api.js";
+
+export const server = createState({ models: [], version: "", problem: "", needsKey: false });
+
+export async function meet() {
+  try {
+    const [models, health] = await Promise.all([json("v1/models"), json("health").catch(() => ({}))]);
+    server.set({ models: models.data, version: health.version ?? "", problem: "", needsKey: false });
+  } catch (error) {
+    server.set({ problem: error.message, needsKey: error.status === 401 || error.status === 403 });
+  }
+}
+
+export const contextLength = () => server.get().models[0]?.context_length ?? 0;

@@ -1,0 +1,58 @@
+// The conversations of this browser: search, open, delete, export and import.
+import { html, useMemo, useState } from "../vendor/preact.js";
+import { choose, save } from "../lib/files.js";
+import { useShared } from "../lib/state.js";
+import { begin, conversations, discard, listed, open, take } from "../chat/store.js";
+import { textOf } from "../chat/tree.js";
+import { Icon, IconButton } from "./icons.js";
+import { server } from "./server.js";
+import { notice, setTheme, view } from "./view.js";
+
+export function Sidebar() {
+  const state = useShared(conversations);
+  const { theme } = useShared(view);
+  const { version } = useShared(server);
+  const [query, setQuery] = useState("");
+  const found = useMemo(() => listed(state).filter((each) => fits(each, query)), [state.all, query]);
+  const close = () => innerWidth <= 900 && view.set({ list: false });
+  const next = { auto: "dark", dark: "light", light: "auto" }[theme];
+  return html`<aside class="sidebar" aria-label="Conversations">
+    <div class="brand"><img src="web/icon.svg" alt="" width="26" height="26" /><strong>gpt-oss-server</strong></div>
+    <button type="button" class="new" onClick=${() => (begin(), close())}><${Icon} name="plus" />New conversation</button>
+    <label class="search"><${Icon} name="search" /><input type="search" placeholder="Search" aria-label="Search conversations" value=${query} onInput=${(e) => setQuery(e.target.value)} /></label>
+    <ul class="list">
+      ${found.map(
+        (each) => html`<li key=${each.id} class=${each.id === state.open ? "open" : ""}>
+          <button type="button" class="entry" aria-current=${each.id === state.open} onClick=${() => (open(each.id), close())}>${each.title || "Untitled"}</button>
+          <${IconButton} icon="save" label="Export" onClick=${() => save(`${each.title.slice(0, 40) || "conversation"}.json`, JSON.stringify({ format: "gpt-oss-server/conversation", version: 1, conversation: each }, null, 1))} />
+          <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${each.title}”?`) && discard(each.id)} /></li>`,
+      )}
+    </ul>
+    ${!found.length && html`<p class="faint empty">${query ? "Nothing found." : "Conversations stay in this browser."}</p>`}
+    <footer>
+      ${state.full && html`<p class="bad">The browser's storage is full: export and delete conversations.</p>`}
+      <button type="button" class="quiet" onClick=${importFiles}><${Icon} name="open" />Import</button>
+      <button type="button" class="quiet" onClick=${() => setTheme(next)} title="Colours"><${Icon} name="moon" />${theme}</button>
+      <a class="quiet" href="docs">API</a>
+      <span class="faint">${version}</span>
+    </footer>
+  </aside>`;
+}
+
+function fits(conversation, query) {
+  const wanted = query.trim().toLowerCase();
+  if (!wanted || conversation.title.toLowerCase().includes(wanted)) return true;
+  return Object.values(conversation.nodes).some((node) => textOf(node).toLowerCase().includes(wanted));
+}
+
+async function importFiles() {
+  for (const file of await choose({ accept: ".json", multiple: true })) {
+    try {
+      const found = JSON.parse(await file.text());
+      if (found.format !== "gpt-oss-server/conversation" || !found.conversation?.nodes) throw new Error("it holds no conversation");
+      take(found.conversation);
+    } catch (error) {
+      notice(`${file.name} cannot be imported: ${error.message}.`);
+    }
+  }
+}

@@ -1,0 +1,42 @@
+// The messages of the branch that is shown. It follows a growing answer unless the user has scrolled up.
+import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { useShared } from "../lib/state.js";
+import { send } from "../chat/runner.js";
+import { conversations, current } from "../chat/store.js";
+import { shown } from "../chat/tree.js";
+import { Assistant, User } from "./message.js";
+import { server } from "./server.js";
+
+export function Thread() {
+  const conversation = useShared(conversations, (state) => current(state));
+  const place = useRef();
+  const follows = useRef(true);
+  const nodes = shown(conversation);
+  useEffect(() => {
+    follows.current = true;
+  }, [conversation.id, nodes.length]);
+  useLayoutEffect(() => {
+    if (follows.current) place.current.scrollTop = place.current.scrollHeight;
+  });
+  const onScroll = ({ target }) => {
+    follows.current = target.scrollHeight - target.scrollTop - target.clientHeight < 60;
+  };
+  return html`<section class="thread" ref=${place} onScroll=${onScroll} aria-label="Messages" tabindex="0">
+    <div class="column" role="log">
+      ${nodes.length ? nodes.map((node) => html`<${node.role === "user" ? User : Assistant} key=${node.id} conversation=${conversation} node=${node} />`) : html`<${Welcome} />`}
+    </div>
+  </section>`;
+}
+
+function Welcome() {
+  const { models } = useShared(server);
+  const model = models[0];
+  const ideas = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];
+  return html`<div class="welcome">
+    <h2>See every token</h2>
+    <p>Chat with ${model ? html`<strong>${model.id}</strong>` : "the model"}, and read beside it exactly what it saw and wrote.</p>
+    ${model?.description && html`<p class="faint">${model.description}</p>`}
+    <div class="ideas">${ideas.map((idea) => html`<button type="button" onClick=${() => send(idea)}>${idea}</button>`)}</div>
+    <p class="faint">Drop a trace file here to read it.</p>
+  </div>`;
+}

@@ -1,0 +1,74 @@
+"""`gpt-oss-server trace`: saves a response's trace, and shows one in the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gpt_oss_server.cli.main import main
+from gpt_oss_server.cli.terminal.trace_view import lines_of
+from tests.doubles.serving import scripted, serving
+
+NEXT = "<|end|><|start|>assistant"
+SLIPS = f"<|channel|>opinion<|message|>One\x1b[2J.{NEXT}<|channel|>final<|message|>Two.<|return|>"
+
+
+@pytest.fixture
+def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "trace.json"
+    with serving(scripted(SLIPS)) as url:
+        response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
+        assert main(["trace", response["id"], "--url", url, "-o", str(path)]) == 0
+        assert str(path) in capsys.readouterr().err
+        assert main(["trace", response["id"], "--url", url]) == 0
+        printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(path.read_text())
+    return path
+
+
+def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", str(saved)]) == 0
+    shown = capsys.readouterr().out
+    assert "  200005  <|channel|>" in shown
+    assert "unknown_channel: the channel 'opinion' is not known" in shown
+    assert "StreamableParser reads otherwise" in shown
+    assert "\x1b" not in shown  # no colour, and no control character of the trace
+
+
+def test_texts_alone(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", str(saved), "--text"]) == 0
+    shown = capsys.readouterr().out
+    assert "<|channel|>opinion<|message|>One" in shown
+    assert "  200005  " not in shown
+
+
+def test_colours_mark_special_tokens(saved: Path) -> None:
+    lines = list(lines_of(json.loads(saved.read_text()), colour=True, tokens=True))
+    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["trace", "show", "missing.json"], "Cannot read missing.json"),
+        (["trace", "a", "b"], "takes the id of one response"),
+        (["trace", "resp_1", "--url", "127.0.0.1:1"], "No server answers"),
+    ],
+)
+def test_mistakes_are_sentences(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_an_unknown_response_and_an_unknown_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(scripted(SLIPS)) as url:
+        assert main(["trace", "resp_unknown", "--url", url]) == 1
+    assert "No trace of the response" in capsys.readouterr().err
+    other: Any = tmp_path / "other.json"
+    other.write_text("{}")
+    assert main(["trace", "show", str(other)]) == 1
+    assert "is not a trace of version 1" in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""The playground's chat in a real browser, with the embedded model and with scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+from tests.tools.python.conftest import bubblewrap
+
+pytestmark = pytest.mark.browser
+
+Visiting = Callable[..., Any]
+LONG = "<|channel|>analysis<|message|>Counting." + "<|end|><|start|>assistant<|channel|>final<|message|>"
+NUMBERS = LONG + " ".join(map(str, range(120))) + "<|return|>"
+HELLO = "<|channel|>final<|message|>Hello **there**.<|return|>"
+AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pages = tmp_path_factory.mktemp("pages")
+    (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
+    with serving(inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}")) as url:
+        yield url
+
+
+def use(page: Any, *, temperature: str = "0", tools: tuple[str, ...] = ()) -> None:
+    page.get_by_role("button", name="Setup").click()
+    page.get_by_label("Temperature").fill(temperature)
+    for tool in tools:
+        page.get_by_label(tool).check()
+    page.get_by_role("button", name="Tokens", exact=True).click()
+
+
+def test_a_question_is_answered_and_every_token_shown(tiny: str, visit: Visiting) -> None:
+    found = visit(tiny)
+    page = found.open()
+    use(page)
+    found.ask("Who are you?")
+    answer = found.answered()
+    assert "demonstration" in answer.inner_text()
+    page.get_by_text("StreamableParser reads the same").wait_for()
+    assert "<|start|>" in page.locator(".row.tokens").first.inner_text()
+    page.locator(".t.final.text").first.hover()
+    assert "probability" in page.locator(".inspector").inner_text()
+    answer.get_by_text("Reasoning").click()
+    assert page.locator(".fold.analysis .plain").inner_text()
+    found.shot("answer")
+
+
+def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, visit: Visiting) -> None:
+    found = visit(tiny)
+    page = found.open()
+    use(page)
+    page.get_by_role("button", name="Setup").click()
+    page.get_by_role("button", name="Add a function").click()
+    page.get_by_role("button", name="Tokens", exact=True).click()
+    found.ask("What is the weather in Paris?")
+    page.get_by_label("Result of get_weather").fill('{"temperature": 21}')
+    found.shot("call")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_text("You answered").wait_for()
+    assert "21" in found.answered().locator(".answer").last.inner_text()
+    found.shot("call-answered")
+
+
+def test_python_calculates(tiny: str, visit: Visiting) -> None:
+    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
+        thread.submit(bubblewrap).result()
+    found = visit(tiny)
+    page = found.open()
+    use(page, tools=("Python",))
+    found.ask("What is 17 times 23?")
+    answer = found.answered()
+    answer.get_by_text("Ran Python").click()
+    assert "391" in answer.inner_text()
+    page.locator(".tool-card").first.wait_for()
+    found.shot("python")
+
+
+def test_the_browser_s_sources_are_links(tiny: str, visit: Visiting) -> None:
+    found = visit(tiny)
+    page = found.open()
+    use(page, tools=("Browser",))
+    found.ask("Search for the harbour depth.")
+    answer = found.answered()
+    assert answer.get_by_text("Searched").count() >= 1
+    assert page.get_by_label("Sources").count() == 1
+    found.shot("browser")
+
+
+def test_editing_and_regenerating_make_branches(visit: Visiting) -> None:
+    with serving(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>")) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Hi")
+        assert found.answered().locator("strong").inner_text() == "there"
+        page.get_by_label("Regenerate").click()
+        page.get_by_text("Once more.").wait_for()
+        assert page.get_by_text("2 / 2").count() == 1
+        page.get_by_label("Previous version").click()
+        page.get_by_text("Hello there.").wait_for()
+        page.get_by_label("Edit", exact=True).click()
+        page.get_by_label("Edit the message").fill("Hi again")
+        page.get_by_role("button", name="Send as a new branch").click()
+        page.get_by_text("Third.").wait_for()
+        found.shot("branches")
+        page.get_by_label("Previous version").click()
+        page.get_by_text("Hello there.").wait_for()
+        page.reload()
+        page.get_by_text("Hello there.").wait_for()
+
+
+def test_a_reload_in_mid_answer_reads_on_and_stop_stops(visit: Visiting) -> None:
+    with serving(scripted(NUMBERS, tokens_per_second=40)) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Count.")
+        page.locator(".answer", has_text="10 11 12").wait_for()
+        page.reload()
+        page.locator(".answer", has_text="117 118 119").wait_for()
+        assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
+        found.ask("Count again.")
+        page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
+        page.get_by_label("Stop").click()
+        page.get_by_text("Stopped.").wait_for()
+        found.shot("stopped")
+
+
+def test_dark_and_narrow(visit: Visiting) -> None:
+    code = "Here:\n\n```python\nprint('hi')  # greet\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two"
+    with serving(scripted(f"<|channel|>final<|message|>{code}<|return|>")) as url:
+        phone = visit(url, viewport={"width": 390, "height": 780}, color_scheme="dark")
+        page = phone.open()
+        phone.ask("Show me")
+        phone.answered()
+        assert page.locator(".hl-string").inner_text() == "'hi'"
+        wide = "document.documentElement.scrollWidth <= 390"
+        assert page.evaluate(wide)
+        phone.shot("phone")
+        page.get_by_role("button", name="Tokens", exact=True).click()
+        page.locator(".row.tokens").first.wait_for()
+        assert page.evaluate(wide)
+        phone.shot("phone-tokens")
+        desk = visit(url, viewport={"width": 1440, "height": 900}, color_scheme="dark")
+        desk.open()
+        desk.ask("Show me")
+        desk.answered()
+        desk.page.locator(".row.same, .row.differs").first.wait_for()
+        desk.shot("dark")
+
+
+def test_a_conversation_is_exported_and_imported(visit: Visiting, tmp_path: Path) -> None:
+    with serving(scripted(HELLO)) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Remember the albatross")
+        found.answered()
+        with page.expect_download() as saved:
+            page.get_by_label("Export").click()
+        saved.value.save_as(tmp_path / "kept.json")
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_label("Delete").click()
+        page.get_by_text("See every token").wait_for()
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Import").click()
+        chooser.value.set_files(tmp_path / "kept.json")
+        page.get_by_text("Hello there.").wait_for()
+        page.get_by_label("Search conversations").fill("albatross")
+        assert page.locator(".list li").count() == 1
+        page.get_by_label("Search conversations").fill("pelican")
+        assert page.locator(".list li").count() == 0

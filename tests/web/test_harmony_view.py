@@ -1,0 +1,163 @@
+"""The Harmony view in a real browser: slips, traces as files, long responses, and the workbench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import inference
+from inference.registry import load
+from tests.doubles.serving import scripted, serving
+
+pytestmark = pytest.mark.browser
+
+Visiting = Callable[..., Any]
+NEXT = "<|end|><|start|>assistant"
+HELLO = f"<|channel|>analysis<|message|>Be kind.{NEXT}<|channel|>final<|message|>Hello.<|return|>"
+# A channel that Harmony does not know, and a type that the library takes for a recipient.
+SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message|>Done.<|return|>"
+
+
+def test_slips_are_marked_and_explained(visit: Visiting) -> None:
+    with serving(scripted(SLIPS)) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Hi")
+        found.answered()
+        card = page.locator(".slip-card").first
+        card.wait_for()
+        assert "unknown channel" in card.inner_text()
+        assert "Read as an answer to the user" in card.inner_text()
+        assert page.locator(".t.slipped").count() == 1
+        page.locator(".row.differs").wait_for()
+        assert "to=json" in page.locator(".sides").last.inner_text()  # the library takes it for a recipient
+        found.shot("slips")
+
+
+def test_the_library_s_error_is_shown(visit: Visiting) -> None:
+    with serving(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>")) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Hi")
+        found.answered()
+        page.locator(".row.differs", has_text="stops at token").wait_for()
+        found.shot("library-error")
+
+
+def test_a_trace_is_saved_opened_elsewhere_and_replayed(visit: Visiting, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with serving(scripted(HELLO)) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Hi")
+        found.answered()
+        page.locator(".row.same").wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save trace").click()
+        saved.value.save_as(path)
+    with serving(load(f"scripted:{path}")) as url:
+        other = visit(url)
+        page = other.open()
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open a trace").click()
+        chooser.value.set_files(path)
+        page.locator(".row.same").wait_for()
+        assert "Hello" in page.locator(".whole").inner_text()
+        assert page.locator(".t.dropped").count() > 3  # the reasoning
+        other.shot("opened-trace")
+        page.get_by_role("button", name="Close it").click()
+        other.ask("Hi")
+        assert "Hello." in other.answered().inner_text()
+
+
+def test_other_files_are_no_traces(visit: Visiting, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"format": "else"}')
+    with serving(scripted(HELLO)) as url:
+        page = visit(url).open()
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open a trace").click()
+        chooser.value.set_files(path)
+        page.get_by_role("alert").get_by_text("cannot be opened: it is no trace").wait_for()
+
+
+def test_fifty_thousand_tokens_are_drawn_as_they_come_into_sight(visit: Visiting, tmp_path: Path) -> None:
+    words = "<|channel|>final<|message|>" + " ".join(f"word{n % 97}" for n in range(25_000)) + "<|return|>"
+    path = tmp_path / "long.json"
+    with serving(scripted(words)) as url:
+        answer = httpx.post(f"{url}/responses", json={"input": "Go"}, timeout=60).json()
+        trace = httpx.get(f"{url}/responses/{answer['id']}/trace", timeout=60).json()
+        path.write_text(json.dumps(trace))
+        assert len(trace["responses"][0]["generations"][0]["tokens"]) > 50_000
+        page = visit(url).open()
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open a trace").click()
+        chooser.value.set_files(path)
+        page.locator(".row.title").first.wait_for()
+        assert page.locator(".row").count() < 200  # of thousands
+        height = page.evaluate("document.querySelector('.virtual').scrollHeight")
+        assert height > 50_000
+        frames = page.evaluate(SCROLL)
+        assert frames["shown"] > 30
+        assert frames["rows"] < 200
+        page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
+        page.locator(".row.same").wait_for()
+
+
+# Scrolls through the whole list in a hundred frames.
+SCROLL = """async () => {
+  const list = document.querySelector(".virtual");
+  let shown = 0, rows = 0;
+  const began = performance.now();
+  for (let at = 0; at < 100; at++) {
+    list.scrollTop = (list.scrollHeight / 100) * at;
+    await new Promise(requestAnimationFrame);
+    const count = document.querySelectorAll(".row.tokens").length;
+    if (count) shown++;
+    rows = Math.max(rows, count);
+  }
+  return { shown, rows, perSecond: 100000 / (performance.now() - began) };
+}"""
+
+
+def test_the_workbench_runs_and_compares(visit: Visiting) -> None:
+    with serving(inference.load("tiny")) as url:
+        found = visit(url)
+        page = found.open()
+        page.get_by_role("button", name="Workbench").click()
+        page.get_by_label("A request: JSON, curl or Python").fill(
+            "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
+        )
+        page.get_by_role("button", name="Show its prompt").click()
+        page.locator(".strip .t.special").first.wait_for()
+        prompt = page.get_by_label("The prompt; special tokens may be written out")
+        assert "Who are you?" in prompt.input_value()
+        assert "Reasoning: low" in prompt.input_value()
+        page.get_by_label("Temperature").nth(1).fill("1.9")
+        page.get_by_role("button", name="Run both").click()
+        page.get_by_text("Run B:").wait_for()
+        assert page.locator(".strip").count() == 3
+        page.locator(".strip").first.locator(".t").nth(5).click()
+        assert page.locator(".strip .t.gone").count() > 10
+        found.shot("workbench")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"input": "a \\"b\\" c"}',
+        'curl x/v1/responses -H \'A: b\' -d \'{"input": "a \\"b\\" c"}\'',
+        "client.responses.create(input='a \"b\" c')",
+        'r = client.responses.create(\n    input="""a "b" c""",\n)',
+    ],
+)
+def test_requests_are_read_as_people_paste_them(visit: Visiting, text: str) -> None:
+    with serving(scripted(HELLO)) as url:
+        page = visit(url).open()
+        read = "async text => (await import('./web/workbench/parse.js')).parseRequest(text)"
+        assert page.evaluate(read, text) == {"input": 'a "b" c'}
