@@ -31,7 +31,7 @@ function Source({ source, response }) {
     <div>${isWeb(source.url) ? html`<a href=${source.url} target="_blank" rel="noopener noreferrer">${title}</a>` : html`<strong>${title}</strong>`} <span class="faint">${host(source.url)}</span>
       <button type="button" class="quiet" aria-expanded=${Boolean(read)} onClick=${show}>The quoted lines</button></div>
     ${read?.problem && html`<p class="bad">${read.problem}</p>`}
-    ${read?.lines && html`<pre class="output quoted" tabindex="0">${read.lines.map((line) => html`<span class=${line.quoted ? "hit" : ""}>${line.text}\n</span>`)}</pre>`}
+    ${read?.lines && html`<pre class="output quoted" tabindex="0">${read.lines.map((line) => html`<span class=${line.quoted ? "hit" : ""}>${line.text || " "}</span>`)}</pre>`}
   </li>`;
 }
 
