@@ -25,7 +25,14 @@ from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers.api import containers_router
-from gpt_oss_server.errors import ApiError, EngineUnavailable, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.errors import (
+    ApiError,
+    EngineUnavailable,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    StoreUnavailable,
+)
 from gpt_oss_server.http.edge import Edge
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
@@ -65,6 +72,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         tools.start()
         served.make_ready()
+        served.stores.start()
+        service.continuing.start()
         yield
         await service.close()
 
@@ -103,7 +112,7 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     headers = {} if error.may_pass else {"x-should-retry": "false"}
-    if isinstance(error, EngineUnavailable):
+    if isinstance(error, EngineUnavailable | StoreUnavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if error.status == 426:
         headers["upgrade"] = "websocket"

@@ -22,6 +22,7 @@ ApiError                          500  server_error
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
+│   ├── CompletionNotFound        404  code completion_not_found
 │   ├── ConversationNotFound      404  code conversation_not_found
 │   ├── ItemNotFound              404  code item_not_found
 │   ├── ContainerNotFound         404  code container_not_found
@@ -30,7 +31,9 @@ ApiError                          500  server_error
 ├── UpgradeRequired               426  code upgrade_required
 ├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
+├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
+├── RunInterrupted                500  code response_interrupted: no server could continue it
 └── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
 """
 
@@ -158,6 +161,10 @@ class ResponseNotFound(NotFound):
     code = "response_not_found"
 
 
+class CompletionNotFound(NotFound):
+    code = "completion_not_found"
+
+
 class ConversationNotFound(NotFound):
     code = "conversation_not_found"
 
@@ -207,8 +214,18 @@ class EngineUnavailable(ApiError):
         self.retry_after = retry_after  # seconds
 
 
+class StoreUnavailable(ApiError):
+    status = 503
+    code = "store_unavailable"
+    retry_after = 1.0  # seconds
+
+
 class GenerationFailed(ApiError):
     pass
+
+
+class RunInterrupted(ApiError):
+    code = "response_interrupted"
 
 
 class InvalidOutput(ApiError):

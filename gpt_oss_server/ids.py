@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections import Counter
 from typing import Protocol
@@ -15,6 +16,19 @@ class Ids(Protocol):
 
 def random_ids(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
+
+
+class SeededIds:
+    """The same ids in the same order for the same seed, so that a run can be repeated."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed.encode()
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, prefix: str) -> str:
+        self._counts[prefix] += 1
+        name = f"{prefix}:{self._counts[prefix]}".encode()
+        return f"{prefix}_{hashlib.blake2b(name, key=self._seed, digest_size=16).hexdigest()}"
 
 
 class CountingIds:

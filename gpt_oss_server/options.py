@@ -123,11 +123,11 @@ def choice(*values: str) -> Kind:
     return Kind("|".join(values), f"must be {_listed(values)}", str.lower, lambda v: v in values)
 
 
-def place(*kinds: str) -> Kind:
-    """One of these kinds, alone or followed by a colon and where it is."""
+def place(shown: str, *kinds: str) -> Kind:
+    """One of these kinds, alone or followed by a colon and where it is; `shown` is how they are written."""
     return Kind(
         "PLACE",
-        f"must be {_listed(kinds)}",
+        f"must be {shown}",
         str,
         lambda v: isinstance(v, str) and v.partition(":")[0] in kinds,
     )

@@ -25,19 +25,19 @@ from gpt_oss_server.options import (
     names,
     option_of,
     optional,
-    place,
     setting,
     size,
     switch,
     text,
     whole,
 )
+from gpt_oss_server.store_settings import StoreSettings
 
 __all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(StoreSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -312,58 +312,6 @@ class Settings:
         "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
 
-    store: str = setting(
-        "memory",
-        place("memory"),
-        "Store",
-        "Where to keep responses, conversations and the events of background responses; `memory` is lost "
-        "when the server ends.",
-    )
-    store_default: bool = setting(
-        True, switch(), "Store", "Whether to store a response whose request does not set `store`."
-    )
-    store_max_responses: int = setting(
-        10_000, whole("COUNT", 1), "Store", "How many responses the store keeps; it evicts the oldest first."
-    )
-    store_max_conversations: int = setting(
-        10_000,
-        whole("COUNT", 1),
-        "Store",
-        "How many conversations the store keeps; it evicts the least recently changed first.",
-    )
-    store_max_bytes: int = setting(512 * 1024**2, size(), "Store", "How much memory the store may use.")
-    store_max_age: float = setting(
-        30 * 86_400.0,
-        duration(),
-        "Store",
-        "How long the store keeps a response, or a conversation after its last change.",
-    )
-
-    background_max_runs: int = setting(
-        256,
-        whole("COUNT", 1),
-        "Store",
-        "How many background responses may run or wait simultaneously; any more get 503.",
-    )
-    background_log_max_bytes: int = setting(
-        128 * 1024**2,
-        size(),
-        "Store",
-        "How much memory the events of background responses may use; ended ones are evicted first.",
-    )
-    background_log_max_age: float = setting(
-        600.0, duration(), "Store", "How long the events of an ended background response can be read again."
-    )
-
-    sealing_key_file: str | None = setting(
-        None,
-        optional(text("FILE")),
-        "Store",
-        "The file of the key that seals data that clients keep for the server (reasoning, compacted "
-        "conversations); created if missing. `none`: a file in the user's state folder. Servers with the "
-        "same key read each other's items.",
-    )
-
     log_level: str = setting(
         "info",
         choice("debug", "info", "warning", "error"),
@@ -379,7 +327,10 @@ class Settings:
             option.check(getattr(self, option.name))
 
 
-OPTIONS: tuple[Option, ...] = tuple(option_of(row) for row in fields(Settings))
+_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging")
+OPTIONS: tuple[Option, ...] = tuple(
+    sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
+)
 """The table, in the order of the docs."""
 
 

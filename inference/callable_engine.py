@@ -14,7 +14,6 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
-    SAMPLING_FIELDS,
     ContextOverflow,
     EngineFailed,
     EngineInfo,
@@ -26,6 +25,19 @@ from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
+IGNORED = frozenset(
+    {
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "logprobs",
+    }
+)
+"""How to pick a token, which the function decides. Other fields ask for particular tokens or lengths."""
 _HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 
 
@@ -48,7 +60,7 @@ class CallableEngine:
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
             honours=_HONOURED,
-            ignores=SAMPLING_FIELDS - _HONOURED - {"logit_bias"},  # a bias asks for particular tokens
+            ignores=IGNORED,
             takes_begun_calls=True,
         )
 

@@ -62,6 +62,9 @@ class Sampling:
     repetition_penalty: float = 1.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
     prompt_logprobs: int | None = None  # the same for the prompt's tokens; only if the engine scores prompts
+    # The last tokens of the prompt, if an earlier generation with this sampling sampled them and this one
+    # continues it: its random numbers, its penalties and its grammar follow theirs. An engine may ignore it.
+    continued: tuple[int, ...] = ()
     grammar: Grammar | None = None  # which tokens may be sampled; only if the engine enforces grammars
     # These two change no answer. Generations share a cache only if they have the same salt; of those that
     # wait, the one with the lowest number starts first. An engine may ignore both.

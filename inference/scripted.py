@@ -77,7 +77,10 @@ class ScriptedEngine:
         if limit == 0:
             yield Step((), Finish.LENGTH)  # without using up a turn of the script
             return
-        answer, finish = _cut(await self._choose(tokens), limit, sampling.stop_token_ids)
+        turn = await self._chosen(tokens, sampling.continued)
+        done = len(sampling.continued) if turn.begins_with(sampling.continued) else 0
+        answer, finish = _cut(turn, limit + done, sampling.stop_token_ids)
+        answer = answer[done:]
         self.active += 1
         try:
             began, sent, count = asyncio.get_running_loop().time(), 0, len(answer)
@@ -92,6 +95,16 @@ class ScriptedEngine:
                 self._check_open()
         finally:
             self.active -= 1
+
+    async def _chosen(self, prompt: Sequence[int], sampled: tuple[int, ...]) -> _PreparedTurn:
+        """The turn that began with the sampled tokens, for an answer that another engine began."""
+        if not sampled:
+            return await self._choose(prompt)
+        before = prompt[: len(prompt) - len(sampled)]
+        fitting = await asyncio.to_thread(self._fitting, before) if self._conditional else None
+        candidates = self._in_order if fitting is None else (fitting, *self._in_order)
+        begun = next((turn for turn in candidates if turn.begins_with(sampled)), None)
+        return begun or await self._choose(prompt)
 
     async def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
         if self._conditional:
@@ -149,6 +162,9 @@ class _PreparedTurn:
         if self.source.tokens is not None:
             return self.source.tokens
         return tuple(_encoding().encode(self.source.text, allowed_special="all"))
+
+    def begins_with(self, tokens: tuple[int, ...]) -> bool:
+        return self.tokens[: len(tokens)] == tokens
 
     @cached_property
     def distinct(self) -> frozenset[int]:

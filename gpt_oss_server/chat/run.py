@@ -8,7 +8,7 @@ text, and the last chunk is the error. Closing the iterator cancels every choice
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +34,7 @@ from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
 
 Chunk = dict[str, Any]
+Keep = Callable[[Chunk], Awaitable[None]]
 _REASONING_FIELDS = {
     "both": ("reasoning", "reasoning_content"),
     "reasoning": ("reasoning",),
@@ -55,7 +56,12 @@ class _Choice:
 class ChatRun:
     """Iterate once over `chunks()`; `error` is then set if it failed."""
 
-    def __init__(self, prepared: PreparedChat, served: Served, completion_id: str) -> None:
+    def __init__(
+        self, prepared: PreparedChat, served: Served, completion_id: str, keep: Keep | None = None
+    ) -> None:
+        """`keep` stores the completion."""
+        self._keep = keep
+        self._kept = Folded()
         self.request = prepared.request
         self.error: ApiError | None = None
         self.ignored: Sequence[str] = ignored_fields(
@@ -77,8 +83,13 @@ class ChatRun:
                 try:
                     async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                         async for parts in batches:
-                            yield self._chunks(parts)
+                            chunks = self._chunks(parts)
+                            if self._keep is not None:
+                                self._fold(chunks)
+                            yield chunks
                     self._prompt_scores = await self._scores_of_prompt()
+                    if self._keep is not None:
+                        await self._keep({**self._kept.completion(), "usage": self._usage()})
                 except Exception as error:
                     self.error = from_exception(error, f"The chat completion {self._id}")
                 yield self._end()
@@ -97,6 +108,10 @@ class ChatRun:
         if self.error is not None:
             raise self.error
         return {**folded.completion(), "usage": self._usage()}
+
+    def _fold(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            self._kept.feed(chunk)
 
     def _choice(self, index: int) -> _Choice:
         prepared, served = self._prepared, self._served

@@ -7,11 +7,13 @@ anything is generated. `Served` decides on the engine, the model names and the t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from gpt_oss_server.chat.engines import engines_of
 from gpt_oss_server.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.chat.run import ChatRun
+from gpt_oss_server.chat.stored import StoredCompletions
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.serving.served import Served, in_thread_if_large
@@ -21,12 +23,15 @@ from gpt_oss_server.turns.prompting import begun_call
 class ChatService:
     def __init__(self, served: Served) -> None:
         self.served = served
+        self.stored = StoredCompletions(served.stores.completions, served.ids)
 
     async def start(self, body: object) -> ChatRun:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        return ChatRun(await self._prepare(self._parsed(body)), self.served, completion_id)
+        request = self._parsed(body)
+        keep = partial(self.stored.keep, request) if request.store else None
+        return ChatRun(await self._prepare(request), self.served, completion_id, keep)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""

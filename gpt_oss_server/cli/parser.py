@@ -32,6 +32,7 @@ COMMANDS = (
     Command("list", "list the models on this machine", "gpt_oss_server.cli.commands.list"),
     Command("mcp", "serve the browser or Python over MCP", "gpt_oss_server.cli.commands.mcp"),
     Command("render", "show the exact prompt of a request", "gpt_oss_server.cli.commands.render"),
+    Command("store", "look at a store, move it or delete from it", "gpt_oss_server.cli.commands.store"),
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )

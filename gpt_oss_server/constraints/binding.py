@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -67,14 +68,15 @@ class Binding:
         return self.unreasoned_later if called else self.unreasoned
 
 
-def make_ready(encoding: Encoding) -> threading.Thread:
-    """Prepares, on a thread of its own, what the first grammar would otherwise wait for."""
-    thread = threading.Thread(target=_make_ready, args=(encoding,), name="grammars", daemon=True)
+def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:
+    """Prepares, on a thread of its own and some seconds later, what the first grammar would wait for."""
+    thread = threading.Thread(target=_make_ready, args=(encoding, after), name="grammars", daemon=True)
     thread.start()
     return thread
 
 
-def _make_ready(encoding: Encoding) -> None:
+def _make_ready(encoding: Encoding, after: float) -> None:
+    time.sleep(after)
     try:
         grammars_of(encoding)
     except GrammarsMissing as error:

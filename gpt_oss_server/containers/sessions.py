@@ -60,14 +60,23 @@ class Containers:
         toolset = await self._tools.ready()
         found = await self._open(toolset, container)
         if found is None:
-            raise ContainerNotFound(
-                f"There is no container {container!r}. Its conversation did not use python, has ended, or "
-                "was idle for so long that its files are gone.",
-                param="container_id",
-            )
+            raise ContainerNotFound(await self._why_missing(container), param="container_id")
         toolset.toolbox.touch(conversation_of(container), _PYTHON)
         found.metadata.used = self._clock()
         return found
+
+    async def _why_missing(self, container: str) -> str:
+        outlives = self._service.served.stores.claims is not None  # the store, but not the files
+        if outlives and await self._stored_since(conversation_of(container)) is not None:
+            return (
+                f"The container {container!r} is not on this server. Its conversation is stored, but its "
+                "files stay with the server that ran its python, for as long as that runs: ask that "
+                "server, or let the conversation use python again."
+            )
+        return (
+            f"There is no container {container!r}. Its conversation did not use python, has ended, or was "
+            "idle for so long that its files are gone."
+        )
 
     async def all(self) -> list[Container]:
         """All open containers, the oldest first."""

@@ -65,6 +65,8 @@ class HostedTool:
     """Whether the server offers it along with any other hosted tool, though no request names it."""
     cites: ClassVar[bool] = False
     """Whether its sessions resolve the citations of an answer: `resolve(cursor, line)` → (url, title)."""
+    repeatable: ClassVar[bool] = False
+    """Whether a call that may have been made, when its server stopped, can be made again without harm."""
     item_type: ClassVar[str | None] = None
     """The type of its output item. None: an `mcp_call`, and `item` and `past_call` are not used."""
     id_prefix: ClassVar[str] = ""

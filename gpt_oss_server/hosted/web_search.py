@@ -54,6 +54,7 @@ class WebSearch(HostedTool):
     channel = "analysis"
     in_system_message = True
     cites = True
+    repeatable = True  # it only reads
     item_type = "web_search_call"
     id_prefix = "ws"
     includable = (_SOURCES, _RESULTS)

@@ -13,11 +13,8 @@ DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 
 def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
     """One page of `items`, which are sorted oldest first; the newest come first unless `order` is "asc"."""
-    order = query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest("`order` must be 'asc' or 'desc'.", param="order")
-    limit = _limit(query.get("limit"))
-    ordered = list(items) if order == "asc" else list(items)[::-1]
+    limit = limit_of(query)
+    ordered = list(items)[::-1] if newest_first(query) else list(items)
     start = _start(ordered, query.get("after"))
     shown = ordered[start : start + limit]
     return {
@@ -29,7 +26,15 @@ def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str,
     }
 
 
-def _limit(given: str | None) -> int:
+def newest_first(query: Mapping[str, str]) -> bool:
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("`order` must be 'asc' or 'desc'.", param="order")
+    return order == "desc"
+
+
+def limit_of(query: Mapping[str, str]) -> int:
+    given = query.get("limit")
     if given is None:
         return DEFAULT_LIMIT
     limit = whole_number(given)

@@ -41,7 +41,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     async def create(request: Request) -> Response:
         body = await read_json(request, service.served.settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
-            streamed = await service.start_streamed(body)
+            streamed = await service.start_streamed(body, outlives=True)
+            if isinstance(streamed, Run) and streamed.outlives:
+                return logged(await service.run_in_background(streamed))
             return EventStream(
                 streamed.events,
                 encode,
@@ -140,6 +142,6 @@ async def _whole(run: Run, request: Request, service: ResponsesService) -> Respo
     if response is None:
         return Response(status_code=499)  # nobody reads it: the client has disconnected
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
-        kept = f" The output up to then is in the response {response['id']}." if response["store"] else ""
+        kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
     return JSONResponse(response, headers=headers_for(run.ignored))

@@ -95,6 +95,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = None
     background: Boolean | None = None
+    on_disconnect: Literal["cancel", "continue"] | None = None
     stream_options: dict[str, Any] | None = None
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
     enable_response_messages: Boolean | None = None

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.errors import ApiError, GenerationFailed, from_exception
+from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.responses.compaction import Compaction
@@ -31,6 +31,8 @@ from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.turns.background.tape import Tape, TapedTools
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.logprobs import Speller
@@ -58,10 +60,23 @@ class Run:
         store: Store | None,
         conversations: Conversations,
         generates: bool = True,
+        outlives: bool = False,
+        tape: Tape | None = None,
+        stored: StoredResponse | None = None,
     ) -> None:
-        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt."""
+        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt.
+
+        If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
+        can continue it. `stored` is the response of a run whose process stopped after it had stored the
+        response, but before its last event.
+        """
+        self.outlives = outlives
+        self.tape = tape
+        self.continuation: Continuation | None = None  # with which another process can continue it
+        self._stored = stored
         self.request = prepared.request
         self.error: ApiError | None = None
+        self.kept = store is not None  # whether the store has the response once it has ended
         self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
         self._served = served
@@ -74,7 +89,7 @@ class Run:
         self._ending = False
         self._begin(prepared)
         route = item_route(
-            served.ids, _hosted_calls(prepared), self._detail(), prepared.tools.offered_clients
+            served.ids, _hosted_calls(prepared, tape), self._detail(), prepared.tools.offered_clients
         )
         ends_cut_calls = served.settings.end_cut_calls
         self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
@@ -87,7 +102,7 @@ class Run:
             renderer=served.renderer,
             sampling=prepared.sampling,
             recipients=prepared.recipients,
-            tools=prepared.hosted,
+            tools=prepared.hosted if self.tape is None else TapedTools(prepared.hosted, self.tape),
             approved=tuple((call.recipient, call.arguments) for call in prepared.approved),
             binding=prepared.binding,
             reasoning_budget=prepared.thinking.budget,
@@ -152,8 +167,8 @@ class Run:
                 await self._close_tools()
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:
-        """Count a client that disconnects; a background run continues without its client."""
-        return nullcontext() if self.request.background else self._served.counters.counting_cancellation()
+        """Count a client that disconnects, unless the run continues without its client."""
+        return nullcontext() if self.outlives else self._served.counters.counting_cancellation()
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._used.append(self._transcript)
@@ -211,11 +226,18 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
+        if self._stored is not None:
+            self._log()
+            return [*closing, *self._stream.ended_as(end, self._stored.response)]
         try:
             await self._keep()
-        except Exception:  # the client must get a terminal event, and one that does not claim storage
-            _log.exception("The response %s could not be stored.", self.response["id"])
-            self.error = GenerationFailed("The response could not be stored. The server's log says why.")
+        except LeaseLost:  # another process ends this response
+            raise
+        except (
+            Exception
+        ) as error:  # the client must get a terminal event, and one that does not claim storage
+            self.kept = False
+            self.error = _not_stored(self.id, error)
             end[-1] = self._stream.failed_instead(end[-1], self.error)
         self._log()
         return closing + end
@@ -277,14 +299,22 @@ class Run:
         await turn.keep(self._store, self._conversations, adds=adds)
 
 
-def _hosted_calls(prepared: Prepared) -> HostedCalls:
+def _not_stored(response_id: str, error: Exception) -> ApiError:
+    if isinstance(error, StoreUnavailable):
+        _log.error("The response %s could not be stored: %s", response_id, error)
+        return StoreUnavailable(f"The response could not be stored. {error}")
+    _log.error("The response %s could not be stored.", response_id, exc_info=error)
+    return GenerationFailed("The response could not be stored. The server's log says why.")
+
+
+def _hosted_calls(prepared: Prepared, tape: Tape | None) -> HostedCalls:
     hosted = prepared.hosted
     return HostedCalls(
         runs=hosted.runs,
         names=hosted.names,
         approvals=hosted.approvals,
         approved=[(call.recipient, call.request_id) for call in prepared.approved],
-        cite=hosted.cite,
+        cite=hosted.cite if tape is None else tape.citing(hosted.cite),
         answers_json=prepared.wanted.answer is not None,
         conversation_of=hosted.conversation_of,
         include=frozenset(prepared.request.include or ()),

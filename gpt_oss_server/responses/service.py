@@ -20,6 +20,7 @@ from gpt_oss_server.errors import (
     from_inference,
 )
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.responses.continuing import Continuing
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
 from gpt_oss_server.responses.input.loaded import tools_of
@@ -36,9 +37,10 @@ from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.serving.served import Served, in_thread_if_large
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.tooling.requested import parse_tools
-from gpt_oss_server.turns.background import BackgroundRuns
+from gpt_oss_server.turns.background.runs import BackgroundRuns
 from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError
@@ -60,9 +62,11 @@ class ResponsesService:
         self.conversations = Conversations(
             served.store, served.renderer, served.ids, served.clock, lambda: served.sealer
         )
+        stores, settings = served.stores, served.settings
         self.background = BackgroundRuns[Run](
-            encode, served.stores.events, max_running=served.settings.background_max_runs
+            encode, stores.events, max_running=settings.background_max_runs, claims=stores.claims
         )
+        self.continuing = Continuing(served, self.background, self.conversations, self._prepare_again)
 
     async def start(self, body: object, *, store: Store | None = None, generates: bool = True) -> Run:
         """Does everything up to the first token: after this returns, only the engine can fail.
@@ -73,12 +77,15 @@ class ResponsesService:
         return await self._start(self._parsed(body), store, generates)
 
     async def start_streamed(
-        self, body: object, *, store: Store | None = None, generates: bool = True
+        self, body: object, *, store: Store | None = None, generates: bool = True, outlives: bool = False
     ) -> Run | RefusedRun:
-        """Like `start`, but a prompt that is too long becomes a failed response in the stream."""
+        """Like `start`, but a prompt that is too long becomes a failed response in the stream.
+
+        With `outlives`, the run may outlive its connection, if the request and the settings wish so.
+        """
         request = self._parsed(body)
         try:
-            return await self._start(request, store, generates)
+            return await self._start(request, store, generates, outlives=outlives)
         except ContextLengthExceeded as error:
             return self._refused(request, error)
 
@@ -87,18 +94,26 @@ class ResponsesService:
         self.served.treat_unknown_fields(body, CreateResponse)
         return request
 
-    async def _start(self, request: CreateResponse, store: Store | None, generates: bool) -> Run:
+    async def _start(
+        self, request: CreateResponse, store: Store | None, generates: bool, *, outlives: bool = False
+    ) -> Run:
         served = self.served
         response_id = served.ids("resp")
-        if request.background:
+        keep = served.settings.store_default if request.store is None else request.store
+        keep = keep or bool(request.background)
+        on_disconnect = request.on_disconnect or served.settings.on_disconnect
+        outlives = bool(request.background) or (outlives and keep and on_disconnect == "continue")
+        if outlives:
             self.background.check_room()
         if generates:
             served.check_room()
         else:
             request = without_compaction(request)
-        prepared = await self._prepare(request, response_id, served.store if store is None else store)
-        keep = served.settings.store_default if request.store is None else request.store
-        keep = keep or bool(request.background)
+        recording = self.continuing.new_recording() if outlives and store is None else None
+        served = served if recording is None else recording.served
+        prepared = await self._prepare(
+            request, response_id, served.store if store is None else store, served=served
+        )
         response = new_response(
             request,
             response_id=response_id,
@@ -112,14 +127,19 @@ class ResponsesService:
             background=bool(request.background),
             null_user=self._null_user,
         )
-        return Run(
+        run = Run(
             prepared,
             served,
             response,
             store=store if store is not None or not keep else served.store,
             conversations=self.conversations,
             generates=generates,
+            outlives=outlives,
+            tape=None if recording is None else recording.tape,
         )
+        if recording is not None:
+            run.continuation = recording.continuation(run, prepared)
+        return run
 
     def _refused(self, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, info = self.served, self.served.engine.info
@@ -194,6 +214,10 @@ class ResponsesService:
             return running.snapshot
         stored = await self.served.store.get(response_id)
         if stored is None:
+            stored = await self.continuing.running_elsewhere(response_id)
+        if stored is None:  # it may have ended between the two looks
+            stored = await self.served.store.get(response_id)
+        if stored is None:
             raise ResponseNotFound(
                 f"No response with id {response_id!r} is stored. It may have expired, been deleted, or been "
                 "created with store=false.",
@@ -203,16 +227,17 @@ class ResponsesService:
 
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
-        await self.background.stop(response_id)
+        await self._stop(response_id)
         await self.background.logs.delete(response_id)
         await self.served.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def cancel(self, response_id: str) -> dict[str, Any]:
         """The cancelled response. Cancelling it again changes nothing."""
-        await self.background.stop(response_id)
+        was_running = await self._is_running(response_id)
+        await self._stop(response_id)
         response = (await self.retrieve(response_id)).response
-        if not response["background"]:
+        if not response["background"] and not was_running:
             raise InvalidRequest(
                 "Only a background response can be cancelled. To stop any other, close the connection.",
                 param="response_id",
@@ -224,10 +249,18 @@ class ResponsesService:
             )
         return response
 
+    async def _stop(self, response_id: str) -> None:
+        """Returns when the run has ended, whichever process it is in."""
+        await self.background.stop(response_id)
+        await self.continuing.ended(response_id)
+
     async def run_in_background(self, run: Run) -> EventLog:
         """Run to the end, even if nobody reads the log."""
         try:
-            return await self.background.start(run)
+            try:
+                return await self.background.start(run, run.continuation)
+            except UnknownParent:  # what it continues is deleted, so that only this process can run it
+                return await self.background.start(run)
         except ApiError:  # another run took the last slot
             await run.abandon()
             raise
@@ -249,7 +282,8 @@ class ResponsesService:
         return log
 
     async def close(self) -> None:
-        """Close the engine, tools and stores; background runs end before the store closes."""
+        """Close the engine, tools and stores; background runs end or go elsewhere before the store closes."""
+        await self.continuing.close()
         await self.served.stop()
         await self.background.close()
         await self.served.close()
@@ -260,15 +294,36 @@ class ResponsesService:
         response_id: str,
         store: Store,
         *,
+        served: Served | None = None,
         info: EngineInfo | None = None,
         compacts: bool = False,
     ) -> Prepared:
-        served = self.served
+        served = served or self.served
         if request.model is not None:
             served.check_model(request.model)
         past = await self._past(request, store)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
+        return await self._prepare_after(
+            request, response_id, past, served, info or served.engine.info, compacts=compacts
+        )
+
+    async def _prepare_again(
+        self, request: CreateResponse, response_id: str, *, served: Served, past: Past
+    ) -> Prepared:
+        """Prepares a request whose references and past are resolved."""
+        return await self._prepare_after(request, response_id, past, served, served.engine.info)
+
+    async def _prepare_after(
+        self,
+        request: CreateResponse,
+        response_id: str,
+        past: Past,
+        served: Served,
+        info: EngineInfo,
+        *,
+        compacts: bool = False,
+    ) -> Prepared:
         offered = request.tool_choice != "none"
         tools = tools_of(request.tools, past.history, request.input, offered=offered)
         of_request = served.tools_for(
@@ -277,9 +332,7 @@ class ResponsesService:
         async with of_request as hosted:
 
             def render() -> Prepared:
-                return prepare(
-                    request, past, tools, hosted, served, info or served.engine.info, compacts=compacts
-                )
+                return prepare(request, past, tools, hosted, served, info, compacts=compacts)
 
             prepared = await in_thread_if_large(render, request.input, request.instructions, request.tools)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
@@ -288,10 +341,16 @@ class ResponsesService:
             compaction = replace(prepared.compaction, binding=await served.bound(Wanted(answers_only=True)))
             return replace(prepared, compaction=compaction)
 
+    async def _is_running(self, response_id: str) -> bool:
+        if self.background.running(response_id) is not None:
+            return True
+        return await self.continuing.is_running(response_id)
+
     async def _past(self, request: CreateResponse, store: Store) -> Past:
         previous = request.previous_response_id
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
-        if previous and self.background.running(previous) and await store.get(previous) is None:
+        is_running = previous and await self._is_running(previous)
+        if is_running and await store.get(str(previous)) is None:
             raise InvalidRequest(
                 f"The response {previous!r} is still being generated. Continue it when it has ended.",
                 param="previous_response_id",

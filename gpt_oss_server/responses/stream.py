@@ -131,6 +131,12 @@ class ResponseStream:
         self.response.update(status="failed", error=error.of_response(), completed_at=None)
         return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
 
+    def ended_as(self, end: Sequence[Event], stored: dict[str, Any]) -> list[Event]:
+        """The last events, for a response that is stored already: they must state what is stored."""
+        self.response.update(stored)
+        kind = _TERMINAL_EVENTS.get(stored["status"], f"response.{stored['status']}")
+        return [*end[:-1], {**end[-1], "type": kind, "response": {**end[-1]["response"], **stored}}]
+
     def _builder(self, out: list[Event]) -> ItemBuilder:
         """The builder of the open item; begins one if none is open."""
         return self._open or self._begin(out)

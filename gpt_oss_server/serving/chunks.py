@@ -21,7 +21,7 @@ _DONE = b"data: [DONE]\n\n"
 
 class ChunkRun(Protocol):
     error: ApiError | None  # set after the last chunk
-    ignored: list[str]  # the request's fields without effect on this engine
+    ignored: Sequence[str]  # the request's fields without effect on this engine
 
     def chunks(self) -> AsyncGenerator[list[Event], None]: ...
 

@@ -7,6 +7,7 @@ know any API.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds import stores_of
+from gpt_oss_server.stores.kinds.table import Stores, stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -41,6 +42,7 @@ ANY_MODEL = "*"
 # Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
 # 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
 LARGE_INPUT = 10_000
+_UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
@@ -57,6 +59,7 @@ class Served:
         settings: Settings | None = None,
         *,
         store: Store | None = None,
+        stores: Stores | None = None,
         ids: Ids = random_ids,
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
@@ -64,7 +67,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
-        self.stores = stores_of(self.settings, store)
+        self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
         self.encoding = encoding or load_encoding()
@@ -78,7 +81,15 @@ class Served:
     @cached_property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server. It reads its key at first use."""
+        if self.stores.sealing_secret is not None:
+            return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
+
+    def for_run(self, *, engine: Engine, ids: Ids, clock: Callable[[], float]) -> Served:
+        """The same parts for one run, which has its own engine, ids and clock."""
+        served = copy.copy(self)
+        served.engine, served.ids, served.clock = engine, ids, clock
+        return served
 
     @property
     def model_names(self) -> list[str]:
@@ -155,9 +166,9 @@ class Served:
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.
 
-        Engines that enforce no grammar need one too, to check answers, and it stops the whole process.
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
         """
-        make_ready(self.encoding)
+        make_ready(self.encoding, after=0.0 if self.engine.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""

@@ -101,6 +101,10 @@ class Store(Protocol):
         """The history up to and including this response: the additions of its chain, in one read."""
         ...
 
+    async def history_at(self, position: Position | None, session: str) -> History:
+        """The history up to a position that something holds."""
+        ...
+
     async def delete(self, response_id: str) -> bool:
         """Returns whether the response existed."""
         ...

@@ -19,7 +19,7 @@ from gpt_oss_server.stores.base import (
     StoredConversation,
     StoredResponse,
 )
-from gpt_oss_server.stores.chain import History, UnknownParent
+from gpt_oss_server.stores.chain import History, Position, UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 
 # A lane continues from its last response, and a new lane forks from a recent one.
@@ -62,6 +62,12 @@ class ConnectionStore:
         if own is None:
             return await self._below.history(response_id)
         return replace(own, position=own.position and _OWN + own.position)
+
+    async def history_at(self, position: Position | None, session: str) -> History:
+        if position is None or not position.startswith(_OWN):
+            return await self._below.history_at(position, session)
+        own = await self._own.history_at(position.removeprefix(_OWN), session)
+        return replace(own, position=position)
 
     async def delete(self, response_id: str) -> bool:
         return await self._own.delete(response_id) or await self._below.delete(response_id)

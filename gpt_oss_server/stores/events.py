@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from gpt_oss_server.errors import EventsForgotten, InvalidRequest
+from gpt_oss_server.stores.chain import Position
+
+
+class LeaseLost(Exception):
+    """Another process has claimed the run, or it was deleted. This process must not go on with it."""
 
 
 class EventLog(Protocol):
@@ -30,21 +36,49 @@ class EventLog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What another process needs to continue a run, beside its records."""
+
+    request: bytes
+    parent: Position | None  # the end of the history that the run continues; kept as long as the run
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a run, numbered from `first` on."""
+
+    first: int = 0
+    added: Sequence[bytes] = ()
+
+
+NO_RECORDS = Records()
+
+
 class EventLogs(Protocol):
     """The logs of all runs, by the id of the run."""
 
-    async def begin(self, run_id: str) -> EventLog: ...
+    @property
+    def linger(self) -> float:
+        """Seconds between appends that are worth their cost; 0: append each event at once."""
+        ...
 
-    async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
-        """Adds events, numbered from `first` on. Returns whether to cancel the run.
+    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
+        """Raises `UnknownParent` where the store does not hold the parent."""
+        ...
+
+    async def append(
+        self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
+    ) -> bool:
+        """Adds events, numbered from `first` on, and records. Returns whether to cancel the run.
 
         The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
-        stores all of its events or none.
+        stores all of its events or none. Raises `LeaseLost` where the run now belongs to another process.
         """
         ...
 
     async def end(self, run_id: str) -> None:
-        """Ends the log: readers end after its last event."""
+        """Ends the log: readers end after its last event. The records are deleted."""
         ...
 
     async def open(self, run_id: str) -> EventLog | None:
@@ -60,6 +94,50 @@ class EventLogs(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A run that this process now holds."""
+
+    run_id: str
+    request: bytes
+    records: tuple[bytes, ...]
+    events: int  # how many are in the log
+    attempts: int  # this one included
+    cancelled: bool
+
+
+class Claims(Protocol):
+    """The runs that processes share: each belongs to one of them, for as long as that makes progress."""
+
+    async def claim(self) -> Claimed | None:
+        """Takes a run that has no process any more."""
+        ...
+
+    async def give_back(self, run_id: str) -> None:
+        """Lets another process claim the run now, if none has yet."""
+        ...
+
+    async def renew(self) -> None:
+        """Shows that this process lives. Call it often."""
+        ...
+
+    async def cancelled(self) -> list[str]:
+        """The runs of this process that any process requested to cancel."""
+        ...
+
+    async def is_running(self, run_id: str) -> bool:
+        """Whether any process runs it, or is about to."""
+        ...
+
+    async def request(self, run_id: str) -> bytes | None:
+        """The request of a run that has not ended, in whichever process."""
+        ...
+
+    async def logged(self, run_id: str) -> list[bytes]:
+        """The events of a run so far."""
+        ...
 
 
 async def has_event(log: EventLog, number: int) -> bool:

@@ -1,7 +1,8 @@
 """Responses and conversations in memory, bounded by count, bytes and age; the oldest go first.
 
-The age of a conversation counts from its last change. The bytes are an estimate of everything that the store
-keeps alive: the turn of a deleted response counts as long as a child needs it.
+A conversation lives until it is deleted, unless its age is bounded; that counts from its last change. The
+bytes are an estimate of everything that the store keeps alive: the turn of a deleted response counts as long
+as a child needs it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class _Response:
     stored: StoredResponse
     position: Position
     size: int  # without its link
+    changed: float
     expires: float
 
 
@@ -34,6 +36,7 @@ class _Response:
 class _Conversation:
     record: StoredConversation
     size: int  # without its links
+    changed: float
     expires: float
     parts: list[tuple[Item, ...]] = field(default_factory=list)  # one link each
     tip: Position | None = None  # the last part's link
@@ -66,11 +69,13 @@ class MemoryStore:
         max_responses: int = 10_000,
         max_conversations: int = 10_000,
         max_bytes: int = 512 * 2**20,
-        max_age: float = 30 * 24 * 3600.0,
+        max_age: float | None = 30 * 24 * 3600.0,
+        max_conversation_age: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_bytes = max_bytes
-        self._max_age = max_age
+        self._max_age = float("inf") if max_age is None else max_age
+        self._max_conversation_age = float("inf") if max_conversation_age is None else max_conversation_age
         self._clock = clock
         self._responses = _Shelf[_Response](max_responses)
         self._conversations = _Shelf[_Conversation](max_conversations)
@@ -92,7 +97,8 @@ class MemoryStore:
         parts = self._unique_parts(append)
         position = self._chains.add(stored.parent, stored.added)  # the last step that can raise
         self._drop_response(stored.id)
-        self._responses.entries[stored.id] = _Response(stored, position, size, self._expiry())
+        now = self._clock()
+        self._responses.entries[stored.id] = _Response(stored, position, size, now, now + self._max_age)
         self._bytes += size
         self._items.add(stored.id, stored.items, stored.results)
         if append is not None and parts is not None:
@@ -108,6 +114,9 @@ class MemoryStore:
         self._evict()
         kept = self._responses.entries.get(response_id)
         return self._history(kept.position, kept.stored.session) if kept else None
+
+    async def history_at(self, position: Position | None, session: str) -> History:
+        return self._history(position, session)
 
     async def delete(self, response_id: str) -> bool:
         self._evict()
@@ -127,7 +136,9 @@ class MemoryStore:
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
         self._drop_conversation(conversation.id)
-        kept = _Conversation(conversation, _size_of_metadata(conversation), self._expiry())
+        now = self._clock()
+        expires = now + self._max_conversation_age
+        kept = _Conversation(conversation, _size_of_metadata(conversation), now, expires)
         self._conversations.entries[conversation.id] = kept
         self._bytes += kept.size
         for part in parts:
@@ -236,7 +247,8 @@ class MemoryStore:
 
     def _touch(self, kept: _Conversation) -> None:
         kept.record = replace(kept.record, version=kept.record.version + 1)
-        kept.expires = self._expiry()
+        kept.changed = self._clock()
+        kept.expires = kept.changed + self._max_conversation_age
         self._conversations.entries.move_to_end(kept.record.id)
 
     # --- deletion and eviction ---------------------------------------------------------------------
@@ -258,9 +270,6 @@ class MemoryStore:
         self._bytes -= kept.size
         return True
 
-    def _expiry(self) -> float:
-        return self._clock() + self._max_age
-
     def _evict(self) -> None:
         now = self._clock()
         self._trim(self._responses, self._drop_response, now)
@@ -268,7 +277,7 @@ class MemoryStore:
         while self.bytes > self._max_bytes and len(self):
             response, conversation = self._responses.oldest, self._conversations.oldest
             if conversation is None or (
-                response is not None and response[1].expires <= conversation[1].expires
+                response is not None and response[1].changed <= conversation[1].changed
             ):
                 assert response is not None
                 self._drop_response(response[0])

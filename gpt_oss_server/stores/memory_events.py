@@ -1,7 +1,8 @@
 """Event logs in memory, bounded in bytes and in age.
 
-The logs of ended runs are dropped first, beginning with the oldest; then the largest log forgets its
-beginning. A reader keeps a log that it has open, even after the store has dropped it.
+No run outlives the process, so nothing is kept to continue one. The logs of ended runs are dropped first,
+beginning with the oldest; then the largest log forgets its beginning. A reader keeps a log that it has open,
+even after the store has dropped it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 
-from gpt_oss_server.stores.events import EventLog, events_forgotten
+from gpt_oss_server.stores.events import (
+    NO_RECORDS,
+    Continuation,
+    EventLog,
+    Records,
+    events_forgotten,
+)
 
 _PER_EVENT = 60  # bytes of Python's overhead
 
@@ -79,12 +86,16 @@ class MemoryEventLogs:
         )  # with the time of its end; oldest first
         self.bytes = 0  # of all logs
 
-    async def begin(self, run_id: str) -> EventLog:
+    linger = 0.0
+
+    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
         self._forget_old()
         log = self._running[run_id] = _Log()
         return log
 
-    async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
+    async def append(
+        self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
+    ) -> bool:
         log = self._running[run_id]
         before = log.bytes
         log.append(first, events)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _VERSION = b"\x01"
 _SALT = 16
 _NONCE = bytes(12)  # constant, as each key is used once
+_FILE = "sealing.key"
 _LEAST = 32  # bytes of a key file; a generated file has twice as many, in hexadecimal
 _log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def server_sealer(key_file: str | None) -> Sealer:
     if key_file is not None:
         return Sealer(_named_key(key_file))
     try:
-        return Sealer(_read_or_make(state_folder() / "sealing.key"))
+        return Sealer(_read_or_make(state_folder() / _FILE))
     except (OSError, SettingsError, RuntimeError) as error:  # RuntimeError: no home folder
         _log.warning(
             "The key for sealed items cannot be saved (%s), so items stay readable until this server ends. "
@@ -81,6 +82,19 @@ def server_sealer(key_file: str | None) -> Sealer:
             error,
         )
         return Sealer(secrets.token_bytes(_LEAST))
+
+
+def saved_secret() -> bytes | None:
+    """The key in the user's state folder, if an earlier server has saved one."""
+    try:
+        content = (state_folder() / _FILE).read_bytes().strip()
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
+        return None
+    return content if len(content) >= _LEAST else None
+
+
+def new_secret() -> bytes:
+    return secrets.token_hex(_LEAST).encode()
 
 
 def _named_key(key_file: str) -> bytes:
@@ -121,7 +135,7 @@ def _make(path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
     try:
         with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_hex(_LEAST) + "\n")
+            file.write(new_secret().decode() + "\n")
         os.link(name, path)
     except FileExistsError:
         pass

@@ -110,9 +110,27 @@ class HostedTools:
                     "not made. Answer with what you have.",
                     failed=True,
                 )
+        return await self._run(namespace, recipient, arguments)
+
+    async def _run(self, namespace: str, recipient: str, arguments: str) -> ToolOutput:
         options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
         return await toolbox.run(self.conversation_of(namespace), recipient, arguments, options)
+
+    def replayed(self, recipient: str) -> None:
+        """Counts a call that an earlier attempt of this response made."""
+        if recipient not in self.approvals and not self._searches(recipient):
+            self._calls += 1
+
+    async def repeat(self, recipient: str, arguments: str) -> None:
+        """Makes a call of an earlier attempt again for what it leaves in its session; it does not count."""
+        if not self._searches(recipient):
+            await self._run(recipient.partition(".")[0], recipient, arguments)
+
+    def repeatable(self, recipient: str) -> bool:
+        """Whether a call that was interrupted may be made again without harm."""
+        namespace = recipient.partition(".")[0]
+        return self._searches(recipient) or (namespace in BY_NAMESPACE and BY_NAMESPACE[namespace].repeatable)
 
     def _searches(self, recipient: str) -> bool:
         return self.search is not None and recipient == self.search.recipient

@@ -35,7 +35,8 @@ class Scores:
 
     def on_host(self) -> Scores:
         ranks = None if self.ranks is None else on_host(self.ranks)
-        return Scores(*(on_host(each) for each in (self.tokens, self.own, self.values, self.ids)), ranks)
+        tokens, own, values, ids = (on_host(each) for each in (self.tokens, self.own, self.values, self.ids))
+        return Scores(tokens, own, values, ids, ranks)
 
     def logprobs(self, top: int) -> list[TokenLogprob]:
         """With the `top` likeliest tokens of each row."""

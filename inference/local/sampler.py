@@ -43,6 +43,9 @@ class Sampler:
         self._adjustment = self._biases(sampling)
         self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers, self._ban)
         self._repeated = repeated_tokens(sampling, vocab_size, prompt)
+        for token in sampling.continued:
+            self._point()
+            self._take(token)
 
     def prepare(self) -> None:
         """Call it when a step begins that ends with a sample."""
@@ -68,17 +71,23 @@ class Sampler:
             top_p=sampling.top_p,
             min_p=sampling.min_p,
             # One number per token unless the temperature is 0, so that a seed gives the same on every runner.
-            point=self._random.random() if sampling.temperature > 0 else 0.0,
+            point=self._point(),
         )
         if token is None:
             raise EngineFailed(
                 f"The model's logits are not finite (the largest is {float(adjusted.max())}): its weights "
                 "are damaged, or logit_bias and the grammar forbid every token."
             )
+        self._take(token)
+        return Sampled(token, self._logprob(logits, token))
+
+    def _point(self) -> float:
+        return self._random.random() if self.sampling.temperature > 0 else 0.0
+
+    def _take(self, token: int) -> None:
         self._count(token)
         if self._masks is not None:
             self._masks.accept(token)
-        return Sampled(token, self._logprob(logits, token))
 
     def _biases(self, sampling: Sampling) -> Tensor | None:
         """The sum of biases for the logits; one dense row, so that a long answer costs no more per token."""

@@ -88,6 +88,12 @@ class EngineContract:
     async def test_the_same_prompt_gives_the_same_tokens(self, engine: Engine) -> None:
         assert (await generated(engine)).tokens == (await generated(engine)).tokens
 
+    @pytest.mark.parametrize("at", [1, 15, 16, 39])
+    async def test_a_generation_continues_where_another_stopped(self, engine: Engine, at: int) -> None:
+        whole = (await generated(engine)).tokens
+        rest = replace(GREEDY, max_tokens=len(whole) - at, continued=whole[:at])
+        assert (await generated(engine, rest, [*PROMPT, *whole[:at]])).tokens == whole[at:]
+
     async def test_a_prompt_without_room_for_a_token_is_refused_before_any_step(self, engine: Engine) -> None:
         length = engine.info.context_length
         stream = engine.generate([1] * length, GREEDY)

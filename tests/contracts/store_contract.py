@@ -32,6 +32,9 @@ class StoreContract:
         """A store that keeps at most `most` responses and `most` conversations."""
         raise NotImplementedError
 
+    async def settle(self, store: Store) -> None:
+        """Called before what is evicted is looked for: a store that evicts between requests does so now."""
+
     async def test_get_returns_the_whole_record(self) -> None:
         store = await self.make()
         await store.put(stored("resp_1"))
@@ -107,6 +110,17 @@ class StoreContract:
         # The order matters: it matches results to calls.
         assert list(history.recipients.items()) == [(f"call_{n}", f"functions.{n}") for n in "abc"]
         assert history.session == "session"
+        await store.close()
+
+    async def test_a_history_is_read_by_its_position_after_its_response_is_deleted(self) -> None:
+        store = await self.make()
+        await store.put(turn("a", None))
+        await store.put(turn("b", parent := await position(store, "a")))
+        await store.delete("a")
+        history = await store.history_at(parent, "session")
+        assert [segment.text for segment in history.segments] == ["a"]
+        assert (history.session, history.position) == ("session", parent)
+        assert (await store.history_at(None, "")).segments == ()
         await store.close()
 
     async def test_calls_wait_until_a_later_turn_answers_them(self) -> None:
@@ -315,6 +329,7 @@ class StoreContract:
         for name in ("a", "b", "c", "d"):
             await store.put(turn(name, positions[-1]))
             positions.append(await position(store, name))
+        await self.settle(store)
         assert [await store.get(name) is not None for name in "abcd"] == [False, False, True, True]
         assert await store.history("a") is None
         assert await texts(store, "d") == ["a", "b", "c", "d"]
@@ -327,6 +342,7 @@ class StoreContract:
         await store.put(turn("a", None))
         parent = await position(store, "a")
         await store.put(turn("b", None))
+        await self.settle(store)
         with pytest.raises(UnknownParent):
             await store.put(turn("c", parent))
         assert await texts(store, "b") == ["b"]
@@ -341,6 +357,7 @@ class StoreContract:
         await store.put(turn("a", history.position))
         await store.append(append("conv_1", part("msg_3")))
         await store.put_conversation(conversation("conv_3"))
+        await self.settle(store)
         found = [await store.get_conversation(name) is not None for name in ("conv_1", "conv_2", "conv_3")]
         assert found == [True, False, True]
         assert await store.item("msg_conv_2") is None

@@ -154,7 +154,7 @@ def test_retrieve_delete_and_unknown_ids() -> None:
         with pytest.raises(openai.NotFoundError) as missing:
             client.responses.retrieve(response.id)
         assert missing.value.code == "response_not_found"
-        with pytest.raises(openai.NotFoundError) as unknown:
+        with pytest.raises(openai.BadRequestError) as unknown:
             client.responses.create(model="scripted", input="Hi", previous_response_id=response.id)
         assert unknown.value.code == "previous_response_not_found"
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
-from gpt_oss_server.stores.kinds import KINDS, open_store
+from gpt_oss_server.stores.kinds.table import KINDS, open_store
 from gpt_oss_server.stores.memory import MemoryStore
 from tests.doubles.serving import scripted
 
@@ -21,16 +21,18 @@ def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
 
 @pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])
 def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
-    with pytest.raises(SettingsError, match=r"store must be memory, not "):
+    with pytest.raises(
+        SettingsError, match=r"store must be memory, sqlite, sqlite:PATH or postgres://…, not "
+    ):
         Settings(store=place)
-    with pytest.raises(SettingsError, match=r"store must be memory, not "):
+    with pytest.raises(SettingsError, match=r"store must be memory or sqlite or .*, not "):
         open_store(place, Settings())
 
 
 def test_the_error_names_the_variable_or_the_flag() -> None:
-    with pytest.raises(SettingsError, match=r"GPT_OSS_SERVER_STORE must be memory, not 'redis'"):
+    with pytest.raises(SettingsError, match=r"GPT_OSS_SERVER_STORE must be memory, sqlite, .* not 'redis'"):
         read_settings({}, {"GPT_OSS_SERVER_STORE": "redis"})
-    with pytest.raises(SettingsError, match=r"--store must be memory, not 'redis'"):
+    with pytest.raises(SettingsError, match=r"--store must be memory, sqlite, .* not 'redis'"):
         read_settings({"store": "redis"}, {})
 
 

@@ -152,7 +152,7 @@ async def test_the_oldest_conversations_are_evicted_when_there_are_too_many() ->
 
 async def test_the_age_of_a_conversation_counts_from_its_last_change() -> None:
     now = 0.0
-    store = MemoryStore(max_age=10, clock=lambda: now)
+    store = MemoryStore(max_conversation_age=10, clock=lambda: now)
     for number in range(2):
         await store.put_conversation(conversation(f"conv_{number}"), [part("msg")])
     now = 9.0

@@ -30,6 +30,7 @@ from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.http.socket_protocol import SocketProtocol
 from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import EngineInfo
 
 _log = logging.getLogger(__name__)
@@ -193,6 +194,7 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
     return f"""
   Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
+  Store    {kept_where(settings.store)}
   API      {url}/v1   (Responses and Chat Completions; any API key){warning}
 
   Try      curl {url}/v1/responses -H "Content-Type: application/json" \\

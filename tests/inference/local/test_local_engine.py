@@ -163,6 +163,19 @@ async def test_a_seed_gives_the_same_tokens_among_other_generations(engine: Loca
     assert len({found.tokens for found in concurrent}) == 4
 
 
+@pytest.mark.parametrize("at", [1, 7, 20])
+async def test_a_continued_generation_is_as_if_it_had_never_stopped(engine: LocalEngine, at: int) -> None:
+    """Its random numbers and its penalties follow those of the tokens before."""
+    sampling = Sampling(
+        seed=5, presence_penalty=0.4, frequency_penalty=0.3, stop_token_ids=frozenset(), max_tokens=30
+    )
+    whole = (await generated(engine, sampling)).tokens
+    rest = replace(sampling, max_tokens=30 - at, continued=whole[:at])
+    prompt = [*PROMPT, *whole[:at]]
+    assert (await generated(engine, rest, prompt)).tokens == whole[at:]
+    assert (await generated(engine, replace(rest, continued=()), prompt)).tokens != whole[at:]
+
+
 @pytest.mark.parametrize("breakage", ["nan", "bug", "forward"])
 async def test_a_failure_ends_only_its_own_generation(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: str

@@ -104,6 +104,13 @@ def test_any_sampling_picks_only_allowed_tokens(fields: dict[str, float]) -> Non
     assert grammar.accepted == tokens
 
 
+def test_a_continued_generation_begins_within_its_grammar() -> None:
+    grammar = Recorded([{2}, {40}, {7}])
+    sampler = Sampler(Sampling(grammar=grammar, continued=(2, 40)), 64)
+    assert sampler.sample(torch.zeros(64)).token == 7
+    assert grammar.accepted == [2, 40, 7]
+
+
 def test_the_distribution_is_the_models_own_among_allowed_tokens() -> None:
     logits = torch.zeros(64)
     logits[1], logits[2] = math.log(3.0), 9.0

@@ -11,9 +11,10 @@ import pytest
 
 from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
 from gpt_oss_server.http.sse import encode
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.events import NO_RECORDS, EventLog, Records
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
-from gpt_oss_server.turns.background import BackgroundRun, BackgroundRuns
+from gpt_oss_server.turns.background.driven import BackgroundRun
+from gpt_oss_server.turns.background.runs import BackgroundRuns
 from tests.doubles.waiting import until
 
 
@@ -22,6 +23,7 @@ class CountingRun:
 
     def __init__(self, run_id: str, events: int, *, seed: int = 0, text: str = "") -> None:
         self.id = run_id
+        self.tape = None
         self.ending = False
         self.open = False
         self._left = events
@@ -273,9 +275,11 @@ async def test_a_run_that_is_stopped_during_a_write_loses_no_events(after_ticks:
     class Slowly(MemoryEventLogs):
         """Like a database: a cancelled call may or may not have taken effect."""
 
-        async def append(self, run_id: str, first: int, events: Sequence[bytes]) -> bool:
+        async def append(
+            self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
+        ) -> bool:
             await asyncio.sleep(0)
-            cancelled = await super().append(run_id, first, events)
+            cancelled = await super().append(run_id, first, events, records)
             await asyncio.sleep(0)
             return cancelled
 

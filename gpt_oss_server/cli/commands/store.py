@@ -1,0 +1,47 @@
+"""Look at a store, shrink it, move it or delete from it. It may be in use by a server meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpt_oss_server.cli.line.flags import add_flags
+from gpt_oss_server.settings import Settings
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server store stat --store sqlite
+  gpt-oss-server store vacuum --store sqlite:server.sqlite --store-max-age 7d
+  gpt-oss-server store export --store sqlite > store.jsonl
+  gpt-oss-server store export resp_123 conv_456 --store sqlite > some.jsonl
+  gpt-oss-server store import store.jsonl --store postgres://user@host/database
+  gpt-oss-server store delete resp_123 --store sqlite
+
+stat shows what the store holds. vacuum deletes what exceeds the bounds and returns the space to the disk.
+export writes lines of JSON; import reads them from files or from standard input, and leaves alone what
+exists. Neither moves the sealing key: for sealed items, use the same --sealing-key-file on both machines."""
+
+ACTIONS = ("stat", "vacuum", "export", "import", "delete")
+SETTINGS = (
+    "store",
+    "store_max_responses",
+    "store_max_conversations",
+    "store_max_bytes",
+    "store_max_age",
+    "store_max_conversation_age",
+    "background_log_max_bytes",
+    "background_log_max_age",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument(
+        "names", nargs="*", metavar="ID|FILE", help="ids to export or delete; files to import"
+    )
+    add_flags(parser, only=SETTINGS, everything=everything)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from gpt_oss_server.cli.commands.store_actions import act
+
+    return act(args.action, args.names, settings)

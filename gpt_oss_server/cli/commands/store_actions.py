@@ -1,0 +1,150 @@
+"""What `gpt-oss-server store` does: one function for each action.
+
+Takes the names on the command line and the settings. Prints results on standard output and messages about
+them on standard error, and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.kinds.bounds import bounds_of
+from gpt_oss_server.stores.kinds.table import open_database
+from gpt_oss_server.stores.sql.codec import key_of
+from gpt_oss_server.stores.sql.conversations import delete_conversation
+from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.responses import delete_response
+from gpt_oss_server.stores.sql.statistics import statistics
+from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.transfer import FORMAT, Export, import_records
+
+
+def act(action: str, names: list[str], settings: Settings) -> int:
+    return asyncio.run(_act(_ACTIONS[action], open_database(settings.store), names, settings))
+
+
+async def _act(action: Action, database: Database, names: list[str], settings: Settings) -> int:
+    try:
+        return await action(database, names, settings)
+    finally:
+        await database.close()
+
+
+async def stat(database: Database, names: list[str], settings: Settings) -> int:
+    _takes_nothing("stat", names)
+    found = await database.read(statistics)
+    oldest = "none" if found.oldest is None else f"{datetime.fromtimestamp(found.oldest):%Y-%m-%d %H:%M}"
+    for name, value in (
+        ("store", database.place),
+        ("responses", f"{found.responses:,}"),
+        ("oldest response", oldest),
+        ("conversations", f"{found.conversations:,}"),
+        ("turns", f"{found.turns:,}"),
+        ("size", _size(found.bytes)),
+        ("running in background", f"{found.running:,}"),
+        ("event logs", f"{found.logs:,} ({_size(found.log_bytes)})"),
+    ):
+        console.out(f"{name:<22} {value}")
+    return 0
+
+
+async def vacuum(database: Database, names: list[str], settings: Settings) -> int:
+    _takes_nothing("vacuum", names)
+    deleted = await Sweeper(database, bounds_of(settings)).sweep()
+    await asyncio.to_thread(database.compact)
+    console.err(f"Deleted {deleted:,} entries that exceeded the bounds, and returned the unused space.")
+    return 0
+
+
+async def export(database: Database, names: list[str], settings: Settings) -> int:
+    so_far, missing = Export(frozenset(map(key_of, names))), set(names)
+    console.out(json.dumps(FORMAT))
+    while not so_far.ended:
+        records, so_far = await database.read(so_far.page)
+        for record in records:
+            console.out(json.dumps(record))
+            exported = record.get("response") or record.get("conversation") or {}
+            missing.discard(exported.get("id", ""))
+    return _report_missing(missing)
+
+
+async def import_files(database: Database, names: list[str], settings: Settings) -> int:
+    records = list(_records(names))
+    done = await database.write(lambda tx: import_records(tx, records), durable=True)
+    skipped = f"; {done.skipped:,} exist already and stay as they are" if done.skipped else ""
+    console.err(f"Imported {done.responses:,} responses and {done.conversations:,} conversations{skipped}.")
+    return 0
+
+
+async def delete(database: Database, names: list[str], settings: Settings) -> int:
+    if not names:
+        raise CommandLineError("Name what to delete: gpt-oss-server store delete resp_…")
+
+    def work(tx: Transaction) -> set[str]:
+        return {
+            name
+            for name in names
+            if not (delete_response(tx, key_of(name)) or delete_conversation(tx, key_of(name)))
+        }
+
+    return _report_missing(await database.write(work))
+
+
+Action = Callable[[Database, list[str], Settings], Coroutine[Any, Any, int]]
+_ACTIONS: dict[str, Action] = {
+    "stat": stat,
+    "vacuum": vacuum,
+    "export": export,
+    "import": import_files,
+    "delete": delete,
+}
+
+
+def _records(names: list[str]) -> Iterator[dict[str, Any]]:
+    for name in names or ["-"]:
+        try:
+            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandLineError(
+                f"Cannot read {name}: {getattr(error, 'strerror', None) or error}."
+            ) from error
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield _record(name, number, line)
+
+
+def _record(name: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise SettingsError(f"{name}, line {number} is no JSON: {error}.") from error
+    if not isinstance(record, dict):
+        raise SettingsError(f"{name}, line {number} is no record of a store.")
+    return record
+
+
+def _takes_nothing(action: str, names: list[str]) -> None:
+    if names:
+        raise CommandLineError(f"store {action} concerns the whole store: leave {' '.join(names)} out.")
+
+
+def _report_missing(missing: set[str]) -> int:
+    for name in sorted(missing):
+        console.err(f"The store has no response or conversation {name!r}.")
+    return 1 if missing else 0
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{count / scale:,.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,85 @@
+"""What another process needs to continue a background response, beside its tape.
+
+Takes the request as it was resolved, and everything that preparing it took from its surroundings: ids, the
+time, the prompt. Returns bytes, and the same from those bytes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from gpt_oss_server.responses.past import Past
+from gpt_oss_server.responses.prepare import Prepared
+from gpt_oss_server.responses.request import CreateResponse
+from gpt_oss_server.responses.run import Run
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.stores.base import StoredResponse
+from gpt_oss_server.stores.chain import Position
+from gpt_oss_server.stores.events import Continuation
+
+
+def new_seed() -> str:
+    """The seed of a run's ids."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    seed: str
+    request: dict[str, Any]  # with its references resolved
+    response: dict[str, Any]  # as it was when the run began
+    items: list[dict[str, Any]]  # the request's input
+    results: dict[str, str]  # of the calls that the input references
+    session: str
+    position: Position | None
+    prompt: list[int]
+
+    @classmethod
+    def of(cls, run: Run, prepared: Prepared, seed: str) -> Blueprint:
+        past = prepared.past
+        return cls(
+            seed=seed,
+            request=prepared.request.model_dump(mode="json", exclude_unset=True),
+            response=run.response,
+            items=list(prepared.items),
+            results=dict(past.results),
+            session=past.session,
+            position=past.position,
+            prompt=list(prepared.prompt),
+        )
+
+    @classmethod
+    def read(cls, content: bytes) -> Blueprint:
+        return cls(**from_json(content))
+
+    @property
+    def continuation(self) -> Continuation:
+        return Continuation(to_json(asdict(self)), self.position)
+
+    @property
+    def parsed(self) -> CreateResponse:
+        return CreateResponse.model_validate(self.request)
+
+    async def past(self, served: Served) -> Past:
+        history = await served.store.history_at(self.position, self.session)
+        return Past(
+            history.segments,
+            history.recipients,
+            history.approvals,
+            results=self.results,
+            session=self.session,
+            position=self.position,
+        )
+
+    def snapshot(self, events: list[dict[str, Any]]) -> StoredResponse:
+        """The current response, from the events that are logged so far."""
+        response = dict(self.response)
+        response["output"] = [e["item"] for e in events if e["type"] == "response.output_item.done"]
+        lifecycle = [event["response"]["status"] for event in events if "response" in event]
+        return StoredResponse(
+            {**response, "status": (lifecycle or [response["status"]])[-1]}, tuple(self.items)
+        )

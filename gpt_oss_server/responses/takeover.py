@@ -1,0 +1,89 @@
+"""Continues background responses whose process has stopped, and shows that this process lives.
+
+Takes the runs that no process holds any more. Builds each again, lets it repeat what it did before, silently,
+and drives it on. A run that cannot be built, or that was tried too often, ends as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
+from gpt_oss_server.responses.run import Run
+from gpt_oss_server.stores.events import Claimed, Claims
+from gpt_oss_server.turns.background.runs import BackgroundRuns
+
+_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
+_log = logging.getLogger(__name__)
+Build = Callable[[Claimed], Awaitable[Run]]
+
+
+class Takeover:
+    def __init__(
+        self,
+        background: BackgroundRuns[Run],
+        claims: Claims,
+        build: Build,
+        fail: Callable[[Claimed, ApiError], Awaitable[None]],
+        *,
+        lease: float,
+    ) -> None:
+        """`build` makes the run again; `fail` ends one that cannot be built."""
+        self._background = background
+        self._claims = claims
+        self._build = build
+        self._fail = fail
+        self._renew_every = lease / 3
+        self._renewed = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._look_for_ever())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except StoreUnavailable as error:
+                _log.warning("Background responses of other servers cannot be continued: %s", error)
+            except Exception:  # a defect in one run must not leave the others without a server
+                _log.exception("Looking for background responses failed.")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Renews the leases, cancels what should be, and continues every run that it can claim."""
+        now = asyncio.get_running_loop().time()
+        if not self._renewed or now - self._renewed > self._renew_every:
+            await self._claims.renew()
+            self._renewed = now
+        for run_id in await self._claims.cancelled():
+            if self._background.running(run_id) is not None:
+                task = asyncio.create_task(self._background.stop(run_id))
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
+        while self._background.has_room and (claimed := await self._claims.claim()) is not None:
+            await self._continue(claimed)
+
+    async def _continue(self, claimed: Claimed) -> None:
+        try:
+            run = await self._build(claimed)
+        except StoreUnavailable:
+            await self._claims.give_back(claimed.run_id)
+            raise
+        except Exception as error:
+            _log.error("The background response %s cannot be continued.", claimed.run_id, exc_info=error)
+            why = error.message if isinstance(error, ApiError) else "The server's log says why."
+            await self._fail(
+                claimed, RunInterrupted(f"The response was interrupted and cannot be continued. {why}")
+            )
+            return
+        _log.info("Continuing the background response %s, attempt %d.", claimed.run_id, claimed.attempts)
+        self._background.go_on(run, claimed)

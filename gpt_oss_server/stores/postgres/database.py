@@ -1,0 +1,193 @@
+"""A Postgres database: threads with a connection each, which survive a restart of the database.
+
+Takes functions of a transaction. A transaction that fails for a passing reason runs again until the patience
+ends: the connection broke, the database starts or stops, or another transaction was in the way. If the
+connection breaks during a commit, the database is asked whether the commit took effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.postgres.connections import (
+    PostgresTransaction,
+    connect,
+    conninfo_of,
+    place_of,
+    prepare,
+)
+from gpt_oss_server.stores.sql.database import Work
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+_CONNECTIONS = 8
+_PATIENCE = 30.0  # seconds that a transaction waits for the database to come back
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PASSING = ("08", "40", "53", "55", "57")  # classes: connections, conflicts, resources, locks, operators
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # all statements see the same state
+_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
+
+
+class _InDoubt(Exception):
+    """The connection broke during the commit of this transaction."""
+
+    def __init__(self, transaction: str, result: Any) -> None:
+        super().__init__(transaction)
+        self.transaction = transaction
+        self.result = result
+
+
+class PostgresDatabase:
+    def __init__(self, url: str, *, patience: float = _PATIENCE) -> None:
+        import psycopg
+
+        self._conninfo = conninfo_of(url)
+        self._place = place_of(self._conninfo)
+        self._patience = patience
+        self._closing = threading.Event()
+        self._local = threading.local()
+        self._connections: set[psycopg.Connection[Any]] = set()
+        try:
+            prepare(self._conninfo, self._place)
+        except psycopg.Error as error:
+            raise SettingsError(f"The store {self._place} cannot be used: {_first_line(error)}.") from error
+        self._threads = ThreadPoolExecutor(_CONNECTIONS, "postgres")
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    async def write(self, work: Work[T], *, durable: bool = False) -> T:
+        return await self._submit(_WRITE, work)
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._submit(_READ, work)
+
+    def write_now(self, work: Work[T]) -> T:
+        import psycopg
+
+        try:
+            with connect(self._conninfo) as connection, connection.transaction():
+                return work(PostgresTransaction(connection))
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
+
+    def compact(self) -> None:
+        import psycopg
+
+        try:
+            with connect(self._conninfo) as connection:
+                connection.execute("VACUUM ANALYZE")
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
+
+    async def close(self) -> None:
+        self._closing.set()
+        await asyncio.to_thread(self._threads.shutdown)
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    async def _submit(self, begin: str, work: Work[T]) -> T:
+        if self._closing.is_set():
+            raise StoreUnavailable(f"The store {self._place} is closed.")
+        until = time.monotonic() + self._patience
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, begin, work, until)
+
+    # --- in the threads ----------------------------------------------------------------------------
+
+    def _run(self, begin: str, work: Work[T], until: float) -> T:
+        """Repeats the transaction until it succeeds, fails for good, or `until` has passed."""
+        import psycopg
+
+        pause, doubt = _PAUSE, None
+        while True:
+            try:
+                connection = self._connection()
+                if doubt is not None and _has_committed(connection, doubt.transaction):
+                    result: T = doubt.result
+                    return result
+                doubt = None
+                return self._attempt(connection, begin, work)
+            except _InDoubt as error:
+                doubt = error
+            except psycopg.Error as error:
+                self._discard_broken()
+                if not _passes(error) or time.monotonic() + pause > until:
+                    raise StoreUnavailable(
+                        f"The store {self._place} failed: {_first_line(error)}. Try again in a moment."
+                    ) from error
+            self._closing.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            if self._closing.is_set():
+                until = min(until, time.monotonic() + 2 * _LONGEST_PAUSE)
+
+    def _attempt(self, connection: psycopg.Connection[Any], begin: str, work: Work[T]) -> T:
+        import psycopg
+
+        cursor = connection.execute(begin)
+        transaction = ""
+        if begin == _WRITE:
+            cursor.nextset()
+            [transaction] = cursor.fetchone() or ("",)
+        try:
+            result = work(PostgresTransaction(connection))
+        except BaseException:
+            with suppress(psycopg.Error):  # the error that led here is the one to report
+                connection.execute("ROLLBACK")
+            raise
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            self._discard_broken()
+            if connection.closed and transaction:
+                raise _InDoubt(transaction, result) from error
+            raise
+        return result
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = connect(self._conninfo)
+            self._connections.add(connection)
+        return connection
+
+    def _discard_broken(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None and connection.closed:
+            self._connections.discard(connection)
+            self._local.connection = None
+            connection.close()
+
+
+def _has_committed(connection: psycopg.Connection[Any], transaction: str) -> bool:
+    import psycopg
+
+    sql = "SELECT pg_xact_status(%s::text::xid8)"
+    [status] = connection.execute(sql, (transaction,)).fetchone() or (None,)
+    if status == "in progress":
+        raise psycopg.OperationalError(f"the transaction {transaction} has not ended")
+    return bool(status == "committed")
+
+
+def _passes(error: psycopg.Error) -> bool:
+    """Whether the same transaction may succeed later."""
+    import psycopg
+
+    if error.sqlstate is None:  # no answer of the database: the connection broke or was never made
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate[:2] in _PASSING
+
+
+def _first_line(error: psycopg.Error) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")

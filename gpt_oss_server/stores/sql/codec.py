@@ -1,0 +1,120 @@
+"""Records as bytes, and texts as keys of a table.
+
+Takes plain records and returns bytes, and the same records from those bytes. Bodies are JSON in bytes rather
+than a database's JSON or text, which refuse or change some characters. Token ids are little-endian int32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.stores.chain import Addition
+
+_LENGTH = struct.Struct("<I")
+_LONGEST_KEY = 200  # an index of Postgres refuses keys of 2,700 bytes
+
+
+def to_bytes(value: object) -> bytes:
+    try:
+        return to_json(value)
+    except PydanticSerializationError:  # a lone surrogate, which UTF-8 cannot encode
+        return json.dumps(value).encode("ascii")
+
+
+def from_bytes(content: bytes) -> Any:
+    try:
+        return from_json(content)
+    except ValueError:
+        return json.loads(content)
+
+
+def key_of(text: str) -> str:
+    """The text as a key. Clients choose the ids of items, which may be long or have a NUL."""
+    if len(text) <= _LONGEST_KEY and text.isprintable() and not text.startswith("\\"):
+        return text
+    return "\\" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def encode_tokens(tokens: Iterable[int]) -> bytes:
+    ids = array("i", tokens)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids.tobytes()
+
+
+def decode_tokens(content: bytes) -> tuple[int, ...]:
+    ids = array("i")
+    ids.frombytes(content)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return tuple(ids)
+
+
+def encode_addition(added: Addition) -> bytes:
+    """The length of the JSON, the JSON, and the tokens of all segments."""
+    head: dict[str, Any] = {"segments": [_head_of(segment) for segment in added.segments]}
+    if added.recipients:
+        head["recipients"] = dict(added.recipients)
+    if added.approvals:
+        head["approvals"] = dict(added.approvals)
+    if added.answered:
+        head["answered"] = added.answered
+    encoded = to_bytes(head)
+    tokens = [encode_tokens(segment.tokens) for segment in added.segments]
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, *tokens))
+
+
+def decode_addition(content: bytes) -> Addition:
+    [length] = _LENGTH.unpack_from(content)
+    at = _LENGTH.size + length
+    head = from_bytes(content[_LENGTH.size : at])
+    segments: list[Segment] = []
+    for role, count, fields in head["segments"]:
+        end = at + 4 * count
+        if "tools" in fields:
+            fields["tools"] = tuple(fields["tools"])
+        segments.append(Segment(role, decode_tokens(content[at:end]), **fields))
+        at = end
+    approvals = {key: (call[0], call[1]) for key, call in head.get("approvals", {}).items()}
+    return Addition(tuple(segments), head.get("recipients", {}), approvals, tuple(head.get("answered", ())))
+
+
+def _head_of(segment: Segment) -> tuple[str, int, dict[str, Any]]:
+    """The role, the number of tokens, and the fields that differ from their defaults."""
+    fields: dict[str, Any] = {}
+    if segment.channel is not None:
+        fields["channel"] = segment.channel
+    if segment.recipient is not None:
+        fields["recipient"] = segment.recipient
+    if segment.text is not None:
+        fields["text"] = segment.text
+    if segment.stands_for:
+        fields["stands_for"] = segment.stands_for
+    if segment.tools:
+        fields["tools"] = segment.tools
+    return segment.role, len(segment.tokens), fields
+
+
+def pack(parts: Sequence[bytes]) -> bytes:
+    """Joins byte strings, each after its length."""
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+
+
+def unpack(content: bytes) -> list[bytes]:
+    parts: list[bytes] = []
+    at = 0
+    while at < len(content):
+        [length] = _LENGTH.unpack_from(content, at)
+        at += _LENGTH.size
+        parts.append(content[at : at + length])
+        at += length
+    return parts

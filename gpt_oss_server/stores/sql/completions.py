@@ -1,0 +1,74 @@
+"""Chat completions in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpt_oss_server.stores.completions import Completion, StoredCompletion
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
+from gpt_oss_server.stores.sql.database import Database, Transaction
+
+
+class SqlCompletions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, stored: StoredCompletion) -> None:
+        key, body = key_of(stored.id), to_bytes(stored.completion)
+        messages = to_bytes(stored.messages)
+
+        def work(tx: Transaction) -> None:
+            delete_completion(tx, key)
+            tx.run(
+                "INSERT INTO completions (id, stored_at, size, body, messages) VALUES (?, {now}, ?, ?, ?)",
+                key,
+                len(body) + len(messages),
+                body,
+                messages,
+            )
+
+        await self._database.write(work)
+
+    async def get(self, completion_id: str) -> StoredCompletion | None:
+        return await self._database.read(lambda tx: _get(tx, key_of(completion_id)))
+
+    async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
+        return await self._database.read(lambda tx: _page(tx, after, most, newest_first))
+
+    async def set_metadata(self, completion_id: str, metadata: Mapping[str, Any]) -> StoredCompletion | None:
+        key = key_of(completion_id)
+
+        def work(tx: Transaction) -> StoredCompletion | None:
+            tx.run("UPDATE completions SET size = size WHERE id = ?", key)  # other changes wait here
+            if (kept := _get(tx, key)) is None:
+                return None
+            changed = kept.with_metadata(metadata)
+            tx.run("UPDATE completions SET body = ? WHERE id = ?", to_bytes(changed.completion), key)
+            return changed
+
+        return await self._database.write(work)
+
+    async def delete(self, completion_id: str) -> bool:
+        return await self._database.write(lambda tx: delete_completion(tx, key_of(completion_id)))
+
+
+def delete_completion(tx: Transaction, key: str) -> bool:
+    return bool(tx.run("DELETE FROM completions WHERE id = ?", key))
+
+
+def _get(tx: Transaction, key: str) -> StoredCompletion | None:
+    rows = tx.rows("SELECT body, messages FROM completions WHERE id = ?", key)
+    return StoredCompletion(from_bytes(rows[0][0]), tuple(from_bytes(rows[0][1]))) if rows else None
+
+
+def _page(tx: Transaction, after: str | None, most: int, newest_first: bool) -> list[Completion] | None:
+    order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
+    if after is None:
+        rows = tx.rows(f"SELECT body FROM completions ORDER BY position {order} LIMIT ?", most)
+        return [from_bytes(body) for [body] in rows]
+    found = tx.rows("SELECT position FROM completions WHERE id = ?", key_of(after))
+    if not found:
+        return None
+    sql = f"SELECT body FROM completions WHERE position {sign} ? ORDER BY position {order} LIMIT ?"
+    return [from_bytes(body) for [body] in tx.rows(sql, found[0][0], most)]

@@ -1,0 +1,58 @@
+"""What the store needs of a database: transactions, in threads that never block the event loop.
+
+Takes functions of a transaction. Runs each in one transaction and returns its result, or raises what the
+function raised with nothing written. A function may run more than once, so it changes nothing but the
+transaction. The statements are SQL that SQLite and Postgres share, with `?` for values; `{now}`, `{serial}`,
+`{bytes}`, `{real}` and `{skip_locked}` stand for what they spell differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Value = str | bytes | int | float | None
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    def rows(self, sql: str, *values: Value) -> list[Row]:
+        """The rows of a query, or those that a statement returns."""
+        ...
+
+    def run(self, sql: str, *values: Value) -> int:
+        """How many rows the statement changed."""
+        ...
+
+    def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None: ...
+
+
+Work = Callable[[Transaction], T]
+
+
+class Database(Protocol):
+    @property
+    def place(self) -> str:
+        """Where the data is, for the operator; without passwords."""
+        ...
+
+    async def write(self, work: Work[T], *, durable: bool = False) -> T:
+        """With `durable`, what was written survives even a power failure. Raises `StoreUnavailable`."""
+        ...
+
+    async def read(self, work: Work[T]) -> T:
+        """Raises `StoreUnavailable`."""
+        ...
+
+    def write_now(self, work: Work[T]) -> T:
+        """Blocks the thread: only before the event loop runs, and for commands."""
+        ...
+
+    def compact(self) -> None:
+        """Returns unused space to the disk. It takes as long as it takes, so only a command calls it."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was already requested."""
+        ...

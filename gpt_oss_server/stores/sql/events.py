@@ -1,0 +1,184 @@
+"""Event logs in a database, for readers in any process.
+
+Takes events of the runs that this process holds. A reader in the same process wakes at once; one in another
+looks again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+
+from gpt_oss_server.stores.events import (
+    NO_RECORDS,
+    Claimed,
+    Continuation,
+    EventLog,
+    Records,
+    events_forgotten,
+)
+from gpt_oss_server.stores.sql import runs
+from gpt_oss_server.stores.sql.codec import key_of
+from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.links import number_of
+from gpt_oss_server.stores.sql.replicas import Replica
+from gpt_oss_server.stores.sql.runs import Batch
+
+LEASE = 30.0  # seconds without progress after which another process may continue a run
+_LOOK_SECONDS = 0.1  # between looks at a log that another process writes
+_LINGER = 0.03  # seconds between the appends of a run
+_LOST_SECONDS = 1.0  # between looks at a log that this process writes
+_FORGOTTEN = 2**62
+
+
+class Held:
+    """The runs that this process holds, with their fences."""
+
+    def __init__(self) -> None:
+        self.fences: dict[str, int] = {}
+
+    def guard(self, tx: Transaction, response_id: str) -> None:
+        """Raises `LeaseLost` where another process now has the run of this response."""
+        fence = self.fences.get(response_id)
+        if fence is not None:
+            runs.check_held(tx, response_id, fence)
+
+
+class SqlEventLogs:
+    linger = _LINGER
+
+    def __init__(self, database: Database, held: Held, replica: Replica, *, lease: float = LEASE) -> None:
+        self._database = database
+        self._held = held
+        self._here = replica
+        self._replica = str(replica)
+        self._lease = lease
+        self._news: dict[str, asyncio.Event] = {}  # of the runs that are held here
+
+    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
+        request = None if continuation is None else continuation.request
+        parent = None if continuation is None else number_of(continuation.parent)
+        fence = await self._database.write(
+            lambda tx: runs.begin_run(tx, run_id, self._replica, self._lease, parent, request), durable=True
+        )
+        self._take(run_id, fence)
+        return self._log(run_id)
+
+    async def append(
+        self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
+    ) -> bool:
+        fence = self._held.fences[run_id]
+        batch = Batch(first, tuple(events), records.first, tuple(records.added))
+        cancel = await self._database.write(
+            lambda tx: runs.append_batch(tx, run_id, fence, self._lease, batch)
+        )
+        self._wake(run_id)
+        return cancel
+
+    async def end(self, run_id: str) -> None:
+        fence = self._held.fences[run_id]
+        await self._database.write(lambda tx: runs.end_run(tx, run_id, fence))
+        self._let_go(run_id)
+
+    async def open(self, run_id: str) -> EventLog | None:
+        state = await self._database.read(lambda tx: runs.log_state(tx, run_id))
+        return None if state is None else self._log(run_id)
+
+    async def request_cancel(self, run_id: str) -> None:
+        await self._database.write(lambda tx: runs.request_cancel(tx, run_id))
+
+    async def delete(self, run_id: str) -> None:
+        await self._database.write(lambda tx: runs.delete_ended(tx, key_of(run_id)))
+
+    # --- which process runs what ---------------------------------------------------------------------
+
+    async def claim(self) -> Claimed | None:
+        def work(tx: Transaction) -> tuple[Claimed, int] | None:
+            runs.free_runs_of(tx, filter(self._here.knows_dead, runs.holders(tx)))
+            return runs.claim_run(tx, self._replica, self._lease)
+
+        if (found := await self._database.write(work, durable=True)) is None:
+            return None
+        claimed, fence = found
+        if claimed.run_id in self._held.fences:  # this process has yet to notice that it had lost the run
+            await self._database.write(lambda tx: runs.give_back(tx, claimed.run_id, fence))
+            return None
+        self._take(claimed.run_id, fence)
+        return claimed
+
+    async def give_back(self, run_id: str) -> None:
+        fence = self._held.fences[run_id]
+        await self._database.write(lambda tx: runs.give_back(tx, run_id, fence))
+        self._let_go(run_id)
+
+    async def renew(self) -> None:
+        await self._database.write(lambda tx: runs.renew_leases(tx, self._replica, self._lease))
+
+    async def cancelled(self) -> list[str]:
+        return await self._database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
+
+    async def is_running(self, run_id: str) -> bool:
+        state = await self._database.read(lambda tx: runs.log_state(tx, run_id))
+        return state is not None and not state.ended
+
+    async def request(self, run_id: str) -> bytes | None:
+        return await self._database.read(lambda tx: runs.request_of(tx, run_id))
+
+    async def logged(self, run_id: str) -> list[bytes]:
+        return await self._database.read(lambda tx: runs.read_events(tx, run_id, -1, runs.ALL))
+
+    async def close(self) -> None:
+        """The database is closed by the store of responses."""
+
+    def _log(self, run_id: str) -> SqlEventLog:
+        return SqlEventLog(self._database, run_id, lambda: self._news.get(run_id))
+
+    def _take(self, run_id: str, fence: int) -> None:
+        self._held.fences[run_id] = fence
+        self._news[run_id] = asyncio.Event()
+
+    def _let_go(self, run_id: str) -> None:
+        self._wake(run_id)
+        del self._news[run_id]
+        del self._held.fences[run_id]
+
+    def _wake(self, run_id: str) -> None:
+        self._news[run_id].set()
+        self._news[run_id] = asyncio.Event()
+
+
+class SqlEventLog:
+    def __init__(self, database: Database, run_id: str, news: Callable[[], asyncio.Event | None]) -> None:
+        self._database = database
+        self._run_id = run_id
+        self._news = news
+
+    async def check(self, after: int) -> None:
+        if await self._database.read(lambda tx: runs.log_state(tx, self._run_id)) is None:
+            raise events_forgotten(_FORGOTTEN)
+
+    async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
+        at = after
+        while True:
+            news = self._news()  # before the look: what comes later wakes this reader
+
+            def look(tx: Transaction, at: int = at) -> tuple[runs.LogState | None, list[bytes]]:
+                state = runs.log_state(tx, self._run_id)
+                if state is None or state.next_event <= at + 1:
+                    return state, []
+                return state, runs.read_events(tx, self._run_id, at)
+
+            state, events = await self._database.read(look)
+            if events:
+                at += len(events)
+                yield events
+            elif state is None:
+                raise events_forgotten(at + 2)
+            elif state.ended:
+                return
+            elif news is None:
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                with suppress(TimeoutError):  # if the run goes on elsewhere, nothing here announces it
+                    await asyncio.wait_for(news.wait(), _LOST_SECONDS)

@@ -1,0 +1,219 @@
+"""Background runs in tables: leases, event logs, records to continue from. The statements of a transaction.
+
+A run belongs to the process that claimed it last. Each claim raises the run's fence, and a write with an
+older fence changes nothing. Each append extends the lease, so that a run whose process has died, hangs or is
+cut off becomes free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpt_oss_server.stores.events import Claimed, LeaseLost
+from gpt_oss_server.stores.sql.codec import key_of, pack, unpack
+from gpt_oss_server.stores.sql.database import Transaction
+from gpt_oss_server.stores.sql.links import hold, release
+
+ALL = 2**31  # batches: more than any log has
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one append adds: events from number `first` on, and records from number `first_record` on."""
+
+    first: int
+    events: Sequence[bytes] = ()
+    first_record: int = 0
+    records: Sequence[bytes] = ()
+
+
+def begin_run(
+    tx: Transaction, run_id: str, replica: str, lease: float, parent: int | None, request: bytes | None
+) -> int:
+    """Adds a run that this process holds, and returns its fence."""
+    if parent is not None:
+        hold(tx, parent)
+    tx.run(
+        "INSERT INTO runs (id, begun_at, ended_at, replica, lease_until, fence, attempts, cancel, next_event,"
+        " next_record, bytes, parent, request) VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?)",
+        key_of(run_id),
+        replica,
+        lease,
+        parent,
+        request,
+    )
+    return 1
+
+
+def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: Batch) -> bool:
+    """Adds what the log does not have yet, and returns whether to cancel the run."""
+    key = key_of(run_id)
+    rows = tx.rows(
+        "UPDATE runs SET lease_until = {now} + ? WHERE id = ? AND fence = ? AND ended_at IS NULL"
+        " RETURNING cancel, next_event, next_record",
+        lease,
+        key,
+        fence,
+    )
+    if not rows:
+        raise LeaseLost(run_id)
+    [[cancel, next_event, next_record]] = rows
+    events = _new(batch.first, batch.events, next_event, "Event")
+    records = _new(batch.first_record, batch.records, next_record, "Record")
+    if not events and not records:
+        return bool(cancel)
+    size = 0
+    for table, first, added in (("events", next_event, events), ("records", next_record, records)):
+        if added:
+            body = pack(added)
+            size += len(body)
+            tx.run(f"INSERT INTO {table} (run, first, body) VALUES (?, ?, ?)", key, first, body)
+    tx.run(
+        "UPDATE runs SET next_event = ?, next_record = ?, bytes = bytes + ? WHERE id = ?",
+        next_event + len(events),
+        next_record + len(records),
+        size,
+        key,
+    )
+    return bool(cancel)
+
+
+def check_held(tx: Transaction, run_id: str, fence: int) -> None:
+    """Raises `LeaseLost` where another process holds the run now, and lets none claim it until the end."""
+    sql = "UPDATE runs SET replica = replica WHERE id = ? AND fence = ? AND ended_at IS NULL"
+    if not tx.run(sql, key_of(run_id), fence):
+        raise LeaseLost(run_id)
+
+
+def end_run(tx: Transaction, run_id: str, fence: int) -> None:
+    """Ends the log. Its records are no longer needed."""
+    key = key_of(run_id)
+    rows = tx.rows(
+        "UPDATE runs SET ended_at = {now}, request = NULL WHERE id = ? AND fence = ? AND ended_at IS NULL"
+        " RETURNING parent",
+        key,
+        fence,
+    )
+    for [parent] in rows:
+        tx.run("DELETE FROM records WHERE run = ?", key)
+        if parent is not None:
+            tx.run("UPDATE runs SET parent = NULL WHERE id = ?", key)
+            release(tx, parent)
+
+
+def request_cancel(tx: Transaction, run_id: str) -> None:
+    tx.run("UPDATE runs SET cancel = 1 WHERE id = ? AND ended_at IS NULL", key_of(run_id))
+
+
+def delete_ended(tx: Transaction, key: str) -> bool:
+    """Deletes the log of a run that has ended."""
+    deleted = tx.run("DELETE FROM runs WHERE id = ? AND ended_at IS NOT NULL", key)
+    if deleted:
+        tx.run("DELETE FROM events WHERE run = ?", key)
+    return bool(deleted)
+
+
+# --- which process runs what ------------------------------------------------------------------------
+
+
+def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int] | None:
+    """A run that no process holds, with its new fence."""
+    rows = tx.rows(
+        "SELECT id FROM runs WHERE ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now}"
+        " AND replica <> ? ORDER BY lease_until LIMIT 1 {skip_locked}",
+        replica,
+    )
+    for [key] in rows:
+        claimed = tx.rows(
+            "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
+            " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel",
+            replica,
+            lease,
+            key,
+        )
+        [[fence, request, next_event, attempts, cancel]] = claimed
+        batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
+        records = tuple(record for [body] in batches for record in unpack(body))
+        return Claimed(key, request, records, int(next_event), int(attempts), bool(cancel)), int(fence)
+    return None
+
+
+def give_back(tx: Transaction, run_id: str, fence: int) -> None:
+    """Frees a run; that its process ends in order is no failed attempt."""
+    sql = "UPDATE runs SET replica = '', lease_until = 0, attempts = attempts - 1 WHERE id = ? AND fence = ?"
+    tx.run(sql, key_of(run_id), fence)
+
+
+def renew_leases(tx: Transaction, replica: str, lease: float) -> None:
+    """Extends the leases of a process, also those that have ended but that no other process has claimed."""
+    tx.run("UPDATE runs SET lease_until = {now} + ? WHERE replica = ? AND ended_at IS NULL", lease, replica)
+
+
+def free_runs_of(tx: Transaction, replicas: Iterable[str]) -> None:
+    """Ends the leases of processes that are known to be dead."""
+    for replica in replicas:
+        tx.run("UPDATE runs SET lease_until = 0 WHERE replica = ? AND ended_at IS NULL", replica)
+
+
+def end_abandoned(tx: Transaction) -> int:
+    """Ends the logs of runs that no process holds or can continue."""
+    sql = (
+        "UPDATE runs SET ended_at = {now} WHERE ended_at IS NULL AND request IS NULL AND lease_until <= {now}"
+    )
+    return tx.run(sql)
+
+
+def holders(tx: Transaction) -> list[str]:
+    """The processes that hold runs."""
+    rows = tx.rows("SELECT DISTINCT replica FROM runs WHERE ended_at IS NULL AND lease_until > 0")
+    return [replica for [replica] in rows if replica]
+
+
+def cancelled_runs(tx: Transaction, replica: str) -> list[str]:
+    sql = "SELECT id FROM runs WHERE replica = ? AND cancel = 1 AND ended_at IS NULL"
+    return [key for [key] in tx.rows(sql, replica)]
+
+
+# --- event logs, for readers ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    ended: bool
+    next_event: int
+
+
+def log_state(tx: Transaction, run_id: str) -> LogState | None:
+    rows = tx.rows("SELECT ended_at, next_event FROM runs WHERE id = ?", key_of(run_id))
+    return LogState(rows[0][0] is not None, int(rows[0][1])) if rows else None
+
+
+def request_of(tx: Transaction, run_id: str) -> bytes | None:
+    """The request of a run that has not ended."""
+    rows = tx.rows("SELECT request FROM runs WHERE id = ? AND ended_at IS NULL", key_of(run_id))
+    return None if not rows or rows[0][0] is None else bytes(rows[0][0])
+
+
+def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> list[bytes]:
+    """Events from number `after` + 1 on: those of at most `most` batches."""
+    key = key_of(run_id)
+    rows = tx.rows(
+        "SELECT first, body FROM events WHERE run = ? AND first >="
+        " (SELECT COALESCE(MAX(first), 0) FROM events WHERE run = ? AND first <= ?) ORDER BY first LIMIT ?",
+        key,
+        key,
+        after + 1,
+        most,
+    )
+    found: list[bytes] = []
+    for first, body in rows:
+        events = unpack(body)
+        found += events[max(0, after + 1 - first) :]
+    return found
+
+
+def _new(first: int, given: Sequence[bytes], known: int, name: str) -> Sequence[bytes]:
+    if given and first > known:
+        raise ValueError(f"{name} {first} is too early: {first - known} before it are missing.")
+    return given[known - first :] if given else ()

@@ -1,0 +1,140 @@
+"""Responses and conversations in a database.
+
+Takes and returns records, as `stores/base` states. Each call is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
+from gpt_oss_server.stores.chain import History, Position, history_of
+from gpt_oss_server.stores.sql import conversations
+from gpt_oss_server.stores.sql.codec import key_of
+from gpt_oss_server.stores.sql.conversations import Added
+from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.links import Links, number_of
+from gpt_oss_server.stores.sql.responses import (
+    EncodedResponse,
+    delete_response,
+    end_of_response,
+    find_item,
+    find_result,
+    get_response,
+    put_response,
+)
+
+Guard = Callable[[Transaction, str], None]
+
+
+def _unguarded(tx: Transaction, response_id: str) -> None:
+    """Any response may be stored."""
+
+
+class SqlStore:
+    def __init__(self, database: Database, *, guard: Guard = _unguarded) -> None:
+        """`guard` raises where another process now holds the run of a response."""
+        self.database = database
+        self._guard = guard
+        self._links = Links()
+
+    # --- responses ---------------------------------------------------------------------------------
+
+    async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
+        given = EncodedResponse.of(stored)
+
+        def work(tx: Transaction) -> list[Added]:
+            self._guard(tx, stored.id)
+            position = put_response(tx, given)
+            appended = None if append is None else conversations.append_parts(tx, append)
+            of_parts = [] if appended is None else appended[1]
+            return [*of_parts, (position, given.parent, stored.added, len(given.added))]
+
+        self._remember(await self.database.write(work))
+
+    async def get(self, response_id: str) -> StoredResponse | None:
+        return await self.database.read(lambda tx: get_response(tx, response_id))
+
+    async def history(self, response_id: str) -> History | None:
+        def work(tx: Transaction) -> History | None:
+            end = end_of_response(tx, response_id)
+            return None if end is None else self._history(tx, *end)
+
+        return await self.database.read(work)
+
+    async def history_at(self, position: Position | None, session: str) -> History:
+        """The history up to a position that is held."""
+        return await self.database.read(lambda tx: self._history(tx, number_of(position), session))
+
+    async def delete(self, response_id: str) -> bool:
+        return await self.database.write(lambda tx: delete_response(tx, key_of(response_id)))
+
+    async def item(self, item_id: str) -> Item | None:
+        return await self.database.read(lambda tx: find_item(tx, item_id))
+
+    async def result(self, item_id: str) -> str | None:
+        return await self.database.read(lambda tx: find_result(tx, item_id))
+
+    # --- conversations -----------------------------------------------------------------------------
+
+    async def put_conversation(
+        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
+    ) -> None:
+        self._remember(
+            await self.database.write(lambda tx: conversations.put_conversation(tx, conversation, parts))
+        )
+
+    async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
+        return await self.database.read(lambda tx: conversations.get_conversation(tx, conversation_id))
+
+    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
+        return await self.database.read(lambda tx: conversations.items_of(tx, conversation_id))
+
+    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
+        return await self.database.read(lambda tx: conversations.parts_of(tx, conversation_id))
+
+    async def conversation_history(self, conversation_id: str) -> History | None:
+        def work(tx: Transaction) -> History | None:
+            end = conversations.end_of_conversation(tx, conversation_id)
+            return None if end is None else self._history(tx, end[0], conversation_id)
+
+        return await self.database.read(work)
+
+    async def append(self, append: Append) -> tuple[Item, ...] | None:
+        appended = await self.database.write(lambda tx: conversations.append_parts(tx, append))
+        if appended is None:
+            return None
+        items, links = appended
+        self._remember(links)
+        return items
+
+    async def set_metadata(
+        self, conversation_id: str, metadata: Mapping[str, Any]
+    ) -> StoredConversation | None:
+        return await self.database.write(lambda tx: conversations.set_metadata(tx, conversation_id, metadata))
+
+    async def rewrite_conversation(
+        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    ) -> bool:
+        links = await self.database.write(
+            lambda tx: conversations.rewrite_conversation(tx, conversation_id, version, parts)
+        )
+        self._remember(links or ())
+        return links is not None
+
+    async def delete_conversation(self, conversation_id: str) -> bool:
+        return await self.database.write(
+            lambda tx: conversations.delete_conversation(tx, key_of(conversation_id))
+        )
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    def _history(self, tx: Transaction, position: int | None, session: str) -> History:
+        chain = self._links.chain(tx, position)
+        return history_of(chain, session=session, position=None if position is None else str(position))
+
+    def _remember(self, links: Sequence[Added]) -> None:
+        for position, parent, added, size in links:
+            self._links.remember(position, parent, added, size)

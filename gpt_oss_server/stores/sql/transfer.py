@@ -1,0 +1,203 @@
+"""Exports a store as lines of JSON and imports them, into this or any other database.
+
+Takes a transaction. Returns records that anybody can read: links, each after its parent, then what refers to
+them. An import gives the links new positions, so that the same conversations continue on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.chain import Addition
+from gpt_oss_server.stores.sql.codec import (
+    decode_addition,
+    encode_addition,
+    from_bytes,
+    key_of,
+    to_bytes,
+)
+from gpt_oss_server.stores.sql.database import Transaction
+from gpt_oss_server.stores.sql.responses import add_items, item_keys
+
+FORMAT = {"format": "gpt-oss-server store", "version": 1}
+_PAGE = 100
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What is exported so far."""
+
+    ids: frozenset[str] = frozenset()  # keys of responses and conversations; empty: all
+    links: frozenset[int] = frozenset()
+    response: int = 0  # the position of the last one
+    conversation: str = ""  # the key of the last one
+    ended: bool = False
+
+    def page(self, tx: Transaction) -> tuple[list[Record], Export]:
+        """The next records, perhaps none, and the export after them."""
+        rows = tx.rows(
+            "SELECT id, position, stored_at, session, body FROM responses WHERE position > ?"
+            " ORDER BY position LIMIT ?",
+            self.response,
+            _PAGE,
+        )
+        if not rows:
+            return self._conversations(tx)
+        links, found = set(self.links), []
+        for key, position, stored_at, session, body in rows:
+            if self._wants(key):
+                found += [*_links_of(tx, position, links), _response(position, stored_at, session, body)]
+        return found, replace(self, links=frozenset(links), response=rows[-1][1])
+
+    def _conversations(self, tx: Transaction) -> tuple[list[Record], Export]:
+        links: set[int] = set(self.links)
+        found: list[Record] = []
+        rows = tx.rows(
+            "SELECT id, created_at, changed_at, version, tip, metadata FROM conversations WHERE id > ?"
+            " ORDER BY id LIMIT ?",
+            self.conversation,
+            _PAGE,
+        )
+        for key, created_at, changed_at, version, tip, metadata in rows:
+            if self._wants(key):
+                found += _links_of(tx, tip, links)
+                named = {"id": key, "created_at": created_at, "metadata": from_bytes(metadata)}
+                found.append(_conversation(tx, {**named, "version": version}, changed_at))
+        last = rows[-1][0] if rows else self.conversation
+        return found, replace(self, links=frozenset(links), conversation=last, ended=not rows)
+
+    def _wants(self, key: str) -> bool:
+        return not self.ids or key in self.ids
+
+
+@dataclass(slots=True)
+class Imported:
+    responses: int = 0
+    conversations: int = 0
+    skipped: int = 0  # they exist already
+
+
+def import_records(tx: Transaction, records: Iterable[Record]) -> Imported:
+    """Raises `SettingsError` for records of another format. What exists already stays as it is."""
+    positions: dict[int | None, int | None] = {None: None}
+    done = Imported()
+    for number, record in enumerate(records, 1):
+        try:
+            if "link" in record and "segments" in record:
+                positions[record["link"]] = _add_link(tx, positions[record["parent"]], record)
+            elif "response" in record:
+                is_new = _add_response(tx, positions[record["link"]], record)
+                done.responses += is_new
+                done.skipped += not is_new
+            elif "conversation" in record:
+                is_new = _add_conversation(tx, positions, record)
+                done.conversations += is_new
+                done.skipped += not is_new
+            elif record != FORMAT:
+                raise SettingsError(f"Line {number} is of another format or version than this program's.")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, SettingsError):
+                raise
+            raise SettingsError(f"Line {number} cannot be read: {type(error).__name__} {error}.") from error
+    return done
+
+
+def _links_of(tx: Transaction, position: int | None, exported: set[int]) -> Iterator[Record]:
+    """The links of a chain that are not exported yet, the oldest first."""
+    found: list[Record] = []
+    while position is not None and position not in exported:
+        [[parent, body]] = tx.rows("SELECT parent, body FROM links WHERE position = ?", position)
+        found.append({"link": position, "parent": parent, **asdict(decode_addition(body))})
+        exported.add(position)
+        position = parent
+    return reversed(found)
+
+
+def _response(position: int, stored_at: float, session: bytes, body: bytes) -> Record:
+    response, input_items, results = from_bytes(body)
+    return {
+        "response": response,
+        "input_items": input_items,
+        "results": results,
+        "session": session.decode("utf-8", "surrogatepass"),
+        "stored_at": stored_at,
+        "link": position,
+    }
+
+
+def _conversation(tx: Transaction, named: Record, changed_at: float) -> Record:
+    sql = "SELECT position, items FROM parts WHERE conversation = ? ORDER BY position"
+    parts = [{"link": position, "items": from_bytes(items)} for position, items in tx.rows(sql, named["id"])]
+    return {"conversation": named, "changed_at": changed_at, "parts": parts}
+
+
+def _add_link(tx: Transaction, parent: int | None, record: Record) -> int:
+    """Adds a link that nothing holds yet. The sweeper deletes it if that remains so."""
+    segments = [
+        Segment(**{**each, "tokens": tuple(each["tokens"]), "tools": tuple(each["tools"])})
+        for each in record["segments"]
+    ]
+    approvals = {key: (call[0], call[1]) for key, call in record["approvals"].items()}
+    added = Addition(tuple(segments), record["recipients"], approvals, tuple(record["answered"]))
+    body = encode_addition(added)
+    sql = "INSERT INTO links (parent, holders, size, body) VALUES (?, 0, ?, ?) RETURNING position"
+    [[position]] = tx.rows(sql, parent, len(body), body)
+    _hold(tx, parent)
+    return int(position)
+
+
+def _add_response(tx: Transaction, position: int | None, record: Record) -> bool:
+    assert position is not None
+    response, given = record["response"], record["input_items"]
+    body = to_bytes((response, given, record["results"]))
+    session = record["session"].encode("utf-8", "surrogatepass")
+    is_new = tx.run(
+        "INSERT INTO responses (id, position, stored_at, session, size, body) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO NOTHING",
+        key_of(response["id"]),
+        position,
+        float(record["stored_at"]),
+        session,
+        len(body),
+        body,
+    )
+    if is_new:
+        _hold(tx, position)
+        add_items(tx, item_keys([*given, *response["output"]]), position)
+    return bool(is_new)
+
+
+def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], record: Record) -> bool:
+    conversation, parts = record["conversation"], record["parts"]
+    key = key_of(conversation["id"])
+    tip = positions[parts[-1]["link"]] if parts else None
+    bodies = [(positions[part["link"]], part["items"], to_bytes(part["items"])) for part in parts]
+    is_new = tx.run(
+        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        key,
+        conversation["created_at"],
+        float(record["changed_at"]),
+        conversation["version"],
+        tip,
+        sum(len(body) for _, _, body in bodies),
+        to_bytes(conversation["metadata"]),
+    )
+    if not is_new:
+        return False
+    _hold(tx, tip)
+    for position, items, body in bodies:
+        assert position is not None
+        tx.run("INSERT INTO parts (position, conversation, items) VALUES (?, ?, ?)", position, key, body)
+        add_items(tx, item_keys(items), position)
+    return True
+
+
+def _hold(tx: Transaction, position: int | None) -> None:
+    if position is not None:
+        tx.run("UPDATE links SET holders = holders + 1 WHERE position = ?", position)

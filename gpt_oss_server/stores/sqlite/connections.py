@@ -1,0 +1,90 @@
+"""Connections to a file of SQLite, and transactions on them.
+
+Takes a path. Returns connections that commit only where they are told to.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.sql.database import Row, Value
+from gpt_oss_server.stores.sql.migrations import migrate
+from gpt_oss_server.stores.sqlite.problems import unusable
+
+_OLDEST = (3, 35, 0)  # the first with RETURNING
+_BUSY_SECONDS = 5.0
+_SPELLING = {
+    "{now}": "seconds_now()",
+    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never uses a number again
+    "{bytes}": "BLOB",
+    "{skip_locked}": "",
+    "{real}": "REAL",
+}
+
+
+@cache
+def spelt(sql: str) -> str:
+    for mark, spelling in _SPELLING.items():
+        sql = sql.replace(mark, spelling)
+    return sql
+
+
+class SqliteTransaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, *values: Value) -> list[Row]:
+        return self._connection.execute(spelt(sql), values).fetchall()
+
+    def run(self, sql: str, *values: Value) -> int:
+        return self._connection.execute(spelt(sql), values).rowcount
+
+    def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
+        self._connection.executemany(spelt(sql), rows)
+
+
+def create(path: Path) -> sqlite3.Connection:
+    """A connection for writing; creates the file for its owner only, with the newest tables."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise SettingsError(
+            f"--store sqlite needs SQLite 3.35; this Python has {sqlite3.sqlite_version}. Use a newer one."
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)  # SQLite gives its other files the same permissions
+        connection = connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise unusable(path, error) from error
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute("BEGIN IMMEDIATE")
+        migrate(SqliteTransaction(connection), str(path))
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        connection.close()
+        raise unusable(path, error) from error
+    except SettingsError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,  # transactions begin and end by statements
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    # SQLite's own clock shows milliseconds, too few to order what is stored in quick succession.
+    connection.create_function("seconds_now", 0, time.time)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection

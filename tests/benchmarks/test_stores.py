@@ -1,0 +1,150 @@
+"""What a store costs: streams with each store through real HTTP, long conversations, and a large database.
+
+All figures come from one run on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.stores.base import ConversationPart
+from gpt_oss_server.stores.chain import Addition
+from gpt_oss_server.stores.postgres.database import PostgresDatabase
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
+from tests.benchmarks.test_overhead import check_complete, completion, load
+from tests.doubles.postgres import Postgres, running_postgres
+from tests.doubles.server_process import serving
+from tests.doubles.stored import append, conversation, item, stored, turn
+
+pytestmark = pytest.mark.benchmark
+STREAMS, TOKENS, ROUNDS = 64, 400, 7
+LEAST = {"sqlite": 0.7, "postgres": 0.5}  # of the memory store's rate
+TURNS = 1_000
+RESPONSES = 100_000
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
+    places = {
+        "memory": "memory",
+        "sqlite": f"sqlite:{tmp_path / 'store.sqlite'}",
+        "postgres": postgres.new_database(),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in places}
+    firsts: dict[str, list[float]] = {name: [] for name in places}
+    body = {"input": "Hi", "stream": True, "store": True}
+    with ExitStack() as stack:
+        addresses = {}
+        for name, place in places.items():
+            server = stack.enter_context(serving("--model", f"scripted:{script}", "--store", place))
+            host, port = server.url.removeprefix("http://").split(":")
+            addresses[name] = (host, int(port))
+            load(host, int(port), 4, body)
+        for _ in range(ROUNDS):  # in turn, so that other load disturbs all alike
+            for name, (host, port) in addresses.items():
+                report = load(host, port, STREAMS, body)
+                check_complete(report, STREAMS, TOKENS)
+                rates[name].append(report["deltas"] / report["seconds"])
+                firsts[name].append(load(host, port, 1, body)["median_first"])
+    print()
+    for name in places:
+        share = statistics.median(rates[name]) / statistics.median(rates["memory"])
+        first = statistics.median(firsts[name])
+        print(
+            f"  {name:<10} {statistics.median(rates[name]):>9,.0f} tokens/s ({share:4.0%} of memory)"
+            f"   first token after {first * 1e3:5.1f} ms"
+        )
+    for name, least in LEAST.items():
+        assert statistics.median(rates[name]) >= least * statistics.median(rates["memory"])
+        assert statistics.median(firsts[name]) - statistics.median(firsts["memory"]) < 0.005
+
+
+async def _turns(store: SqlStore) -> tuple[list[float], list[float]]:
+    """The seconds that each turn of a conversation takes to read and to write."""
+    await store.put_conversation(conversation("conv"))
+    reads, writes = [], []
+    for number in range(TURNS):
+        began = time.perf_counter()
+        history = await store.conversation_history("conv")
+        read = time.perf_counter()
+        assert history is not None
+        segments = (Segment("user", tuple(range(1000, 1040))), Segment("assistant", tuple(range(1000, 1100))))
+        given = turn(f"resp_{number}", history.position, segments=segments)
+        part = ConversationPart((item(f"msg_{number}"),), Addition(segments))
+        await store.put(given, append("conv", part))
+        writes.append(time.perf_counter() - read)
+        reads.append(read - began)
+    return reads, writes
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_turn_of_a_long_conversation(kind: str, postgres: Postgres, tmp_path: Path) -> None:
+    database: Any = (
+        SqliteDatabase(tmp_path / "store.sqlite")
+        if kind == "sqlite"
+        else PostgresDatabase(postgres.new_database())
+    )
+    store = SqlStore(database)
+    reads, writes = await _turns(store)
+    await store.close()
+    # The fastest quarter, because other load disturbs single turns.
+    early, late = (statistics.quantiles(writes[at : at + 100])[0] for at in (10, TURNS - 100))
+    print(
+        f"\n  {kind}: a turn writes in {early * 1e3:.2f} ms at first, {late * 1e3:.2f} ms at last;"
+        f" its history is read in {statistics.median(reads[10:110]) * 1e3:.2f} ms at first,"
+        f" {statistics.median(reads[-100:]) * 1e3:.2f} ms at last"
+    )
+    assert late < 1.2 * early
+
+
+def test_a_large_database_starts_and_answers_fast(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    asyncio.run(_fill(path))
+
+    async def use() -> None:
+        began = time.perf_counter()
+        store = SqlStore(SqliteDatabase(path))
+        assert await store.get("resp_1") is not None
+        started = time.perf_counter() - began
+        times = []
+        for number in range(0, RESPONSES, RESPONSES // 500):
+            began = time.perf_counter()
+            assert await store.history(f"resp_{number}") is not None
+            times.append(time.perf_counter() - began)
+        print(
+            f"\n  {RESPONSES:,} responses: opened in {started * 1e3:.0f} ms, a history found in"
+            f" {statistics.median(times) * 1e3:.2f} ms (p50)"
+        )
+        await store.close()
+        assert started < 1
+        assert statistics.median(times) < 0.005
+
+    asyncio.run(use())
+
+
+async def _fill(path: Path) -> None:
+    store = SqlStore(SqliteDatabase(path))
+    for first in range(0, RESPONSES, 1_000):
+        await asyncio.gather(
+            *(store.put(stored(f"resp_{n}", tokens=100)) for n in range(first, first + 1_000))
+        )
+    await store.close()

@@ -1,0 +1,124 @@
+"""The commands that look at a store, move it and delete from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_server.app import create_app
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.settings import Settings
+from tests.doubles.commands import run
+from tests.doubles.engines.replay import ReplayEngine
+
+FINAL = "<|channel|>final<|message|>Fine.<|return|>"
+
+
+def served(
+    store: str, encoding: Encoding, work: Callable[[ResponsesService], Coroutine[Any, Any, None]]
+) -> list[str]:
+    """Runs `work` on a server with this store, and returns the prompts that its engine read."""
+    engine = ReplayEngine(encoding.encode_special(FINAL))
+
+    async def serve() -> None:
+        service: ResponsesService = create_app(engine, Settings(store=store)).state.service
+        try:
+            await work(service)
+        finally:
+            await service.close()
+
+    asyncio.run(serve())
+    return [encoding.decode(prompt) for prompt in engine.prompts]
+
+
+@pytest.fixture
+def filled(tmp_path: Path, encoding: Encoding) -> tuple[str, dict[str, str]]:
+    """A store with two turns, the first of which is deleted, and a conversation of two."""
+    place, ids = f"sqlite:{tmp_path / 'one.sqlite'}", {}
+
+    async def fill(service: ResponsesService) -> None:
+        first = await (await service.start({"input": "one"})).wait()
+        second = await (await service.start({"input": "two", "previous_response_id": first["id"]})).wait()
+        await service.delete(first["id"])
+        made = await service.conversations.create({"metadata": {"topic": "demo"}})
+        for text in ("three", "four"):
+            await (await service.start({"input": text, "conversation": made["id"]})).wait()
+        ids.update(response=second["id"], conversation=made["id"])
+
+    served(place, encoding, fill)
+    return place, ids
+
+
+def test_what_is_exported_and_imported_continues_with_the_same_prompts(
+    filled: tuple[str, dict[str, str]], tmp_path: Path, encoding: Encoding
+) -> None:
+    place, ids = filled
+    exported = run("store", "export", "--store", place)
+    assert exported.returncode == 0, exported.stderr
+    other = f"sqlite:{tmp_path / 'two.sqlite'}"
+    imported = run("store", "import", "--store", other, stdin=exported.stdout)
+    assert imported.returncode == 0, imported.stderr
+    assert "Imported 3 responses and 1 conversations" in imported.stderr
+
+    async def continue_both(service: ResponsesService) -> None:
+        await (await service.start({"input": "?", "previous_response_id": ids["response"]})).wait()
+        await (await service.start({"input": "?", "conversation": ids["conversation"]})).wait()
+        assert (await service.conversations.retrieve(ids["conversation"]))["metadata"] == {"topic": "demo"}
+
+    prompts = served(other, encoding, continue_both)
+    assert prompts == served(place, encoding, continue_both)
+    assert [text in prompts[0] for text in ("one", "two", "three")] == [True, True, False]
+    assert [text in prompts[1] for text in ("two", "three", "four")] == [False, True, True]
+    again = run("store", "import", "--store", other, stdin=exported.stdout)
+    assert "Imported 0 responses and 0 conversations; 4 exist already" in again.stderr
+
+
+def test_single_entries_are_exported_and_deleted(filled: tuple[str, dict[str, str]]) -> None:
+    place, ids = filled
+    exported = run("store", "export", ids["response"], "--store", place)
+    records = [json.loads(line) for line in exported.stdout.splitlines()]
+    assert [next(iter(record)) for record in records] == ["format", "link", "link", "response"]
+    assert records[-1]["response"]["id"] == ids["response"]
+    gone = run("store", "delete", ids["response"], ids["conversation"], "--store", place)
+    assert (gone.returncode, gone.stderr) == (0, "")
+    missing = run("store", "export", ids["response"], "--store", place)
+    assert missing.returncode == 1
+    assert f"no response or conversation '{ids['response']}'" in missing.stderr
+    assert "conversations          0" in run("store", "stat", "--store", place).stdout
+
+
+def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, str]]) -> None:
+    place, _ = filled
+    before = run("store", "stat", "--store", place).stdout
+    assert "responses              3\n" in before
+    assert "conversations          1\n" in before
+    assert "turns                  8\n" in before  # 4 of responses, and 4 parts of the conversation
+    done = run("store", "vacuum", "--store", place, "--store-max-responses", "1")
+    assert done.returncode == 0, done.stderr
+    assert "responses              1\n" in run("store", "stat", "--store", place).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "sentence"),
+    [
+        (["stat"], "", "--store memory keeps nothing outside of a running server."),
+        (["stat", "resp_1", "--store", "sqlite"], "", "store stat concerns the whole store"),
+        (["delete", "--store", "sqlite"], "", "Name what to delete"),
+        (["import", "no-such-file", "--store", "sqlite"], "", "Cannot read no-such-file"),
+        (["import", "--store", "sqlite"], "no json\n", "-, line 1 is no JSON"),
+        (["import", "--store", "sqlite"], '{"format": "other", "version": 9}\n', "another format or version"),
+        (["import", "--store", "sqlite"], '{"response": {}, "link": 7}\n', "Line 1 cannot be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_a_sentence(words: list[str], stdin: str, sentence: str, tmp_path: Path) -> None:
+    done = run("store", *words, stdin=stdin, env={"XDG_STATE_HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,48 @@
+"""The contract of every store of chat completions."""
+
+from __future__ import annotations
+
+from gpt_oss_server.stores.completions import Completions, StoredCompletion
+
+
+def completion(number: int) -> StoredCompletion:
+    message = {"id": f"msg_{number}", "role": "user", "content": "Hi \x00 🙂"}
+    return StoredCompletion({"id": f"chatcmpl-{number}", "metadata": {}, "n": number}, (message,))
+
+
+async def ids(store: Completions, after: str | None, most: int, *, newest_first: bool) -> list[str] | None:
+    found = await store.page(after, most, newest_first=newest_first)
+    return None if found is None else [each["id"][9:] for each in found]
+
+
+class CompletionsContract:
+    async def make(self) -> Completions:
+        raise NotImplementedError
+
+    async def test_a_completion_is_kept_whole_until_it_is_deleted(self) -> None:
+        store = await self.make()
+        await store.put(completion(1))
+        assert await store.get("chatcmpl-1") == completion(1)
+        assert await store.get("chatcmpl-2") is None
+        assert await store.delete("chatcmpl-1") is True
+        assert await store.get("chatcmpl-1") is None
+        assert await store.delete("chatcmpl-1") is False
+
+    async def test_pages_follow_each_other_in_both_orders(self) -> None:
+        store = await self.make()
+        for number in range(5):
+            await store.put(completion(number))
+        assert await ids(store, None, 2, newest_first=False) == ["0", "1"]
+        assert await ids(store, "chatcmpl-1", 2, newest_first=False) == ["2", "3"]
+        assert await ids(store, "chatcmpl-3", 9, newest_first=False) == ["4"]
+        assert await ids(store, None, 2, newest_first=True) == ["4", "3"]
+        assert await ids(store, "chatcmpl-3", 9, newest_first=True) == ["2", "1", "0"]
+        assert await ids(store, "chatcmpl-9", 9, newest_first=True) is None
+
+    async def test_setting_metadata_changes_nothing_else(self) -> None:
+        store = await self.make()
+        await store.put(completion(1))
+        changed = await store.set_metadata("chatcmpl-1", {"topic": "demo"})
+        assert changed == completion(1).with_metadata({"topic": "demo"})
+        assert await store.get("chatcmpl-1") == changed
+        assert await store.set_metadata("chatcmpl-2", {}) is None

@@ -1,0 +1,98 @@
+"""Servers in processes of their own that share a store, to be killed, paused and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+_START_SECONDS = 120
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@dataclass
+class ServerProcess:
+    flags: Sequence[str]
+    log: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", str(self.port), *self.flags]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    async def ready(self) -> None:
+        async with httpx.AsyncClient() as client:
+            for _ in range(_START_SECONDS * 10):
+                try:
+                    if (await client.get(f"{self.url}/models")).status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                assert self.process is not None
+                assert self.process.poll() is None, self.log.read_text(errors="replace")
+                await asyncio.sleep(0.1)
+        raise AssertionError(f"The server did not start in {_START_SECONDS} s.")
+
+    def send(self, sign: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(sign)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Client:
+    """Asks the servers in turn, and another one where one does not answer."""
+
+    def __init__(self, servers: Sequence[ServerProcess], seed: int = 0) -> None:
+        self._servers = servers
+        self._random = random.Random(seed)
+        self._http = httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None))
+        self.refused: list[int] = []  # the statuses of answers that a client may retry
+
+    async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        while True:
+            server = self._random.choice(self._servers)
+            try:
+                answer = await self._http.request(method, server.url + path, **options)
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+                continue
+            if answer.status_code != 503:
+                return answer
+            self.refused.append(answer.status_code)
+            await asyncio.sleep(0.2)
+
+    async def close(self) -> None:
+        await self._http.aclose()

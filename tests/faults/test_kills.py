@@ -1,0 +1,226 @@
+"""Background responses under servers that are killed or paused at random: none is lost, doubled or different.
+
+`make faults` runs it; SECONDS and RUNS change its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.postgres import running_postgres
+from tests.doubles.replicas import Client, ServerProcess
+
+pytestmark = pytest.mark.faults
+SECONDS = float(os.environ.get("SECONDS", "300"))
+RUNS = int(os.environ.get("RUNS", "300"))
+LEASE = 5
+LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"  # the prompt's last message begins with …
+LONG = " ".join(f"word-{number}" for number in range(150))
+FLAGS = ("--background-max-attempts", "1000", "--background-max-runs", "1000", "--python", "off")
+
+
+def script(folder: Path) -> str:
+    """A search, a page, and an answer that cites it; 100 tokens per second."""
+    (folder / "pages").mkdir()
+    (folder / "pages" / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+    think = f"<|channel|>analysis<|message|>{LONG}<|end|><|start|>assistant"
+    search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
+    opens = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
+    answer = f"<|channel|>final<|message|>It is deep【1†L0-L2】. {LONG} 東京🙂<|return|>"
+    turns = [
+        {"when": r"browser\.search to=" + LAST, "text": think + opens},
+        {"when": r"browser\.open to=" + LAST, "text": answer},
+        {"when": "search" + LAST, "text": think + search},
+        {"when": "plain", "text": f"<|channel|>final<|message|>{LONG} {LONG}<|return|>"},
+    ]
+    path = folder / "script.json"
+    path.write_text(json.dumps({"turns": turns, "tokens_per_second": 100}))
+    return f"scripted:{path}"
+
+
+SCRIPTED: list[dict[str, Any]] = [
+    {"input": "search", "tools": [{"type": "web_search"}]},
+    {"input": "plain"},
+]
+EMBEDDED: list[dict[str, Any]] = [
+    {"input": "Tell me a long story about the sea.", "temperature": 0, "max_output_tokens": 300},
+    {"input": "Count to fifty.", "temperature": 1, "seed": 7, "max_output_tokens": 300},
+]
+
+
+@dataclass
+class Outcome:
+    started: list[tuple[str, int]] = field(default_factory=list)  # id and kind of what was acknowledged
+    faults: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def report(self, of: str, seconds: float) -> None:
+        print(
+            f"\n{of}: {len(self.started)} background responses, {self.faults} faults in {seconds:.0f} s; "
+            f"problems: {dict(self.problems) or 'none'}"
+        )
+        for example in self.examples[:5]:
+            print("  ", example)
+        assert not self.problems
+
+
+async def start(client: Client, body: dict[str, Any]) -> str:
+    answer = await client.request("POST", "/responses", json={**body, "background": True})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+async def ended(client: Client, response_id: str, until: float) -> dict[str, Any] | None:
+    while time.monotonic() < until:
+        answer = await client.request("GET", f"/responses/{response_id}")
+        if answer.status_code == 404:
+            return None
+        response: dict[str, Any] = answer.json()
+        if response["status"] not in ("queued", "in_progress"):
+            return response
+        await asyncio.sleep(0.5)
+    return None
+
+
+async def events_of(client: Client, response_id: str) -> list[dict[str, Any]]:
+    answer = await client.request("GET", f"/responses/{response_id}", params={"stream": "true"})
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+def essence(response: dict[str, Any]) -> Any:
+    """What must not depend on faults: everything but ids and times."""
+    items = [{key: value for key, value in item.items() if key != "id"} for item in response["output"]]
+    usage = {key: response["usage"][key] for key in ("input_tokens", "output_tokens")}
+    return response["status"], items, usage
+
+
+def agrees(events: list[dict[str, Any]], response: dict[str, Any]) -> bool:
+    """Whether the streamed text is the response's."""
+    streamed = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    messages = [item for item in response["output"] if item["type"] == "message"]
+    return streamed == "".join(part["text"] for message in messages for part in message["content"])
+
+
+async def check(client: Client, outcome: Outcome, expected: list[Any], until: float) -> None:
+    def problem(kind: str, response_id: str, more: object = "") -> None:
+        outcome.problems[kind] += 1
+        outcome.examples.append(f"{response_id}: {kind} {more!s:.300}")
+
+    for response_id, kind in outcome.started:
+        response = await ended(client, response_id, until)
+        if response is None:
+            problem("lost", response_id)
+            continue
+        events = await events_of(client, response_id)
+        numbers = [event.get("sequence_number") for event in events]
+        if len(set(numbers)) < len(numbers):
+            problem("doubled events", response_id)
+        elif numbers != list(range(len(numbers))):
+            problem("gaps", response_id, numbers)
+        elif events[-1]["response"] != response:
+            problem("another end in the log", response_id)
+        if essence(response) != expected[kind]:
+            problem("another response", response_id, essence(response))
+        elif not agrees(events, response):
+            problem("another text in the log", response_id)
+
+
+async def under_faults(
+    servers: list[ServerProcess], bodies: list[dict[str, Any]], fault: Any, *, seconds: float, runs: int
+) -> Outcome:
+    """Starts runs at a steady rate while `fault` disturbs a server every few seconds."""
+    outcome, rng = Outcome(), random.Random(5)
+    for server in servers:
+        server.start()
+    for server in servers:
+        await server.ready()
+    client = Client(servers)
+    try:
+        expected = []
+        for body in bodies:
+            response = await ended(client, await start(client, body), time.monotonic() + 300)
+            assert response is not None
+            expected.append(essence(response))
+        end = time.monotonic() + seconds
+
+        async def disturb() -> None:
+            while time.monotonic() < end:
+                await asyncio.sleep(rng.uniform(1, 4))
+                await fault(rng.choice(servers))
+                outcome.faults += 1
+
+        async def begin(number: int) -> None:
+            await asyncio.sleep(number * seconds / runs)
+            kind = number % len(bodies)
+            outcome.started.append((await start(client, bodies[kind]), kind))
+
+        await asyncio.gather(disturb(), *(begin(number) for number in range(runs)))
+        await check(client, outcome, expected, time.monotonic() + 300)
+    finally:
+        await client.close()
+        for server in servers:
+            server.kill()
+    return outcome
+
+
+async def kill(server: ServerProcess) -> None:
+    server.kill()
+    server.start()
+    await server.ready()
+
+
+async def pause(server: ServerProcess) -> None:
+    server.send(signal.SIGSTOP)
+    await asyncio.sleep(2 * LEASE)
+    server.send(signal.SIGCONT)
+    await asyncio.sleep(LEASE)
+
+
+def servers_of(folder: Path, count: int, *flags: str) -> list[ServerProcess]:
+    return [ServerProcess((*FLAGS, *flags), folder / f"server-{number}.log") for number in range(count)]
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    with running_postgres() as server:
+        yield server.new_database()
+
+
+@pytest.mark.parametrize("engine", ["scripted", "embedded"])
+async def test_two_servers_over_postgres_one_of_which_is_killed(
+    engine: str, postgres_url: str, tmp_path: Path
+) -> None:
+    bodies = SCRIPTED if engine == "scripted" else EMBEDDED
+    model = script(tmp_path) if engine == "scripted" else "tiny"
+    pages = ("--browser", f"local:{tmp_path / 'pages'}") if engine == "scripted" else ()
+    servers = servers_of(tmp_path, 2, "--model", model, "--store", postgres_url, *pages)
+    runs = RUNS if engine == "scripted" else RUNS // 5
+    outcome = await under_faults(servers, bodies, kill, seconds=SECONDS, runs=runs)
+    outcome.report(f"kill -9, Postgres, {engine}", SECONDS)
+
+
+async def test_one_server_over_sqlite_that_is_killed(tmp_path: Path) -> None:
+    store, pages = f"sqlite:{tmp_path / 'store.sqlite'}", f"local:{tmp_path / 'pages'}"
+    servers = servers_of(tmp_path, 1, "--model", script(tmp_path), "--store", store, "--browser", pages)
+    outcome = await under_faults(servers, SCRIPTED, kill, seconds=SECONDS, runs=RUNS)
+    outcome.report("kill -9, SQLite, scripted", SECONDS)
+
+
+async def test_two_servers_over_postgres_one_of_which_hangs(postgres_url: str, tmp_path: Path) -> None:
+    pages, lease = f"local:{tmp_path / 'pages'}", ("--background-lease", str(LEASE))
+    flags = ("--model", script(tmp_path), "--store", postgres_url, "--browser", pages, *lease)
+    outcome = await under_faults(servers_of(tmp_path, 2, *flags), SCRIPTED, pause, seconds=SECONDS, runs=RUNS)
+    outcome.report("SIGSTOP for twice the lease, Postgres, scripted", SECONDS)

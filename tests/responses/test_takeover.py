@@ -1,0 +1,208 @@
+"""A background response whose process stops, at any point, is the same as one that is never disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference.scripted
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.stores.base import Append, StoredResponse
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+from tests.doubles.takeovers import Making, Process
+from tests.doubles.waiting import until_found
+
+LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"  # the prompt's last message begins with …
+SEARCH = (
+    "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant"
+    '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
+)
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
+ANSWER = "<|channel|>final<|message|>It is deep【1†L0-L2】. 東京🙂!<|return|>"
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
+
+
+def engine(**options: Any) -> Any:
+    """The last message of the prompt determines the turn, so that every process has the same script."""
+    turns = [
+        {"when": r"browser\.search to=" + LAST, "text": OPEN},
+        {"when": r"browser\.open to=" + LAST, "text": ANSWER},
+        {"when": "a call" + LAST, "text": CALL},
+        {"when": "search" + LAST, "text": SEARCH},
+        {"when": "Hi", "text": "<|channel|>final<|message|>Hello, you there!<|return|>"},
+    ]
+    return scripted(*turns, **options)
+
+
+@pytest.fixture(autouse=True)
+def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference.scripted, "TOKENS_PER_STEP", 1)
+
+
+@pytest.fixture
+async def making(tmp_path: Path, encoding: Encoding) -> AsyncIterator[Making]:
+    made: list[Process] = []
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+
+    def make(file: str, name: str, **settings: Any) -> Process:
+        given = {"browser": f"local:{tmp_path / 'pages'}", **settings}
+        made.append(Process(tmp_path / file, engine(), encoding, name, **given))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close()
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "text": {"input": "Hi"},
+    "call": {"input": "a call", "tools": [{"type": "function", "name": "f", "parameters": {}}]},
+    "tools": {
+        "input": "search",
+        "tools": [{"type": "web_search"}],
+        "include": ["web_search_call.action.sources"],
+    },
+    "scores": {"input": "Hi", "top_logprobs": 2, "include": ["message.output_text.logprobs"]},
+    "metadata": {"input": "Hi", "metadata": {"debug": "1"}, "instructions": "Be brief."},
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+async def test_it_is_continued_from_every_point(making: Making, kind: str) -> None:
+    first = making("first", "first")
+    appended, events = await first.run_to_its_end(**BODIES[kind])
+    response = check_stream(events)
+    assert response["status"] == "completed"
+    count = len(appended.batches)
+    assert count > 4
+    for at in range(count + 1):
+        file = f"second-{at}"
+        await making(file, "dead").dies_after(appended, at)
+        second = making(file, "second")
+        await second.takes_over()
+        assert await second.events(appended.run_id) == events, f"after {at} of {count} appends"
+        assert (await second.service.retrieve(appended.run_id)).response == response
+        if at % 5:
+            continue
+        history = await second.stores.responses.history(appended.run_id)
+        undisturbed = await first.stores.responses.history(appended.run_id)
+        assert history is not None
+        assert undisturbed is not None
+        assert history.segments == undisturbed.segments
+
+
+async def test_it_is_continued_again_and_again(making: Making) -> None:
+    first = making("first", "first")
+    appended, events = await first.run_to_its_end(input="search", tools=[{"type": "web_search"}])
+    await making("again", "dead").dies_after(appended, 2)
+    for attempt in range(2):
+        process = making("again", f"attempt-{attempt}")
+        claimed = await process.logs.claim()
+        assert claimed is not None
+        run = await process.service.continuing.build(claimed)
+        process.service.background.go_on(run, claimed)
+        await asyncio.sleep(0)
+        await process.service.background.hand_over()
+    last = making("again", "last")
+    await last.takes_over()
+    assert await last.events(appended.run_id) == events
+
+
+async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
+    """The process dies after it has stored the turn and before it has logged the last event."""
+    first = making("shared", "first")
+    made = await first.service.conversations.create({})
+    appended, events = await first.run_to_its_end(conversation=made["id"])
+    before = await first.service.conversations.items(made["id"], {})
+    await first.logs._database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
+    await making("shared", "dead").dies_after(appended, len(appended.batches) - 1)
+    second = making("shared", "second")
+    await second.takes_over()
+    assert await second.events(appended.run_id) == events
+    assert await second.service.conversations.items(made["id"], {}) == before
+    assert len(before["data"]) == 2
+
+
+async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> None:
+    """It hung for longer than its lease, and another process ended the response meanwhile."""
+    slow = making("shared", "slow")
+    made = await slow.service.conversations.create({})
+    blocked, lost, put = asyncio.Event(), asyncio.Event(), slow.stores.responses.put
+
+    async def hanging(stored: StoredResponse, append: Append | None = None) -> None:
+        blocked.set()
+        await lost.wait()
+        await put(stored, append)
+
+    slow.stores.responses.put = hanging  # type: ignore[method-assign]
+    run = await slow.service.start({"input": "Hi", "background": True, "conversation": made["id"]})
+    await slow.service.run_in_background(run)
+    await blocked.wait()
+    await slow.logs._database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
+    fast = making("shared", "fast")
+    await fast.takes_over()
+    events = await fast.events(run.id)
+    assert check_stream(events)["status"] == "completed"
+    lost.set()
+    await until_found(_count_of(slow), lambda count: not count)
+    assert await fast.events(run.id) == events
+    assert len((await fast.service.conversations.items(made["id"], {}))["data"]) == 2
+
+
+def _count_of(process: Process) -> Callable[[], Any]:
+    async def count() -> int:
+        return len(process.service.background._running)
+
+    return count
+
+
+async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) -> None:
+    appended, events = await making("first", "first").run_to_its_end()
+    await making("second", "dead").dies_after(appended, 6)
+    second = making("second", "second", background_max_attempts=1)
+    await second.takes_over()
+    got = await second.events(appended.run_id)
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    response = got[-1]["response"]
+    logged = [event for _, batch, _ in appended.batches[:6] for event in batch]
+    assert got[: len(logged)] == events[: len(logged)]
+    assert response["status"] == "failed"
+    assert "response_interrupted" in response["error"]["message"]
+    text = response["output"][0]["content"][0]["text"]
+    assert text
+    assert "Hello, you there!".startswith(text)
+    assert (await second.service.retrieve(appended.run_id)).response == response
+
+
+async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelled(making: Making) -> None:
+    appended, events = await making("first", "first").run_to_its_end()
+    dead = making("second", "dead")
+    await dead.dies_after(appended, 6)
+    await dead.logs.request_cancel(appended.run_id)
+    second = making("second", "second")
+    await second.takes_over()
+    got = await second.events(appended.run_id)
+    response = check_stream(got)
+    assert (response["status"], got[-1]["type"]) == ("cancelled", "response.incomplete")
+    assert got[: len(got) - 4] == events[: len(got) - 4]
+
+
+async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> None:
+    body = {"input": "search", "tools": [{"type": "web_search"}]}
+    appended, events = await making("first", "first").run_to_its_end(**body)
+    await making("second", "dead").dies_after(appended, 20)
+    second = making("second", "second", browser="off")  # it does not offer the tool
+    await second.takes_over()
+    got = await second.events(appended.run_id)
+    assert got[:-1] == events[: len(got) - 1]
+    assert got[-1]["type"] == "response.failed"
+    assert got[-1]["sequence_number"] == len(got) - 1
+    stored = (await second.service.retrieve(appended.run_id)).response
+    assert "response_interrupted" in stored["error"]["message"]
+    assert stored == got[-1]["response"]

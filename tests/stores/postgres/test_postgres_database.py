@@ -1,0 +1,190 @@
+"""The database of several servers: it may restart, and they may start simultaneously."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.kinds.places import kept_where
+from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.postgres.connections import SCHEMA
+from gpt_oss_server.stores.postgres.database import PostgresDatabase
+from gpt_oss_server.stores.sql.database import Transaction
+from gpt_oss_server.stores.sql.store import SqlStore
+from tests.doubles.postgres import Postgres
+from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
+
+
+async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    here, there = SqlStore(PostgresDatabase(url)), SqlStore(PostgresDatabase(url))
+    await here.put(turn("a", None))
+    await there.put(turn("b", await position(there, "a")))
+    await here.put(turn("c", await position(here, "b")))
+    assert await texts(there, "c") == ["a", "b", "c"]
+    await here.put_conversation(conversation("conv_1"))
+    stores = (here, there) * 8
+    await asyncio.gather(*(s.append(append("conv_1", part(f"m{n}"))) for n, s in enumerate(stores)))
+    assert sorted(await ids(here, "conv_1")) == sorted(f"m{n}" for n in range(16))
+    await here.delete("a")
+    assert await there.get("a") is None
+    for store in (here, there):
+        await store.close()
+
+
+def test_servers_that_start_simultaneously_create_the_tables_once(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    with ThreadPoolExecutor(8) as pool:
+        databases = list(pool.map(lambda _: PostgresDatabase(url), range(8)))
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(f"SELECT number FROM {SCHEMA}.schema_version ORDER BY number").fetchall()
+    assert len(rows) == len(set(rows)) > 0
+    for database in databases:
+        asyncio.run(database.close())
+
+
+async def test_a_newer_schema_is_refused(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    await PostgresDatabase(url).close()
+    with psycopg.connect(url) as connection:
+        connection.execute(f"INSERT INTO {SCHEMA}.schema_version VALUES (9999)")
+    with pytest.raises(SettingsError, match="A newer gpt-oss-server wrote the store postgres"):
+        PostgresDatabase(url)
+
+
+def test_a_server_that_is_not_there_is_a_sentence_without_the_password() -> None:
+    with pytest.raises(SettingsError, match=r"postgres://127.0.0.1:1/db cannot be used: ") as raised:
+        PostgresDatabase("postgres://user:secret@127.0.0.1:1/db")
+    assert "secret" not in str(raised.value)
+    assert "secret" not in kept_where("postgres://user:secret@127.0.0.1:1/db?sslmode=disable")
+
+
+@pytest.mark.parametrize("odd", ["nul \x00", "long " * 2_000, "\\escape", "ü🙂", "lone \ud800"])
+async def test_ids_of_any_characters_are_kept(postgres: Postgres, odd: str) -> None:
+    store = SqlStore(PostgresDatabase(postgres.new_database()))
+    await store.put_conversation(conversation("conv_1"), [part(odd)])
+    assert await store.item(odd) == item(odd)
+    assert await store.get(odd) is None
+    assert await ids(store, "conv_1") == [odd]
+    await store.close()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(postgres: Postgres, mode: str) -> None:
+    store = SqlStore(PostgresDatabase(postgres.new_database()))
+    await store.put_conversation(conversation("conv_1"))
+    stops = asyncio.Event()
+    kept: list[str] = []
+
+    async def write(worker: int) -> None:
+        number = 0
+        while not stops.is_set():
+            name = f"resp_{worker}_{number}"
+            await store.put(stored(name), append("conv_1", part(f"msg_{worker}_{number}")))
+            kept.append(name)
+            number += 1
+
+    async with asyncio.TaskGroup() as group:
+        for worker in range(12):
+            group.create_task(write(worker))
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(postgres.stop, mode)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(postgres.start)
+        await asyncio.sleep(0.3)
+        stops.set()
+    assert len(kept) > 24
+    assert [name for name in kept if await store.get(name) is None] == []
+    assert sorted(await ids(store, "conv_1")) == sorted(name.replace("resp", "msg") for name in kept)
+    await store.close()
+
+
+class _BreaksAtCommit:
+    """Cuts a thread's connection right before or right after its next commit reaches the database."""
+
+    def __init__(self, database: PostgresDatabase, *, after: bool) -> None:
+        self._database, self._after = database, after
+        self.breaks = threading.Event()
+        self._connect: Callable[[], Any] = database._connection
+        database._connection = self._wrapped  # type: ignore[method-assign]
+
+    def _wrapped(self) -> Any:
+        connection = self._connect()
+        execute = connection.execute
+
+        def execute_or_break(query: str, *values: Any) -> Any:
+            if query != "COMMIT" or self.breaks.is_set():
+                return execute(query, *values)
+            self.breaks.set()
+            if self._after:
+                execute(query)
+            connection.close()
+            raise psycopg.OperationalError("the connection broke")
+
+        connection.execute = execute_or_break
+        return connection
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_commit_whose_answer_is_lost_takes_effect_once(postgres: Postgres, after: bool) -> None:
+    store = SqlStore(database := PostgresDatabase(postgres.new_database()))
+    await store.put_conversation(conversation("conv_1"))
+    broken = _BreaksAtCommit(database, after=after)
+    items = await store.append(append("conv_1", part("msg_1")))
+    assert broken.breaks.is_set()
+    assert items == (item("msg_1"),)
+    assert await ids(store, "conv_1") == ["msg_1"]
+    await store.close()
+
+
+async def test_a_database_that_stays_away_is_a_clear_error(postgres: Postgres) -> None:
+    store = SqlStore(PostgresDatabase(postgres.new_database(), patience=0.5))
+    await asyncio.to_thread(postgres.stop)
+    try:
+        with pytest.raises(StoreUnavailable, match=r"The store postgres://127\.0\.0\.1.* failed"):
+            await store.put(stored("resp_1"))
+    finally:
+        await asyncio.to_thread(postgres.start)
+    await store.put(stored("resp_1"))
+    await store.close()
+
+
+async def test_transactions_in_each_other_s_way_run_again(postgres: Postgres) -> None:
+    database = PostgresDatabase(postgres.new_database())
+    await database.write(lambda tx: tx.run("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)"))
+    await database.write(lambda tx: tx.run_each("INSERT INTO t VALUES (?, 0)", [(1,), (2,)]))
+    meet = threading.Barrier(2)
+
+    def crossing(first: int, second: int) -> Callable[[Transaction], None]:
+        runs = 0
+
+        def work(tx: Transaction) -> None:
+            nonlocal runs
+            runs += 1
+            tx.run("UPDATE t SET n = n + 1 WHERE id = ?", first)
+            if runs == 1:
+                meet.wait()
+            tx.run("UPDATE t SET n = n + 1 WHERE id = ?", second)
+
+        return work
+
+    await asyncio.gather(database.write(crossing(1, 2)), database.write(crossing(2, 1)))
+    assert await database.read(lambda tx: tx.rows("SELECT n FROM t")) == [(2,), (2,)]
+    await database.close()
+
+
+async def test_servers_of_one_database_share_the_sealing_key(postgres: Postgres) -> None:
+    settings = Settings(store=postgres.new_database())
+    here, there = open_store(settings.store, settings), open_store(settings.store, settings)
+    assert here.sealing_secret == there.sealing_secret is not None
+    for stores in (here, there):
+        await stores.close()

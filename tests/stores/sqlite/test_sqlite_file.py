@@ -1,0 +1,195 @@
+"""The file of a SQLite store: who may read it, and what its problems are called."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
+from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
+from tests.doubles.stored import position, stored, texts, turn
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+async def test_what_is_stored_outlives_the_process(path: Path) -> None:
+    first = SqlStore(SqliteDatabase(path))
+    await first.put(turn("a", None))
+    await first.put(turn("b", await position(first, "a")))
+    await first.close()
+    second = SqlStore(SqliteDatabase(path))
+    assert await texts(second, "b") == ["a", "b"]
+    await second.put(turn("c", await position(second, "b")))
+    assert await texts(second, "c") == ["a", "b", "c"]
+    await second.close()
+
+
+def test_only_its_owner_may_read_the_file(path: Path) -> None:
+    path.touch(0o644)
+    before = os.umask(0)
+    try:
+        store = SqlStore(SqliteDatabase(path))
+        asyncio.run(store.put(stored("resp_1")))
+        assert {name.stat().st_mode & 0o777 for name in path.parent.iterdir()} == {0o600}
+        asyncio.run(store.close())
+    finally:
+        os.umask(before)
+
+
+async def test_a_position_is_never_used_again(path: Path) -> None:
+    store = SqlStore(SqliteDatabase(path))
+    await store.put(turn("a", None))
+    before = await position(store, "a")
+    await store.delete("a")
+    await store.put(turn("b", None))
+    assert await position(store, "b") != before
+    await store.close()
+
+
+async def test_sqlite_without_a_path_is_in_the_state_folder(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        stores = open_store("sqlite", Settings(store="sqlite"))
+        file = sqlite_file("sqlite")
+        assert file == tmp_path / "state" / "gpt-oss-server" / "store.sqlite"
+        assert file.exists()
+        assert file.parent.stat().st_mode & 0o777 == 0o700
+        assert str(file) in kept_where("sqlite")
+        await stores.close()
+
+
+# --- problems --------------------------------------------------------------------------------------
+
+
+async def test_a_newer_schema_is_refused_with_a_sentence(path: Path) -> None:
+    await SqliteDatabase(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO schema_version VALUES (9999)")
+    connection.close()
+    with pytest.raises(SettingsError, match=r"A newer gpt-oss-server wrote the store .* version 9999"):
+        SqliteDatabase(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [(b"not a database, but a text of a file. " * 99, "it is no SQLite database")]
+)
+def test_another_file_is_refused(path: Path, content: bytes, sentence: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=sentence):
+        SqliteDatabase(path)
+    assert path.read_bytes() == content
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file or directory"):
+        SqliteDatabase(tmp_path / "missing" / "store.sqlite")
+
+
+async def test_a_full_disk_is_a_clear_error_and_passes(path: Path) -> None:
+    store = SqlStore(database := SqliteDatabase(path))
+    await store.put(stored("resp_1"))
+    [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
+    await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 4}"))
+    results = await asyncio.gather(
+        *(store.put(stored(f"resp_big_{n}", tokens=100_000)) for n in range(3)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [StoreUnavailable] * 3
+    assert "its disk is full" in str(results[0])
+    assert await store.get("resp_big_0") is None
+    assert await store.get("resp_1") is not None
+    await database.write(lambda tx: tx.rows("PRAGMA max_page_count = 100000"))
+    await store.put(stored("resp_big_0", tokens=100_000))
+    assert await store.get("resp_big_0") is not None
+    await store.close()
+
+
+async def test_writes_that_waited_with_a_failing_one_are_stored(path: Path) -> None:
+    store = SqlStore(database := SqliteDatabase(path))
+    [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
+    await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 30}"))
+    given = [stored("resp_1"), stored("resp_big", tokens=500_000), stored("resp_2")]
+    results = await asyncio.gather(*map(store.put, given), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), StoreUnavailable, type(None)]
+    assert await store.get("resp_2") == stored("resp_2")
+    await store.close()
+
+
+async def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
+    store = SqlStore(database := SqliteDatabase(path))
+    await store.put(stored("resp_1"))
+    database._writer.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await store.put(stored("resp_2"))
+    assert await store.get("resp_1") is not None
+    await store.close()
+
+
+async def test_a_locked_file_is_a_clear_error_and_passes(path: Path) -> None:
+    store = SqlStore(database := SqliteDatabase(path))
+    database._writer.execute("PRAGMA busy_timeout = 50")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another process has locked it"):
+        await store.put(stored("resp_1"))
+    other.execute("COMMIT")
+    other.close()
+    await store.put(stored("resp_1"))
+    await store.close()
+
+
+def test_a_corrupt_file_is_a_clear_error(path: Path) -> None:
+    async def fill() -> None:
+        store = SqlStore(SqliteDatabase(path))
+        for number in range(200):
+            await store.put(stored(f"resp_{number}", tokens=500))
+        await store.close()
+
+    asyncio.run(fill())
+    content = bytearray(path.read_bytes())
+    content[4096:] = os.urandom(len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match="it is damaged"):
+        SqliteDatabase(path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+async def test_on_a_small_disk_what_was_acknowledged_is_kept(small_disk: Path) -> None:
+    path = small_disk / "store.sqlite"
+    store = SqlStore(SqliteDatabase(path))
+    kept: list[str] = []
+
+    async def fill() -> None:
+        for number in range(1_000):
+            await store.put(stored(f"resp_{number}", tokens=5_000))
+            kept.append(f"resp_{number}")
+
+    with pytest.raises(StoreUnavailable, match="its disk is full"):
+        await fill()
+    assert len(kept) > 3
+    await store.close()
+    store = SqlStore(SqliteDatabase(path))
+    assert [await store.get(name) is not None for name in kept] == [True] * len(kept)
+    await store.close()
