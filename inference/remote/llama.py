@@ -9,6 +9,7 @@ request with its seed. A request is short enough that this costs little.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -28,6 +29,9 @@ _ALTERNATIVES = 200  # among which the logprob of an unseen token is looked for 
 _A_CHARACTER = 0  # the id of "!": any token that is a whole character
 _FORCED = 1e6
 _FIELDS = ("content", "tokens", "stop", "stop_type", "tokens_predicted", "completion_probabilities")
+# The server reads the text so far as a chat message after every token, and fails where it is not UTF-8. This
+# parser reads nothing of it.
+_NO_PARSER = json.dumps({"parsers": [{"type": "epsilon"}], "rules": {}, "root": 0})
 # Every sampler that the server's own flags could have turned on.
 _NEUTRAL = {
     "samplers": ["penalties", "temperature", "top_k", "top_p", "min_p"],
@@ -44,6 +48,7 @@ _NEUTRAL = {
     "ignore_eos": False,
     "grammar": "",
     "stop": [],
+    "chat_parser": _NO_PARSER,
 }
 
 
@@ -92,7 +97,9 @@ class LlamaWire:
 
     async def read(self, prompt: Sequence[int]) -> None:
         # It samples a token even if none is wanted.
-        await self._caller.post("/completion", {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True})
+        await self._caller.post(
+            "/completion", {**_NEUTRAL, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
+        )
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         body = _body(prompt, ask)

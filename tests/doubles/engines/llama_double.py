@@ -44,6 +44,9 @@ class LlamaDouble(HttpDouble):
                 400, {"error": {"code": 400, "message": message, "type": "exceed_context_size_error"}}
             )
         tokens, end = self._sampled(prompt, body)
+        if tokens and leaves_a_character_unfinished(tokens[-1]) and "chat_parser" not in body:
+            message = "The model produced output that does not match the expected Content-only format"
+            raise Refusal(500, {"error": {"code": 500, "message": message, "type": "server_error"}})
         if body.get("stream"):
             return self._chunks(prompt, body, tokens, end)
         shown = [token for token in tokens if not leaves_a_character_unfinished(token)]
