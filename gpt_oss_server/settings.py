@@ -44,8 +44,8 @@ class Settings(StoreSettings):
         "tiny",
         text("MODEL"),
         "Model",
-        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` (a server that runs "
-        "elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
+        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
+        "(a server that runs elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )
@@ -92,7 +92,7 @@ class Settings(StoreSettings):
         "Whether to guess tokens that followed the same words before, and check them in one step.",
     )
     engine_key: str | None = setting(
-        None, optional(text("KEY")), "Model", "The key of a server at `llama:URL`; prefer the variable."
+        None, optional(text("KEY")), "Model", "The key of a server that runs elsewhere; prefer the variable."
     )
     engine_connect_timeout: float = setting(
         10.0, duration(), "Model", "How long a connection to that server may take."

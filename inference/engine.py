@@ -93,7 +93,7 @@ class Step:
     tokens: tuple[int, ...]
     finish: Finish | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None  # one per token, if requested
-    cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step
+    cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step that knows them
     # On the first step, if requested: one per prompt token; None for the first, which has no context.
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 

@@ -84,10 +84,10 @@ class LlamaWire:
             ) from error
         # The server ends a generation one token before its context is full.
         return Facts(
-            name.removesuffix(".gguf"),
+            name.rpartition("/")[2].removesuffix(".gguf"),
             context - 1,
             vocabulary,
-            f"llama-server with {slots} slot(s) of {context} tokens; -c is divided by -np",
+            f"{slots} slots of {context:,} tokens on llama-server (it divides -c by -np)",
         )
 
     async def tokenised(self, text: str) -> list[int]:
@@ -224,11 +224,9 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
 
 
 def _seed(ask: Ask, further: int) -> int:
-    """Of the request that continues after so many tokens: the same seed would repeat the same choices."""
-    seed = ask.sampling.seed
-    if seed is None:
-        return random.getrandbits(31)
-    return random.Random(f"{seed} {ask.sampled + further}").getrandbits(31)
+    """Any seed where the request has none: a request may have to be repeated."""
+    seed = ask.seed(further)
+    return random.getrandbits(31) if seed is None else seed
 
 
 def _logprobs(chunk: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:

@@ -16,9 +16,10 @@ from inference.remote.address import RemoteOptions, parse_address
 from inference.remote.connection import Caller
 from inference.remote.engine import RemoteEngine
 from inference.remote.llama import LlamaWire
+from inference.remote.vllm import VllmWire
 from inference.remote.wire import Ask, Facts, Wire
 
-WIRES: tuple[type[Wire], ...] = (LlamaWire,)
+WIRES: tuple[type[Wire], ...] = (LlamaWire, VllmWire)
 ANY = "http"  # an address without a kind
 _KINDS = {wire.kind: wire for wire in WIRES}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -17,6 +18,16 @@ class Ask:
     sampling: Sampling
     sampled: int  # tokens of this generation that earlier requests gave; they are the end of the prompt
     limit: int  # at most so many more; at least 1
+
+    def seed(self, further: int = 0) -> int | None:
+        """Of the request that continues after `further` more tokens.
+
+        Another seed for each request: the same one would repeat the same choices.
+        """
+        seed, sampled = self.sampling.seed, self.sampled + further
+        if seed is None:
+            return None
+        return random.Random(f"{seed} {sampled}").getrandbits(31)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
@@ -11,33 +10,16 @@ import pytest
 
 from inference.engine import (
     CheckpointError,
-    Engine,
-    EngineBusy,
-    EngineFailed,
     Finish,
     ModelNotFound,
     Sampling,
 )
-from inference.remote.address import RemoteOptions
-from inference.remote.engine import RemoteEngine
 from inference.remote.loading import load_remote
-from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
-from tests.doubles.engines.http_double import Refusal, some_model
+from tests.contracts.engine_contract import GREEDY, PROMPT, generated
+from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
 from tests.doubles.engines.llama_double import LlamaDouble, leaves_a_character_unfinished
 
 pytestmark = pytest.mark.anyio
-
-
-async def connected(double: LlamaDouble, kind: str = "llama", **options: object) -> RemoteEngine:
-    made = RemoteOptions(**options)  # type: ignore[arg-type]
-    return await asyncio.to_thread(load_remote, kind, double.url, options=made)
-
-
-def model_tokens(count: int) -> tuple[int, ...]:
-    tokens = list(PROMPT)
-    for _ in range(count):
-        tokens.append(some_model(tokens))
-    return tuple(tokens[len(PROMPT) :])
 
 
 @pytest.fixture
@@ -46,38 +28,37 @@ async def double() -> AsyncIterator[LlamaDouble]:
         yield double
 
 
-class TestLlama(EngineContract):
+class TestLlama(RemoteContract):
+    kind = "llama"
+
     @pytest.fixture
-    async def engine(self, double: LlamaDouble) -> AsyncIterator[Engine]:
-        double.pace = 0.001
-        engine = await connected(double)
-        yield engine
-        await engine.close()
+    async def double(self) -> AsyncIterator[LlamaDouble]:
+        async with LlamaDouble() as double:
+            yield double
 
 
-async def test_an_address_alone_is_enough(double: LlamaDouble) -> None:
-    engine = await connected(double, "http")
-    assert (engine.info.name, engine.info.context_length) == ("some/double", 599)
-    assert (await generated(engine)).tokens == model_tokens(40)
+async def test_the_model_is_named_after_its_file(double: LlamaDouble) -> None:
+    engine = await connected(double, "llama")
+    assert (engine.info.name, engine.info.context_length) == ("double", 599)
 
 
 async def test_ids_that_the_stream_does_not_show_are_read_again(double: LlamaDouble) -> None:
     tokens = model_tokens(40)
     unseen = sum(leaves_a_character_unfinished(token) for token in tokens)
     assert unseen >= 3, "the model must fall into the trap"
-    found = await generated(await connected(double))
+    found = await generated(await connected(double, "llama"))
     assert found.tokens == tokens
 
 
 async def test_the_last_token_may_be_one_that_the_stream_does_not_show(double: LlamaDouble) -> None:
     tokens = model_tokens(40)
     limit = next(place for place, token in enumerate(tokens, 1) if leaves_a_character_unfinished(token))
-    found = await generated(await connected(double), replace(GREEDY, max_tokens=limit))
+    found = await generated(await connected(double, "llama"), replace(GREEDY, max_tokens=limit))
     assert (found.tokens, found.finish) == (tokens[:limit], Finish.LENGTH)
 
 
 async def test_a_sampled_request_is_repeated_with_its_seed(double: LlamaDouble) -> None:
-    engine = await connected(double)
+    engine = await connected(double, "llama")
     sampling = replace(GREEDY, temperature=1.0, seed=7)
     double.requests.clear()
     first = await generated(engine, sampling)
@@ -97,14 +78,14 @@ async def test_a_repetition_that_goes_another_way_keeps_what_was_sent(
     double: LlamaDouble, caplog: pytest.LogCaptureFixture
 ) -> None:
     double.wavers = True
-    engine = await connected(double)
+    engine = await connected(double, "llama")
     found = await generated(engine, replace(GREEDY, temperature=1.0, seed=7))
     assert (len(found.tokens), found.finish) == (40, Finish.LENGTH)
     assert "sampled anew" in caplog.text
 
 
 async def test_unseen_tokens_have_their_own_logprobs(double: LlamaDouble) -> None:
-    found = await generated(await connected(double), replace(GREEDY, logprobs=2))
+    found = await generated(await connected(double, "llama"), replace(GREEDY, logprobs=2))
     entries = [entry for step in found.steps for entry in step.logprobs or ()]
     assert [entry.token for entry in entries] == list(found.tokens)
     for entry in entries:
@@ -112,7 +93,7 @@ async def test_unseen_tokens_have_their_own_logprobs(double: LlamaDouble) -> Non
 
 
 async def test_progress_is_not_taken_for_tokens(double: LlamaDouble) -> None:
-    found = await generated(await connected(double))
+    found = await generated(await connected(double, "llama"))
     assert 0 not in found.tokens
     assert [step.cached_tokens for step in found.steps][:2] == [3, 0]
 
@@ -125,7 +106,7 @@ async def test_an_end_that_is_no_stop_id_is_sampled_past() -> None:
         return call if length == len(PROMPT) + 4 else length
 
     async with LlamaDouble(model) as double:
-        engine = await connected(double)
+        engine = await connected(double, "llama")
         past = await generated(engine, replace(GREEDY, max_tokens=9))
         assert past.tokens == (5, 6, 7, 8, call, 10, 11, 12, 13)
         stopped = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({call})))
@@ -137,7 +118,7 @@ async def test_an_end_that_is_no_stop_id_is_sampled_past() -> None:
 
 
 async def test_every_sampler_of_the_server_is_set(double: LlamaDouble) -> None:
-    engine = await connected(double)
+    engine = await connected(double, "llama")
     double.requests.clear()
     await generated(engine, Sampling(max_tokens=3, temperature=0.5, top_p=0.9, top_k=7, min_p=0.1))
     _, body = double.requests[0]
@@ -147,97 +128,10 @@ async def test_every_sampler_of_the_server_is_set(double: LlamaDouble) -> None:
     assert double.headers[-1]["connection"] == "close"
 
 
-async def test_an_answer_that_breaks_off_is_a_failure_after_true_tokens(double: LlamaDouble) -> None:
-    engine = await connected(double)
-    short = replace(GREEDY, max_tokens=3)
-    double.model = lambda tokens: 700 + len(tokens)
-    whole = (await generated(engine, short)).tokens
-    length = double.sent
-    for cut in range(length):
-        double.cut_after = cut
-        tokens: list[int] = []
-        finish = None
-        try:
-            async for step in engine.generate(PROMPT, short):
-                tokens += step.tokens
-                finish = step.finish
-        except EngineFailed:
-            assert finish is None
-        else:
-            assert tuple(tokens) == whole, f"cut after {cut} of {length} bytes"
-        assert tuple(tokens) == whole[: len(tokens)]
-    await becomes_idle(engine)
-
-
-async def test_closing_a_stream_cancels_it_on_the_server(double: LlamaDouble) -> None:
-    engine = await connected(double)
-    double.pace = 0.01
-    stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
-    await anext(stream)
-    assert double.streaming == 1
-    await stream.aclose()
-    for _ in range(200):
-        if not double.streaming:
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("the server still generates")
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_full_server_is_busy(double: LlamaDouble, status: int) -> None:
-    engine = await connected(double)
-    error = {"error": {"code": status, "message": "Loading model", "type": "unavailable_error"}}
-    double.refusal = Refusal(status, error, (("retry-after", "7"),))
-    with pytest.raises(EngineBusy, match="Loading model") as caught:
-        await generated(engine)
-    assert (caught.value.retry_after, caught.value.waiting) == (7.0, None)
-
-
-async def test_a_refusal_has_the_servers_words(double: LlamaDouble) -> None:
-    engine = await connected(double)
-    double.refusal = Refusal(500, b"<html>no</html>")
-    with pytest.raises(EngineFailed, match=r"\(500\): <html>no</html>"):
-        await generated(engine)
-
-
-async def test_silence_ends_a_generation(double: LlamaDouble) -> None:
-    engine = await connected(double, idle_timeout=0.05)
-    double.silent = True
-    with pytest.raises(EngineFailed, match=r"not a byte for 0\.05 s"):
-        await generated(engine)
-    await becomes_idle(engine)
-
-
-async def test_the_key_is_sent(double: LlamaDouble) -> None:
-    await connected(double, key="secret")
-    assert {headers["authorization"] for headers in double.headers} == {"bearer secret"}
-
-
 async def test_a_model_with_another_vocabulary_is_refused() -> None:
     async with LlamaDouble(vocabulary=32_000) as double:
         with pytest.raises(CheckpointError, match="32000 token ids"):
-            await connected(double)
-
-
-async def test_a_server_that_tokenises_otherwise_is_refused(
-    double: LlamaDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inference.remote.probe.TOKENS", (1, 2, 3))
-    with pytest.raises(CheckpointError, match="tokenises otherwise"):
-        await connected(double)
-
-
-async def test_a_server_without_ids_is_refused(double: LlamaDouble) -> None:
-    double.has_ids = False
-    with pytest.raises(CheckpointError, match="returned no token ids"):
-        await connected(double)
-
-
-async def test_no_server_is_a_sentence(double: LlamaDouble) -> None:
-    url = double.url
-    await double.__aexit__()
-    with pytest.raises(EngineFailed, match="cannot be reached"):
-        await asyncio.to_thread(load_remote, "llama", url)
+            await connected(double, "llama")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A real llama-server on the embedded model's weights: the contract, the traps, and the same texts as here."""
+"""A real llama-server on the embedded model's weights: the contract, the traps, the local engine's texts."""
 
 from __future__ import annotations
 
