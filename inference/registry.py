@@ -14,7 +14,7 @@ from pathlib import Path
 from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.local.options import LocalOptions
 from inference.naming.foreign import foreign_file, foreign_folder
-from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
+from inference.naming.model_names import EMBEDDED, REPO_ID, from_hub, meant_by
 from inference.paths import UnknownHome, path_of
 from inference.remote.address import RemoteOptions
 
@@ -51,7 +51,8 @@ def load(
 
     `options` apply to local models, `remote` to engines of other programs.
     """
-    prefix, factory = next(((p, PREFIXES[p]) for p in PREFIXES if model.startswith(p)), ("", _local))
+    known = () if from_hub(model) else PREFIXES.items()
+    prefix, factory = next(((p, f) for p, f in known if model.startswith(p)), ("", _local))
     rest = model.removeprefix(prefix)
     return factory(Request(model, rest, device, context, progress, options, remote))
 

@@ -31,18 +31,26 @@ def names_model(word: str) -> bool:
 def meant_by(word: str) -> str | None:
     """The name that a wrong word probably means."""
     word = word.strip()
-    if found := _FROM_HUB.fullmatch(word):
-        return found[1]
+    if found := from_hub(word):
+        return found
     if (published := _published(word)) is not None:
         return published
-    prefixed = [f"{prefix}{word.partition(':')[2]}" for prefix in PREFIXES] if ":" in word else []
-    close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED, *prefixed], 1, 0.75)
+    kind, colon, rest = word.partition(":")
+    if prefix := difflib.get_close_matches(kind + colon, PREFIXES, 1, 0.75) if colon else ():
+        return prefix[0] + rest
+    close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED], 1, 0.75)
     close = close or difflib.get_close_matches(
         word.lower(), [name.partition("/")[2] for name in PUBLISHED], 1, 0.75
     )
     if close:
         return _published(close[0]) or close[0]
     return _neighbour(word)
+
+
+def from_hub(word: str) -> str | None:
+    """The repo of a page on Hugging Face."""
+    found = _FROM_HUB.fullmatch(word)
+    return found[1] if found else None
 
 
 def _published(word: str) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -100,7 +101,7 @@ class Caller:
         except TimeoutError as error:
             raise self._broken(f"no connection within {options.connect_timeout:g} s") from error
         except OSError as error:
-            raise self._broken(f"no connection: {error.strerror or error}") from error
+            raise self._broken(f"no connection ({_reason(error)})") from error
         self._open.add(writer.transport)
         try:
             writer.write(request)
@@ -113,7 +114,7 @@ class Caller:
         except TimeoutError as error:
             raise self._broken(f"not a byte for {options.idle_timeout:g} s") from error
         except OSError as error:
-            raise self._broken(f"the connection broke: {error.strerror or error}") from error
+            raise self._broken(f"the connection broke ({_reason(error)})") from error
         finally:
             self._open.discard(writer.transport)
             writer.transport.abort()
@@ -153,6 +154,11 @@ class Caller:
         return Unreachable(f"The engine at {self.url} cannot be reached: {why}.")
 
 
+def _reason(error: OSError) -> str:
+    """In the system's words; asyncio's own name the address again."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
+
+
 class _Answer:
     """What the parser has found so far."""
 
@@ -160,7 +166,7 @@ class _Answer:
         self.headers: dict[str, str] = {}
         self.begun = self.complete = False
         self.status = self.size = 0
-        self.status_of = lambda: 0
+        self.status_of: Callable[[], int] = int
         self._pieces: list[bytes] = []
 
     @property
