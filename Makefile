@@ -7,6 +7,7 @@
 #   make docs             write the generated docs
 #   make recipe-test      train small models by the recipe of the embedded one
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
+#   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
@@ -39,7 +40,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients engines bench faults gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -145,6 +146,10 @@ $(CLIENTS)/.installed: $(VENV)/.developing tests/clients/package.json tests/clie
 
 clients: $(CLIENTS)/.installed
 	@$(BIN)/python -m pytest -m clients tests/clients
+
+# LLAMA_SERVER=PATH: the program, if it is not on the path. Without it, the tests are skipped.
+engines: $(VENV)/.developing
+	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
 
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing
