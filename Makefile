@@ -9,6 +9,7 @@
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
+#   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
 #   make harmony-compat   run the tests with openai-harmony in place of oss-harmony
@@ -40,7 +41,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients engines bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat clients engines attacks bench faults gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -154,6 +155,10 @@ engines: $(VENV)/.developing
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m faults tests/faults
+
+# On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
+attacks: $(VENV)/.developing
+	@$(BIN)/python -m pytest -m attacks tests/attacks
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

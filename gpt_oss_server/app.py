@@ -34,6 +34,7 @@ from gpt_oss_server.errors import (
     StoreUnavailable,
 )
 from gpt_oss_server.http.edge import Edge
+from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
@@ -100,6 +101,7 @@ def create_app(
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(settings))
     app.add_middleware(Edge)
     return app
 

@@ -18,7 +18,10 @@ ApiError                          500  server_error
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
 │   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
-│   └── BodyTooLarge              413  code request_too_large
+│   ├── HostNotAllowed            403  code host_not_allowed: a name that is not this server's
+│   ├── RequestTimeout            408  code request_timeout: the request did not arrive in time
+│   ├── BodyTooLarge              413  code request_too_large
+│   └── HeadTooLarge              431  code headers_too_large
 ├── NotFound                      404  code not_found
 │   ├── ModelNotServed            404  code model_not_found
 │   ├── ResponseNotFound          404  code response_not_found
@@ -46,6 +49,7 @@ from typing import ClassVar
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, InferenceError
 
 ErrorBody = dict[str, dict[str, str | None]]
+_MESSAGE, _PARAM, _TAIL = 1_500, 200, 400  # characters: messages quote what a client or the model wrote
 _RESPONSE_CODES = frozenset(
     {
         "server_error",
@@ -70,9 +74,9 @@ class ApiError(Exception):
     may_pass: ClassVar[bool] = True  # the same request may succeed when it is sent again
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
+        self.message = _shortened(message, _MESSAGE)
+        self.param = None if param is None else param[:_PARAM]
+        super().__init__(self.message)
 
     def body(self) -> ErrorBody:
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
@@ -83,6 +87,11 @@ class ApiError(Exception):
             return {"code": self.code, "message": self.message}
         known = "invalid_prompt" if self.status < 500 else "server_error"
         return {"code": known, "message": f"{self.message} (Code: {self.code}.)"}
+
+
+def _shortened(text: str, most: int) -> str:
+    """The beginning and the end of a long text; the advice is at the end."""
+    return text if len(text) <= most else f"{text[: most - _TAIL]} … {text[-_TAIL:]}"
 
 
 class InvalidRequest(ApiError):
@@ -141,9 +150,24 @@ class OriginNotAllowed(InvalidRequest):
     code = "origin_not_allowed"
 
 
+class HostNotAllowed(InvalidRequest):
+    status = 403
+    code = "host_not_allowed"
+
+
+class RequestTimeout(InvalidRequest):
+    status = 408
+    code = "request_timeout"
+
+
 class BodyTooLarge(InvalidRequest):
     status = 413
     code = "request_too_large"
+
+
+class HeadTooLarge(InvalidRequest):
+    status = 431
+    code = "headers_too_large"
 
 
 class NotFound(ApiError):

@@ -1,4 +1,4 @@
-"""Restricts values to those that JSON can serialise again: finite numbers, whole characters, limited depth.
+"""Restricts values to those that JSON can serialise again, and their number: finite, whole, of limited depth.
 
 Takes JSON text and the value parsed from it. Returns the value with lone surrogates replaced, or raises. It
 must not know whether a client or the model wrote the text.
@@ -11,8 +11,27 @@ import re
 from math import isfinite
 from typing import Any
 
+_LONE = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; real requests are far shallower
+
+
+MAX_VALUES = 500_000  # a million take the parser, which no other thread interrupts, a quarter of a second
+_PIECE = 2**18  # characters
+
+
+def has_too_many_values(text: bytes) -> bool:
+    """Whether this JSON has more than `MAX_VALUES` values, by the commas, colons and brackets in it."""
+    if _separators(text) <= MAX_VALUES:
+        return False
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # now each quotation mark begins or ends a string
+    if plain.count(b'"') > 2 * MAX_VALUES:
+        return True
+    return _separators(b"".join(plain.split(b'"')[::2])) > MAX_VALUES
+
+
+def _separators(text: bytes) -> int:
+    return sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
 def is_too_deep(text: str, value: object) -> bool:
@@ -28,7 +47,9 @@ def whole_characters(text: str, value: object) -> object:
 def without_lone_surrogates(value: object) -> object:
     """Replaces each lone surrogate by U+FFFD: JSON can escape one, but UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False)
-    return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    # In pieces, between which other threads run.
+    pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+    return json.loads("".join(_LONE.sub("\ufffd", piece) for piece in pieces))
 
 
 def dicts_of(value: object) -> list[dict[str, Any]]:
@@ -65,6 +86,19 @@ def is_larger(limit: int, *values: object) -> bool:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
+    return False
+
+
+def has_more_values(limit: int, value: object) -> bool:
+    """Whether there are more than `limit` values in this value. Counting stops at the limit."""
+    count, waiting = 0, [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, (dict, list)):
+            count += len(inner)
+            if count > limit:
+                return True
+            waiting += inner.values() if isinstance(inner, dict) else inner
     return False
 
 

@@ -218,6 +218,11 @@ def is_origin(text: str) -> bool:
     return text == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#@]+/?", text) is not None
 
 
+def is_host(text: str) -> bool:
+    """Whether `text` is `*` or a host without scheme, port and path; IPv6 addresses may have brackets."""
+    return text == "*" or re.fullmatch(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?", text) is not None
+
+
 # --- reading numbers -------------------------------------------------------------------------------
 
 _SIZES = {"": 1, "b": 1}

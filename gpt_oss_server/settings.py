@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.options import (
     AUTO,
     ENV_PREFIX,
@@ -21,7 +22,6 @@ from gpt_oss_server.options import (
     automatic,
     choice,
     duration,
-    is_origin,
     names,
     option_of,
     optional,
@@ -36,8 +36,8 @@ from gpt_oss_server.store_settings import StoreSettings
 __all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(StoreSettings):
+@dataclass(frozen=True, kw_only=True)
+class Settings(NetworkSettings, StoreSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -106,58 +106,6 @@ class Settings(StoreSettings):
         also=("-a", "--alias"),
         common=True,
     )
-
-    host: str = setting(
-        "127.0.0.1",
-        text("HOST"),
-        "Network",
-        "The address to listen on; `0.0.0.0` is all addresses.",
-        common=True,
-    )
-    port: int = setting(
-        8000,
-        whole("PORT", 0, 65_535),
-        "Network",
-        "The port to listen on; 0 picks a free one.",
-        also=("-p",),
-        common=True,
-    )
-    max_body_bytes: int = setting(
-        64 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
-    )
-    unknown_fields: str = setting(
-        "warn",
-        choice("reject", "warn", "ignore"),
-        "Network",
-        "What happens to a request with a field that the server does not know: 400 with the field that was "
-        "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
-    )
-    allow_origin: tuple[str, ...] = setting(
-        (),
-        names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
-        "Network",
-        "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
-        "any. Pages of this machine are always allowed.",
-    )
-    websocket: bool = setting(
-        True,
-        switch(),
-        "Network",
-        "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
-    )
-    keep_alive: float | None = setting(
-        15.0,
-        optional(duration()),
-        "Network",
-        "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
-    )
-    shutdown_grace: float = setting(
-        30.0,
-        duration(zero=True),
-        "Network",
-        "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
-    )
-
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),
@@ -247,7 +195,6 @@ class Settings(StoreSettings):
         "Answers",
         "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
-
     browser: str | None = setting(
         None,
         optional(text("BACKEND")),
@@ -311,7 +258,6 @@ class Settings(StoreSettings):
         "Tools",
         "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
-
     log_level: str = setting(
         "info",
         choice("debug", "info", "warning", "error"),

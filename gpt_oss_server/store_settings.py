@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpt_oss_server.options import choice, duration, optional, place, setting, size, switch, text, whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoreSettings:
     store: str = setting(
         "memory",

@@ -2,12 +2,14 @@
 
 Takes an engine, a prompt, a width and a length penalty; returns beams, the best first. It requests one token
 at a time and reads the alternatives from the scores, so the engine's prefix cache makes it fast. It uses only
-the model's own distribution and ignores the sampling fields.
+the model's own distribution and ignores the sampling fields. Its own work runs in a thread; its steps are the
+engine's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -15,6 +17,18 @@ from dataclasses import dataclass, replace
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step, TokenLogprob
 
 MOST_BEAMS = 32  # each beam costs one generation per token
+# Tokens of all beams, the prompt's counted for each: in each step, the engine looks up all of them.
+MOST_POSITIONS = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One token of a beam; beams share the nodes before the point where they diverge."""
+
+    before: _Node | None
+    scored: TokenLogprob
+    logprob: float  # of all tokens up to this one together
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +39,17 @@ class Beam:
     finish: Finish | None = None
 
     def score(self, length_penalty: float) -> float:
-        """Makes beams of different lengths comparable; with a penalty of 1, the mean per token."""
-        return self.logprob / float(max(len(self.tokens), 1) ** length_penalty)
+        return _score(self.logprob, len(self.tokens), length_penalty)
 
-    def extended(self, scored: TokenLogprob, finish: Finish | None) -> Beam:
-        return Beam(
-            (*self.tokens, scored.token), (*self.scores, scored), self.logprob + scored.logprob, finish
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    node: _Node
+    finish: Finish
+
+    def beam(self) -> Beam:
+        scores = tuple(_path(self.node))
+        return Beam(tuple(scored.token for scored in scores), scores, self.node.logprob, self.finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +58,16 @@ class Found:
     first: Step  # the prompt's cached tokens and scores
 
 
+def most_tokens(width: int, prompt: int) -> int:
+    """How many tokens each beam of such a search may have."""
+    return MOST_POSITIONS // width - prompt
+
+
 async def search(
     engine: Engine, prompt: Sequence[int], sampling: Sampling, *, width: int, length_penalty: float = 1.0
 ) -> Found:
     """The `width` best beams. Of `sampling`, only the limits and the requested scores apply."""
-    room = engine.info.context_length - len(prompt)
+    room = min(engine.info.context_length - len(prompt), most_tokens(width, len(prompt)))
     limit = max(room if sampling.max_tokens is None else min(room, sampling.max_tokens), 1)
     alternatives = sampling.logprobs or 0
     held_back = sampling.stop_token_ids if sampling.min_tokens else sampling.ignored_stop_ids
@@ -55,55 +78,125 @@ async def search(
         # Each beam needs two likely tokens that may be its next.
         logprobs=max(2 * width + len(held_back), alternatives),
         cache_salt=sampling.cache_salt,
+        owner=sampling.owner,
         priority=sampling.priority,
     )
     first = await _next(engine, prompt, replace(one_token, prompt_logprobs=sampling.prompt_logprobs))
+    beams = _Beams(prompt, width, length_penalty, sampling, limit)
     steps: Sequence[Step] = [first]
-    active, ended = [Beam()], list[Beam]()
-    while True:
-        grown = _grown(active, steps, sampling, limit, alternatives)
-        # A beam that ends outside of the best `width` would not have been continued either.
-        ended += [beam for beam in grown[:width] if beam.finish is not None]
-        active = [beam for beam in grown if beam.finish is None][:width]
-        ended = sorted(ended, key=lambda beam: -beam.score(length_penalty))[:width]
-        if not active or (len(ended) == width and _is_decided(ended, active, length_penalty)):
-            return Found(tuple(ended), first)
-        steps = await _next_of_all(engine, [[*prompt, *beam.tokens] for beam in active], one_token)
+    while prompts := await asyncio.to_thread(beams.grow, steps):
+        steps = await _next_of_all(engine, prompts, one_token)
+    return Found(await asyncio.to_thread(beams.found), first)
 
 
-def _grown(
-    active: Sequence[Beam], steps: Sequence[Step], sampling: Sampling, limit: int, alternatives: int
-) -> list[Beam]:
-    """Every beam, extended by each of its likeliest next tokens; the likeliest first."""
-    grown = []
-    for beam, step in zip(active, steps, strict=True):
+class _Beams:
+    """The state of a search between two steps of the engine."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        width: int,
+        length_penalty: float,
+        sampling: Sampling,
+        limit: int,
+    ) -> None:
+        self._prompt = list(prompt)
+        self._width = width
+        self._length_penalty = length_penalty
+        self._sampling = sampling
+        self._limit = limit
+        self._alternatives = sampling.logprobs or 0
+        self._active: list[_Node | None] = [None]  # None: no token yet
+        self._ended: list[_Ended] = []
+
+    def grow(self, steps: Sequence[Step]) -> list[list[int]]:
+        """Extends every beam by its likeliest next tokens. Returns the next prompts; none at the end."""
+        active: list[_Node | None] = []
+        for rank, (logprob, parent, scored) in enumerate(self._likeliest(steps)):
+            before = self._active[parent]
+            length = 1 + (before.length if before is not None else 0)
+            node = _Node(before, scored, logprob, length)
+            finish = Finish.STOP if scored.token in self._sampling.stop_token_ids else None
+            if finish is None and length == self._limit:
+                finish = Finish.LENGTH
+            if finish is None and len(active) < self._width:
+                active.append(node)
+            elif finish is not None and rank < self._width:
+                # A beam that ends outside of the best `width` would not have been continued either.
+                self._ended.append(_Ended(node, finish))
+        self._active = active
+        self._ended = sorted(self._ended, key=lambda each: -self._score(each.node))[: self._width]
+        if not active or (len(self._ended) == self._width and self._is_decided()):
+            return []
+        return [self._prompt + [scored.token for scored in _path(node)] for node in active]
+
+    def found(self) -> tuple[Beam, ...]:
+        return tuple(each.beam() for each in self._ended)
+
+    def _likeliest(self, steps: Sequence[Step]) -> list[tuple[float, int, TokenLogprob]]:
+        """The best extensions of all beams: enough that `width` of them do not end, if so many exist."""
+        candidates = []
+        for parent, (node, step) in enumerate(zip(self._active, steps, strict=True)):
+            assert step.logprobs is not None
+            so_far, length = (node.logprob, node.length) if node is not None else (0.0, 0)
+            held_back = self._held_back(length)
+            candidates += [
+                (so_far + logprob, parent, token)
+                for token, logprob in step.logprobs[0].top
+                if token not in held_back
+            ]
+        # Each beam has an ending for each stop id, at most; they must not crowd out those that continue.
+        most = self._width + len(self._active) * max(len(self._sampling.stop_token_ids), 1)
+        best = heapq.nlargest(most, candidates, key=lambda each: each[0])
+        return [(logprob, parent, self._scored(steps[parent], token)) for logprob, parent, token in best]
+
+    def _held_back(self, length: int) -> frozenset[int]:
+        """The stop ids that a beam of this length may not end with."""
+        sampling = self._sampling
+        stops = sampling.stop_token_ids
+        return stops if length < sampling.min_tokens else stops & sampling.ignored_stop_ids
+
+    def _scored(self, step: Step, token: int) -> TokenLogprob:
         assert step.logprobs is not None
         top = step.logprobs[0].top
-        for token, logprob in top:
-            finish = Finish.STOP if token in sampling.stop_token_ids else None
-            is_early = len(beam.tokens) < sampling.min_tokens
-            if finish is not None and (is_early or token in sampling.ignored_stop_ids):
-                continue
-            if finish is None and len(beam.tokens) + 1 == limit:
-                finish = Finish.LENGTH
-            grown.append(beam.extended(TokenLogprob(token, logprob, top[:alternatives]), finish))
-    return sorted(grown, key=lambda beam: -beam.logprob)
+        own = next(logprob for each, logprob in top if each == token)
+        return TokenLogprob(token, own, top[: self._alternatives])
+
+    def _is_decided(self) -> bool:
+        """Whether the best active beam is no better than the worst ended one.
+
+        Every further token makes a beam less likely, so without a length penalty this is certain. With one, a
+        run of almost certain tokens could still raise the score; to wait for that is to search to the limit.
+        """
+        best = self._active[0]
+        return best is not None and self._score(best) <= self._score(self._ended[-1].node)
+
+    def _score(self, node: _Node) -> float:
+        return _score(node.logprob, node.length, self._length_penalty)
 
 
-def _is_decided(ended: Sequence[Beam], active: Sequence[Beam], length_penalty: float) -> bool:
-    """Whether the best active beam is no better than the worst ended one.
+def _score(logprob: float, length: int, length_penalty: float) -> float:
+    """Makes beams of different lengths comparable; with a penalty of 1, the mean per token."""
+    return logprob / float(max(length, 1) ** length_penalty)
 
-    Every further token makes a beam less likely, so without a length penalty this is certain. With one, a
-    run of almost certain tokens could still raise the score; to wait for that is to search to the limit.
-    """
-    return active[0].score(length_penalty) <= ended[-1].score(length_penalty)
+
+def _path(node: _Node | None) -> list[TokenLogprob]:
+    """The scored tokens of a beam, from its first."""
+    path = []
+    while node is not None:
+        path.append(node.scored)
+        node = node.before
+    return path[::-1]
 
 
 async def _next_of_all(
     engine: Engine, prompts: Sequence[Sequence[int]], sampling: Sampling
 ) -> Sequence[Step]:
-    tasks = [asyncio.create_task(_next(engine, prompt, sampling)) for prompt in prompts]
+    tasks = []
     try:
+        for prompt in prompts:
+            tasks.append(asyncio.create_task(_next(engine, prompt, sampling)))
+            await asyncio.sleep(0)  # an engine reads the whole prompt: others must not wait for all of them
         return await asyncio.gather(*tasks)
     finally:
         for task in tasks:
@@ -125,6 +218,10 @@ class BeamSearch:
         self._length_penalty = length_penalty
         self._searching = asyncio.Lock()
         self._found: Found | None = None
+
+    def most_tokens(self, prompt: int) -> int:
+        """How long a beam after a prompt of this length may become; below 1, the prompt is too long."""
+        return most_tokens(self._width, prompt)
 
     def engine_of(self, rank: int) -> Engine:
         return _Ranked(self, self._engine.info, rank)

@@ -66,9 +66,10 @@ class Sampling:
     # continues it: its random numbers, its penalties and its grammar follow theirs. An engine may ignore it.
     continued: tuple[int, ...] = ()
     grammar: Grammar | None = None  # which tokens may be sampled; only if the engine enforces grammars
-    # These two change no answer. Generations share a cache only if they have the same salt; of those that
-    # wait, the one with the lowest number starts first. An engine may ignore both.
+    # These change no answer, and an engine may ignore them. Generations share a cache only if they have the
+    # same salt. If not all can run, the lowest priority starts first; within one, owners have equal shares.
     cache_salt: str | None = None
+    owner: str = ""
     priority: int = 0
 
 

@@ -26,6 +26,7 @@ from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
+    check_can_fit,
     fitted_prompt,
     sampling_of,
     thinking_of,
@@ -68,6 +69,8 @@ def prepare(
     date: str,
 ) -> PreparedChat:
     answer, wanted = form
+    if request.truncate_prompt_tokens is None:
+        check_can_fit(engines.info.context_length, "messages", request.messages, request.tools)
     conversation = read_messages(
         request.messages,
         renderer,

@@ -16,7 +16,9 @@ from gpt_oss_server.chat.run import ChatRun
 from gpt_oss_server.chat.stored import StoredCompletions
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
-from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.http.large_work import in_thread_if_large
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.beams import check_beams_fit
 from gpt_oss_server.turns.prompting import begun_call
 
 
@@ -29,18 +31,18 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
-        request = self._parsed(body)
+        request = await self._parsed(body)
         keep = partial(self.stored.keep, request) if request.store else None
         return ChatRun(await self._prepare(request), self.served, completion_id, keep)
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(self._parsed(body))
+        prepared = await self._prepare(await self._parsed(body))
         await prepared.hosted.close(keeps_conversation=True)
         return [*prepared.prompt, *prepared.prefill]
 
-    def _parsed(self, body: object) -> CreateChatCompletion:
-        request = parse_request(body)
+    async def _parsed(self, body: object) -> CreateChatCompletion:
+        request = await in_thread_if_large(lambda: parse_request(body), body)
         self.served.treat_unknown_fields(body, CreateChatCompletion)
         return request
 
@@ -49,7 +51,9 @@ class ChatService:
         if request.model is not None:
             served.check_model(request.model)
         engines = engines_of(request, served.engine)
-        tools = read_tools(request)
+        tools = await in_thread_if_large(
+            lambda: read_tools(request), request.tools, request.functions, request.tool_choice
+        )
         async with served.tools_for(tools, limit=request.max_tool_calls) as hosted:
 
             def work() -> PreparedChat:
@@ -66,6 +70,7 @@ class ChatService:
                 )
 
             prepared = await in_thread_if_large(work, request.messages, request.tools, request.functions)
+            check_beams_fit(engines.beams, len(prepared.prompt) + len(prepared.prefill), request.limit)
             # A beam search ranks by score; a check of the finished beams replaces the grammar.
             by_grammar = engines.beams is None
             binding = await served.bound(prepared.wanted, by_grammar=by_grammar)

@@ -19,8 +19,10 @@ from gpt_oss_server.completions.tokens import (
 )
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
 from gpt_oss_server.serving.chunks import answer
-from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.prompting import check_can_fit
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
@@ -38,11 +40,12 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
-        return JSONResponse(await tokenize(await read_json(request, limit), served, chat_prompt))
+        return await json_answer(await tokenize(await read_json(request, limit), served, chat_prompt))
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
-        return JSONResponse(detokenize(await read_json(request, limit), served))
+        body = await read_json(request, limit)
+        return await json_answer(await in_thread_if_large(lambda: detokenize(body, served), body))
 
     @router.get("/tokenizer_info")
     async def info() -> Response:
@@ -53,7 +56,7 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
 async def start(body: object, served: Served) -> CompletionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
-    request = parse_request(body)
+    request = await in_thread_if_large(lambda: parse_request(body), body)
     served.treat_unknown_fields(body, CreateCompletion)
     if request.model is not None:
         served.check_model(request.model)
@@ -62,7 +65,10 @@ async def start(body: object, served: Served) -> CompletionRun:
     info = served.engine.info
 
     def encode() -> list[list[int]]:
-        prompts = prompts_of(request.prompt, served.encoding, info.vocab_size)
+        if isinstance(request.prompt, str) and request.truncate_prompt_tokens is None:
+            check_can_fit(info.context_length, "prompt", request.prompt)
+        most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
+        prompts = prompts_of(request.prompt, served.encoding, info.vocab_size, most)
         return [truncated(prompt, request, info.context_length) for prompt in prompts]
 
     prompts = await in_thread_if_large(encode, request.prompt)

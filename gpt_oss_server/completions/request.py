@@ -71,12 +71,18 @@ def parse_request(body: object) -> CreateCompletion:
     return request
 
 
-def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int) -> list[list[int]]:
-    """The ids of each prompt. `given` is a text, its ids, or a list of either."""
+def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int, most: int) -> list[list[int]]:
+    """The ids of each prompt; there may be `most`. `given` is a text, its ids, or a list of either."""
     if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
         given = [given]
     if not given:
         raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
+    if len(given) > most:
+        raise InvalidRequest(
+            f"`prompt` has {len(given):,} prompts, but with this `n` (or `best_of`) a request may have "
+            f"{most:,} at most. Send them in several requests.",
+            param="prompt",
+        )
     return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(given)]
 
 
@@ -104,7 +110,7 @@ def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:
     for token in ids:
         if not _is_id(token) or not 0 <= token < vocabulary:
             raise InvalidRequest(
-                f"`{where}` must be token ids below {vocabulary}, but has {token!r}.", param=where
+                f"`{where}` must be token ids below {vocabulary}, but has {token!r:.60}.", param=where
             )
 
 

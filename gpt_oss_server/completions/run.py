@@ -7,7 +7,7 @@ as one object. Choice j of prompt i has the index i * n + j. Closing the iterato
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,13 +17,14 @@ from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
-from gpt_oss_server.turns.beams import beam_search
+from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merging import merged
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
+from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
 
@@ -33,6 +34,7 @@ Chunk = dict[str, Any]
 @dataclass(slots=True)
 class _Choice:
     index: int
+    position: int  # of its prompt
     prompt: Sequence[int]
     sampling: Sampling
     engine: Engine
@@ -62,22 +64,37 @@ class CompletionRun:
         self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
-        self._grammar = grammar
         self._head = {
             "id": completion_id,
             "object": "text_completion",
             "created": int(served.clock()),
             "model": request.model or served.model_names[0],
         }
-        self._choices = [choice for prompt in prompts for choice in self._choices_of(prompt)]
-        for index, choice in enumerate(self._choices):
-            choice.index = index
-            choice.hidden = own_stops(choice.sampling, shown=bool(request.include_stop_str_in_output))
-            if choice.sampling.seed is not None:
-                choice.sampling = replace(choice.sampling, seed=choice.sampling.seed + index)
+        self._check_lengths()
+        self._sampling = sampling_of(
+            request,
+            served.engine.info,
+            served.settings,
+            prompt=0,
+            limit=_limit(request),
+            encoding=served.encoding,
+            logprobs=request.logprobs,
+        )
+        self._sampling = replace(self._sampling, grammar=grammar)
+        self._scored(served.engine)  # raises, like the next, where the engine cannot serve the request
+        search = beam_search(request, served.engine)
+        for prompt in prompts:
+            check_beams_fit(search, len(prompt), request.max_tokens)
+        self._sampled = 0
+        self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
-        sources = [self._generate(choice) for choice in self._choices]
+        # A generator: each choice is made when it begins.
+        sources = (
+            self._generate(choice)
+            for position in range(len(self._prompts))
+            for choice in self._choices_of(position)
+        )
         with self._served.counters.counting_cancellation():
             try:
                 async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
@@ -85,7 +102,7 @@ class CompletionRun:
                         yield batch
             except Exception as error:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
-            self._count()
+                self._served.counters.count(outcome(None, self.error), ())
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:
@@ -103,23 +120,32 @@ class CompletionRun:
         choices = [_whole(parts[index]) for index in sorted(parts)]
         return {**self._head, "choices": choices, "usage": self._usage()}
 
-    def _choices_of(self, prompt: Sequence[int]) -> list[_Choice]:
-        """The choices of one prompt. One beam search yields all of them."""
-        engine, request = self._served.engine, self.request
-        sampling = self._sampling(prompt)
-        if request.use_beam_search:
-            scored = self._scored(engine)
-            beams = beam_search(request, scored or engine)
-            assert beams is not None
-            return [
-                _Choice(rank, prompt, sampling, beams.engine_of(rank), scored)
-                for rank in range(request.n or 1)
-            ]
-        choices = []
-        for number in range(request.n or 1):
-            scored = self._scored(engine)
-            choices.append(_Choice(number, prompt, sampling, scored or engine, scored))
-        return choices
+    def _choices_of(self, position: int) -> Iterator[_Choice]:
+        """The choices of one prompt, each made when it begins. One beam search yields all of them."""
+        prompt, count = self._prompts[position], self.request.n or 1
+        room = self._served.engine.info.context_length - len(prompt)
+        most = min(self._sampling.max_tokens or room, room)
+        least = min(self._sampling.min_tokens, most)
+        sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
+        hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
+        search, of_beams = self._beams_of(prompt)
+        for number in range(count):
+            index = position * count + number
+            if search is not None:
+                engine = search.engine_of(number)
+                yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
+                continue
+            scored = self._scored(self._served.engine)
+            seed = None if sampling.seed is None else sampling.seed + index
+            own = replace(sampling, seed=seed)
+            engine = scored or self._served.engine
+            yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
+
+    def _beams_of(self, prompt: Sequence[int]) -> tuple[BeamSearch | None, ScoredPrompt | None]:
+        if not self.request.use_beam_search:
+            return None, None
+        scored = self._scored(self._served.engine)
+        return beam_search(self.request, scored or self._served.engine), scored
 
     def _scored(self, engine: Engine) -> ScoredPrompt | None:
         request = self.request
@@ -128,23 +154,11 @@ class CompletionRun:
         top = request.prompt_logprobs
         return None if top is None else scored_prompt(engine, top, "prompt_logprobs")
 
-    def _sampling(self, prompt: Sequence[int]) -> Sampling:
-        info, request = self._served.engine.info, self.request
-        if len(prompt) >= info.context_length:
-            raise ContextLengthExceeded(
-                str(ContextOverflow(len(prompt), info.context_length)), param="prompt"
-            )
-        limit = DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
-        sampling = sampling_of(
-            request,
-            info,
-            self._served.settings,
-            prompt=len(prompt),
-            limit=limit,
-            encoding=self._served.encoding,
-            logprobs=request.logprobs,
-        )
-        return replace(sampling, grammar=self._grammar)
+    def _check_lengths(self) -> None:
+        context = self._served.engine.info.context_length
+        for prompt in self._prompts:
+            if len(prompt) >= context:
+                raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text(choice)
@@ -163,6 +177,7 @@ class CompletionRun:
                 if text.stopped is not None:
                     choice.finish = Finish.STOP
                     break
+        self._count(choice)
         yield [await self._last(choice, text)]
 
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
@@ -217,22 +232,23 @@ class CompletionRun:
 
     def _usage(self) -> dict[str, Any]:
         given = sum(len(prompt) for prompt in self._prompts)
-        made = sum(choice.sampled for choice in self._choices)
         # The tokens of a prompt count once; they count as cached if none of its choices computed them.
-        each = len(self._choices) // len(self._prompts)
-        cached = sum(
-            min(choice.cached for choice in self._choices[at : at + each])
-            for at in range(0, len(self._choices), each)
-        )
-        return _counted(given, made, cached)
+        return _counted(given, self._sampled, sum(self._cached.values()))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
         return _counted(len(choice.prompt), choice.sampled, choice.cached)
 
-    def _count(self) -> None:
-        for choice in self._choices:
-            self._served.counters.count(outcome(choice.finish, self.error), ())
+    def _count(self, choice: _Choice) -> None:
+        """Adds an ended choice to the usage and to the server's counters."""
+        self._sampled += choice.sampled
+        least = self._cached.get(choice.position, choice.cached)
+        self._cached[choice.position] = min(least, choice.cached)
+        self._served.counters.count(outcome(choice.finish, None), ())
+
+
+def _limit(request: CreateCompletion) -> int:
+    return DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:

@@ -5,7 +5,6 @@ The bodies and answers have vLLM's shapes. `content` is llama.cpp's name for a t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,8 +12,10 @@ from gpt_oss_server.completions.request import check_ids, encode_prompt
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Body, Boolean, read_body
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
+from gpt_oss_server.turns.prompting import check_can_fit
 
 ChatPrompt = Callable[[object], Awaitable[list[int]]]
 """The body of a chat request → the model's prompt."""
@@ -45,10 +46,15 @@ async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dic
     if request.messages is not None:
         tokens = await _of_messages(body, request, served, chat_prompt)
     elif (text := request.content if request.prompt is None else request.prompt) is not None:
-        tokens = await asyncio.to_thread(encode_prompt, text, served.encoding)
+        check_can_fit(served.engine.info.context_length, "prompt", text)
+        given = text
+        tokens = await in_thread_if_large(lambda: encode_prompt(given, served.encoding), text)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
-    strings = [served.encoding.decode([token]) for token in tokens] if request.return_token_strs else None
+    strings: list[str] | None = None
+    if request.return_token_strs:
+        decode = served.encoding.decode
+        strings = await in_thread_if_large(lambda: [decode([token]) for token in tokens], tokens)
     return {
         "count": len(tokens),
         "max_model_len": served.engine.info.context_length,

@@ -18,6 +18,7 @@ from gpt_oss_server.containers.sessions import Containers
 from gpt_oss_server.hosted.container_names import CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.responses.service import ResponsesService
@@ -38,12 +39,12 @@ def _add_containers(router: APIRouter, containers: Containers, service: Response
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
         body = parse_container(await read_json(request, service.served.settings.max_body_bytes))
-        created = await containers.create(service.served.ids("cntr"), body.name)
+        created = await containers.create(service.served.ids("cntr"), body.name, OWNER.get())
         return JSONResponse(created.as_json())
 
     @router.get("")
     async def listed(request: Request) -> Response:
-        found = [each.as_json() for each in await containers.all()]
+        found = [each.as_json() for each in await containers.of_owner(OWNER.get())]
         name = request.query_params.get("name")
         matching = [each for each in found if name in (None, each["name"])]
         return JSONResponse(page(matching, request.query_params))
@@ -68,7 +69,7 @@ def _add_files(router: APIRouter, containers: Containers, service: ResponsesServ
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
         name, content = await read_upload(request, service.served.settings.max_body_bytes)
-        found = await containers.find_or_open(container)
+        found = await containers.find_to_fill(container)
         return JSONResponse(found.file_as_json(await found.put(name, content)))
 
     @router.get("/{container}/files/{file}")

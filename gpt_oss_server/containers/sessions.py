@@ -2,7 +2,8 @@
 
 Takes `cntr_…`, the id that a conversation's calls report as their container, and names and bytes of files.
 Returns `Container`s, their JSON and that of their files, and the files' bytes. A container lives as long as
-the python session of its conversation; a client may upload a file before the first call.
+the python session of its conversation. Whoever has its id may use it; a list has only those that its reader
+created.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpt_oss_server.errors import (
     TooManyContainers,
 )
 from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-from gpt_oss_server.hosted.container_names import IDLE_MINUTES, PREFIX, container_id, conversation_of
+from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id, conversation_of
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
@@ -43,6 +44,7 @@ class Metadata:
     since: float
     used: float = 0.0  # when a client last used it: its files, or only its description
     name: str | None = None
+    owner: str | None = None  # who created it; None: a conversation's calls did
     uploaded: set[str] = field(default_factory=set)
 
 
@@ -60,68 +62,63 @@ class Containers:
         toolset = await self._tools.ready()
         found = await self._open(toolset, container)
         if found is None:
-            raise ContainerNotFound(await self._why_missing(container), param="container_id")
-        toolset.toolbox.touch(conversation_of(container), _PYTHON)
+            raise ContainerNotFound(self._why_missing(container), param="container_id")
+        toolset.toolbox.touch(_conversation(toolset, container), _PYTHON)
         found.metadata.used = self._clock()
         return found
 
-    async def _why_missing(self, container: str) -> str:
-        outlives = self._service.served.stores.claims is not None  # the store, but not the files
-        if outlives and await self._stored_since(conversation_of(container)) is not None:
-            return (
-                f"The container {container!r} is not on this server. Its conversation is stored, but its "
-                "files stay with the server that ran its python, for as long as that runs: ask that "
-                "server, or let the conversation use python again."
-            )
-        return (
-            f"There is no container {container!r}. Its conversation did not use python, has ended, or was "
-            "idle for so long that its files are gone."
+    def _why_missing(self, container: str) -> str:
+        is_shared = self._service.served.stores.claims is not None  # other servers may use the same store
+        place = " on this server" if is_shared else ""
+        why = (
+            f"There is no container {container!r}{place}. Its conversation did not use python, has ended, or "
+            "was idle for so long that its files are gone."
         )
+        return f"{why} Files stay with the server that ran the python." if is_shared else why
 
-    async def all(self) -> list[Container]:
-        """All open containers, the oldest first."""
+    async def of_owner(self, owner: str) -> list[Container]:
+        """The open containers that this owner created, the oldest first."""
         toolset = await self._tools.ready()
         names = [container_id(each) for each in toolset.toolbox.conversations(_PYTHON)]
         found = [await self._open(toolset, name) for name in names]
-        return sorted((each for each in found if each is not None), key=lambda each: each.metadata.since)
+        own = [each for each in found if each is not None and each.metadata.owner == owner]
+        return sorted(own, key=lambda each: each.metadata.since)
 
-    async def find_or_open(self, container: str) -> Container:
-        """Opens the session of a stored conversation that has not used python yet."""
+    async def find_to_fill(self, container: str) -> Container:
+        """The same, but where python is off, the error names the setting."""
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
-        if await self._open(toolset, container) is None and await self._stored_since(
-            conversation_of(container)
-        ):
-            _open_session(toolset, container)
         return await self.find(container)
 
-    async def create(self, container: str, name: str | None) -> Container:
-        """Opens a container without a conversation, for requests that name it."""
+    async def create(self, conversation: str, name: str | None, owner: str) -> Container:
+        """Opens a container without a conversation; `conversation` is the unused name of one."""
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
-        _open_session(toolset, container)
-        created = await self.find(container)
-        created.metadata.name = name
+        _open_session(toolset, conversation)
+        created = await self.find(container_id(conversation))
+        created.metadata.name, created.metadata.owner = name, owner
         return created
 
     async def delete(self, container: str) -> None:
         """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
         await self.find(container)
-        (await self._tools.ready()).toolbox.forget(conversation_of(container), _PYTHON)
+        toolset = await self._tools.ready()
+        toolset.toolbox.forget(_conversation(toolset, container), _PYTHON)
 
     async def _open(self, toolset: Toolset, container: str) -> Container | None:
         if _PYTHON not in toolset.local:
             return None
         from tools.python import PythonSession
 
-        session = toolset.toolbox.session(conversation_of(container), _PYTHON)
-        if not container.startswith(PREFIX) or not isinstance(session, PythonSession):
+        conversation = _conversation(toolset, container)
+        session = toolset.toolbox.session(conversation, _PYTHON) if conversation else None
+        if not isinstance(session, PythonSession):
             return None  # also if another server runs python and keeps the files
         metadata = self._metadata.get(session)
         if metadata is None:
-            since = await self._stored_since(conversation_of(container))
+            since = await self._stored_since(conversation)
             metadata = Metadata(self._clock() if since is None else since)
             self._metadata[session] = metadata
         return Container(container, session, metadata, self._clock)
@@ -215,9 +212,13 @@ class Container:
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
 
 
-def _open_session(toolset: Toolset, container: str) -> None:
+def _conversation(toolset: Toolset, container: str) -> str:
+    return conversation_of(container, toolset.toolbox.conversations(_PYTHON))
+
+
+def _open_session(toolset: Toolset, conversation: str) -> None:
     try:
-        toolset.toolbox.open(conversation_of(container), _PYTHON)
+        toolset.toolbox.open(conversation, _PYTHON)
     except TooManySessions as error:
         whose = "You have" if error.of_owner else "All clients together have"
         raise TooManyContainers(

@@ -1,13 +1,17 @@
 """The names of containers: `cntr_…` for the python files of a conversation, or of a container on its own.
 
-Takes a conversation's name or a request's `container`. Converts between the names of conversations and
-containers, and parses requests that create a container. A container on its own is a conversation without
-messages.
+Takes a conversation's name or a request's `container`. Returns the container of a conversation, and parses
+requests that create a container. A container on its own is a conversation without messages. The name of one
+opens its files, so it cannot be derived from the id of a response: it depends on a secret of this process, as
+the sessions of containers begin and end in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -18,7 +22,8 @@ from gpt_oss_server.http.unserved import NotServed
 
 PREFIX = "cntr_"
 IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
-_RESPONSE, _CONVERSATION = "resp_", "conv_"  # the prefixes of a conversation's name
+_SECRET = secrets.token_bytes(32)
+_DIGITS = 32
 _UPLOAD = (
     "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
 )
@@ -26,14 +31,13 @@ _UPLOAD = (
 
 def container_id(conversation: str) -> str:
     """The name of the container that holds a conversation's python files."""
-    return PREFIX + conversation.removeprefix(_RESPONSE)
+    return PREFIX + hmac.new(_SECRET, conversation.encode(), hashlib.sha256).hexdigest()[:_DIGITS]
 
 
-def conversation_of(container: str) -> str:
-    """The conversation of a container's name; "" for any other name."""
-    name = container.removeprefix(PREFIX)
-    conversation = name if name.startswith(_CONVERSATION) else _RESPONSE + name
-    return conversation if container_id(conversation) == container else ""
+def conversation_of(container: str, among: Iterable[str]) -> str:
+    """The one of these conversations whose container has this name; "" if none has."""
+    given = container.encode()
+    return next((each for each in among if hmac.compare_digest(container_id(each).encode(), given)), "")
 
 
 def container_of(given: Any, where: str) -> str | None:

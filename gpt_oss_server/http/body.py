@@ -7,13 +7,31 @@ import json
 from starlette.requests import Request
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
-from gpt_oss_server.json_values import MAX_DEPTH, finite, is_too_deep, no_constant, whole_characters
+from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread, without_collections
+from gpt_oss_server.json_values import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    finite,
+    has_too_many_values,
+    is_too_deep,
+    no_constant,
+    whole_characters,
+)
 
+_DIGITS = 18  # of a length: Python refuses to convert several thousand
 _SEND_LESS = "Send less, or start the server with a larger --max-body-bytes."
 
 
 async def read_json(request: Request, max_bytes: int) -> object:
-    return decode_json(await read_bytes(request, max_bytes))
+    return await decoded(await read_bytes(request, max_bytes))
+
+
+async def decoded(body: bytes) -> object:
+    """The value of a body, which a thread parses if it is large."""
+    BODY_SIZE.set(len(body))
+    if len(body) <= LARGE_INPUT:
+        return decode_json(body)
+    return await in_thread(lambda: decode_json(body))
 
 
 async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LESS) -> bytes:
@@ -23,20 +41,30 @@ async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LE
         raise InvalidRequest(
             f"Request bodies with content-encoding {coding!r} are not supported. Send them uncompressed."
         )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:_DIGITS]) > max_bytes:
+        raise _too_large(max_bytes, advice)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:
-            raise BodyTooLarge(f"The request body is larger than {max_bytes:,} bytes. {advice}")
+            raise _too_large(max_bytes, advice)
     return bytes(body)
+
+
+def _too_large(max_bytes: int, advice: str) -> BodyTooLarge:
+    return BodyTooLarge(f"The request body is larger than {max_bytes:,} bytes. {advice}")
 
 
 def decode_json(body: bytes) -> object:
     if not body.strip():
         raise InvalidJson("The request body is empty; it must be a JSON object.")
+    if has_too_many_values(body):
+        raise BodyTooLarge(f"The request body has more than {MAX_VALUES:,} values. Send fewer.")
     try:
         text = body.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+        with without_collections():  # JSON leaves no garbage, and the search for it stops all threads
+            value = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."

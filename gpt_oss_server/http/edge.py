@@ -1,7 +1,7 @@
 """The outermost layer: adds `x-request-id` to every answer and turns uncaught exceptions into 500s.
 
-It takes the id from the request or creates one. It logs an uncaught exception with its traceback, which the
-client does not see, and ignores a slash at the end of a path.
+It takes the id from the request or creates one, and sets the owner of the request's work. It logs an uncaught
+exception with its traceback, which the client does not see, and ignores a slash at the end of a path.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.owner import OWNER, owner_of
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -43,6 +44,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         scope = _without_last_slash(scope)
+        OWNER.set(owner_of(scope))
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
         started = False

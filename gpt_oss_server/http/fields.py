@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from gpt_oss_server.errors import InvalidJson, InvalidRequest, UnsupportedField
 from gpt_oss_server.http.unserved import NotServed
 from gpt_oss_server.http.validation import sentence_for
+from gpt_oss_server.json_values import has_more_values
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Verbosity = Literal["low", "medium", "high"]
@@ -46,6 +47,11 @@ Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
 
 B = TypeVar("B", bound=Body)
+_OF_ENTRIES = frozenset({"input", "items", "messages"})
+_OF_IDS = frozenset({"prompt", "tokens"})  # the size of the body bounds their number
+_MOST_FIELDS = 200  # no API has as many
+_MOST_ENTRIES = 50_000  # more messages fit no context
+_MOST_VALUES = 50_000  # more than hundreds of tools have
 _SERVED: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
 
 
@@ -53,6 +59,7 @@ def read_body(body: object, model: type[B], example: str) -> B:
     """Returns the body as `model`; raises a 400 whose sentence names the fault."""
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
+    _check_counts(body, model)
     _check_served(body, model, "")
     for name, part in model.described.items():
         if isinstance(inner := body.get(name), dict):
@@ -62,6 +69,23 @@ def read_body(body: object, model: type[B], example: str) -> B:
     except ValidationError as error:
         sentence, param = sentence_for(error)
         raise InvalidRequest(sentence, param=param) from None
+
+
+def _check_counts(body: dict[str, Any], model: type[Body]) -> None:
+    """Bounds the fields, and the values of each: to refuse a hundred thousand wrong tools takes seconds."""
+    described = [body.get(name) for name in model.described]
+    if any(len(each) > _MOST_FIELDS for each in (body, *described) if isinstance(each, dict)):
+        raise InvalidRequest(f"A request may have {_MOST_FIELDS} fields at most. Send fewer.")
+    for name, value in body.items():
+        if name in _OF_ENTRIES:
+            if isinstance(value, list) and len(value) > _MOST_ENTRIES:
+                raise _too_many(name, f"{_MOST_ENTRIES:,} entries")
+        elif name not in _OF_IDS and has_more_values(_MOST_VALUES, value):
+            raise _too_many(name, f"{_MOST_VALUES:,} values")
+
+
+def _too_many(name: str, most: str) -> InvalidRequest:
+    return InvalidRequest(f"`{name[:99]}` may have {most} at most. Send fewer.", param=name)
 
 
 def _check_served(body: dict[str, Any], model: type[Body], prefix: str) -> None:

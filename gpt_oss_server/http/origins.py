@@ -34,7 +34,7 @@ class Origins:
     def __init__(self, settings: Settings) -> None:
         self._allowed = frozenset(origin.rstrip("/").lower() for origin in settings.allow_origin)
         self._all = "*" in self._allowed
-        self._listens_locally = _is_of_this_machine(settings.host)
+        self._listens_locally = is_of_this_machine(settings.host)
 
     def refusal(self, headers: Mapping[str, str]) -> OriginNotAllowed | None:
         origin = headers.get("origin")
@@ -50,7 +50,7 @@ class Origins:
         if self._all or origin.lower() in self._allowed:
             return True
         scheme, host = _parts(origin)
-        return scheme in _PROGRAM_SCHEMES or (scheme in ("http", "https") and _is_of_this_machine(host))
+        return scheme in _PROGRAM_SCHEMES or (scheme in ("http", "https") and is_of_this_machine(host))
 
     def _is_own(self, origin: str, host: str) -> bool:
         """Whether the origin is a page of this server.
@@ -106,7 +106,7 @@ def _parts(origin: str) -> tuple[str, str]:
         return "", ""
 
 
-def _is_of_this_machine(host: str) -> bool:
+def is_of_this_machine(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     return is_literal(host) and ipaddress.ip_address(host).is_loopback

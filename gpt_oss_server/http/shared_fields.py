@@ -133,7 +133,7 @@ class ChoiceFields(Body):
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[Integer, Field(ge=1)] | None = None
     use_beam_search: Boolean | None = None
-    length_penalty: Number | None = None
+    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = None
     stop: str | list[str] | None = None
     include_stop_str_in_output: Boolean | None = None
     prompt_logprobs: Alternatives | None = None

@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.body import decode_json, read_bytes
+from gpt_oss_server.http.large_work import in_thread
 
 _HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
 
@@ -28,9 +29,10 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
     body = await read_bytes(request, max_bytes, advice="Send a smaller file.")
     match kind.get_content_type():
         case "application/json":
-            return _from_json(body)
+            return await in_thread(lambda: _from_json(body))
         case "multipart/form-data":
-            return _from_form(body, str(kind.get_param("boundary", "")))
+            boundary = str(kind.get_param("boundary", ""))
+            return await in_thread(lambda: _from_form(body, boundary))
         case other:
             raise InvalidRequest(f"A file cannot be sent as {other!r}. {_HOW}", param="file")
 

@@ -13,6 +13,7 @@ from typing import Any
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Body, read_body
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
@@ -26,7 +27,6 @@ from gpt_oss_server.responses.past import (
     no_conversation,
     past_of_conversation,
 )
-from gpt_oss_server.serving.served import in_thread_if_large
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
 from gpt_oss_server.stores.sealing import Sealer

@@ -40,6 +40,7 @@ from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
+    check_can_fit,
     fitted_prompt,
     sampling_of,
     thinking_of,
@@ -84,6 +85,8 @@ def prepare(
     compacts: bool = False,
 ) -> Prepared:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger."""
+    if request.truncation != "auto":
+        check_can_fit(info.context_length, "input", request.input, request.instructions, request.tools)
     conversation = read_input(
         request.input,
         served.renderer,

@@ -19,6 +19,7 @@ from gpt_oss_server.errors import (
     ResponseNotFound,
     from_inference,
 )
+from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.responses.continuing import Continuing
 from gpt_oss_server.responses.conversations import Conversations
@@ -35,7 +36,7 @@ from gpt_oss_server.responses.request import (
 )
 from gpt_oss_server.responses.resource import new_response, usage_of
 from gpt_oss_server.responses.run import Run
-from gpt_oss_server.serving.served import Served, in_thread_if_large
+from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
@@ -74,7 +75,7 @@ class ResponsesService:
         A caller's own `store` keeps every response and resolves `previous_response_id`. Without `generates`,
         the engine only reads the prompt.
         """
-        return await self._start(self._parsed(body), store, generates)
+        return await self._start(await self._parsed(body), store, generates)
 
     async def start_streamed(
         self, body: object, *, store: Store | None = None, generates: bool = True, outlives: bool = False
@@ -83,14 +84,14 @@ class ResponsesService:
 
         With `outlives`, the run may outlive its connection, if the request and the settings wish so.
         """
-        request = self._parsed(body)
+        request = await self._parsed(body)
         try:
             return await self._start(request, store, generates, outlives=outlives)
         except ContextLengthExceeded as error:
             return self._refused(request, error)
 
-    def _parsed(self, body: object) -> CreateResponse:
-        request = parse_request(body)
+    async def _parsed(self, body: object) -> CreateResponse:
+        request = await in_thread_if_large(lambda: parse_request(body), body)
         self.served.treat_unknown_fields(body, CreateResponse)
         return request
 
@@ -164,13 +165,13 @@ class ResponsesService:
 
     async def render(self, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
-        prepared = await self._prepare(self._parsed(body), "", self.served.store)
+        prepared = await self._prepare(await self._parsed(body), "", self.served.store)
         await prepared.hosted.close(keeps_conversation=True)
         return Rendered(list(prepared.prompt), self.served.encoding.decode(prepared.prompt))
 
     async def count(self, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(self._parsed(body)), self.served.engine.info
+        request, info = without_compaction(await self._parsed(body)), self.served.engine.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
         prepared = await self._prepare(request, "", self.served.store, info=info)
@@ -179,7 +180,7 @@ class ResponsesService:
 
     async def compact(self, body: object) -> dict[str, Any]:
         """The user's messages and the compaction, to send in place of the conversation."""
-        request, served = parse_compaction(body), self.served
+        request, served = await in_thread_if_large(lambda: parse_compaction(body), body), self.served
         served.check_room()
         messages = await past_user_messages(request, served.store)
         prepared = await self._prepare(request, "", served.store, compacts=True)
@@ -325,7 +326,11 @@ class ResponsesService:
         compacts: bool = False,
     ) -> Prepared:
         offered = request.tool_choice != "none"
-        tools = tools_of(request.tools, past.history, request.input, offered=offered)
+        parts = (request.input, request.instructions, request.tools, request.tool_choice)
+        read = request
+        tools = await in_thread_if_large(
+            lambda: tools_of(read.tools, past.history, read.input, offered=offered), *parts
+        )
         of_request = served.tools_for(
             tools, limit=request.max_tool_calls, conversation=past.session or response_id
         )
@@ -334,7 +339,7 @@ class ResponsesService:
             def render() -> Prepared:
                 return prepare(request, past, tools, hosted, served, info, compacts=compacts)
 
-            prepared = await in_thread_if_large(render, request.input, request.instructions, request.tools)
+            prepared = await in_thread_if_large(render, *parts)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))
             if prepared.compaction is None:
                 return prepared

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
 
 from gpt_oss_server.constraints.binding import Binding, bind, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
@@ -23,7 +22,6 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
@@ -37,19 +35,10 @@ from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared
 
-T = TypeVar("T")
 ANY_MODEL = "*"
-# Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
-# 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
-LARGE_INPUT = 10_000
 _UNHURRIED = 2.0  # seconds
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
-
-
-async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
-    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
-    return await asyncio.to_thread(work) if is_larger(LARGE_INPUT, *of) else work()
 
 
 class Served:

@@ -63,8 +63,8 @@ def _add_servers() -> Callable[..., Awaitable[None]]:
 
 def _open_container(container: str, namespace: str, toolset: Toolset) -> str:
     """The conversation of a container that a request names. The container must exist."""
-    conversation = conversation_of(container)
-    if namespace not in toolset.local or toolset.toolbox.session(conversation, namespace) is None:
+    conversation = conversation_of(container, toolset.toolbox.conversations(namespace))
+    if namespace not in toolset.local or not conversation:
         raise ContainerNotFound(
             f"There is no container {container!r}: it never existed, or it expired after being idle. Create "
             "one with POST /v1/containers.",

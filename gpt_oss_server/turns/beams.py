@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from inference.beams import MOST_BEAMS, BeamSearch
+from inference.beams import MOST_BEAMS, MOST_POSITIONS, BeamSearch
 from inference.engine import Engine
 
 _DEFAULT_LENGTH_PENALTY = 1.0
@@ -40,6 +40,18 @@ def check_best_of(request: BeamFields) -> None:
             "`best_of` must equal `n`, or be the number of beams with use_beam_search.",
             param="best_of",
         )
+
+
+def check_beams_fit(search: BeamSearch | None, prompt: int, limit: int | None) -> None:
+    """`prompt` and `limit` count tokens. Without a limit, the search ends where its room does."""
+    if search is None or 1 <= (most := search.most_tokens(prompt)) >= (limit or 1):
+        return
+    room = f"at most {most:,} for an answer" if most >= 1 else "no room for an answer"
+    raise InvalidRequest(
+        f"`use_beam_search` takes {MOST_POSITIONS:,} tokens in all beams together, the prompt counted for "
+        f"each. After this prompt of {prompt:,} tokens there is {room}. Use fewer beams, or fewer tokens.",
+        param="use_beam_search",
+    )
 
 
 def beam_search(request: BeamFields, engine: Engine) -> BeamSearch | None:

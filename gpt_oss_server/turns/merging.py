@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,19 +17,23 @@ class _Ended:
     error: Exception | None
 
 
-def merged(sources: Sequence[AsyncGenerator[T, None]], limit: int | None = None) -> AsyncGenerator[T, None]:
+def merged(sources: Iterable[AsyncGenerator[T, None]], limit: int | None = None) -> AsyncGenerator[T, None]:
     """All items of all sources. The first failure ends all sources and is raised; closing closes them all.
 
-    At most `limit` sources run at the same time. The others start as these end.
+    At most `limit` sources run at the same time; without it, all do. Each is taken when it begins, so sources
+    that are made one by one cost nothing before.
     """
-    return sources[0] if len(sources) == 1 else _merged(sources, limit)
+    waiting = iter(sources)
+    first = list(islice(waiting, limit))
+    return first[0] if len(first) == 1 != limit else _merged(first, waiting)
 
 
-async def _merged(sources: Sequence[AsyncGenerator[T, None]], limit: int | None) -> AsyncGenerator[T, None]:
+async def _merged(
+    first: list[AsyncGenerator[T, None]], waiting: Iterator[AsyncGenerator[T, None]]
+) -> AsyncGenerator[T, None]:
     # Bounded, so that no source runs ahead of the reader.
-    queue: asyncio.Queue[T | _Ended] = asyncio.Queue(maxsize=len(sources))
-    gate = asyncio.Semaphore(limit or len(sources))
-    tasks = [asyncio.create_task(_drain(source, queue, gate)) for source in sources]
+    queue: asyncio.Queue[T | _Ended] = asyncio.Queue(maxsize=len(first))
+    tasks = [asyncio.create_task(_drain(chain([source], waiting), queue)) for source in first]
     try:
         running = len(tasks)
         while running:
@@ -45,14 +50,14 @@ async def _merged(sources: Sequence[AsyncGenerator[T, None]], limit: int | None)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _drain(
-    source: AsyncGenerator[T, None], queue: asyncio.Queue[T | _Ended], gate: asyncio.Semaphore
-) -> None:
+async def _drain(sources: Iterable[AsyncGenerator[T, None]], queue: asyncio.Queue[T | _Ended]) -> None:
+    """Drains one source after the other, until none is left."""
     error: Exception | None = None
     try:
-        async with gate, aclosing(source):
-            async for item in source:
-                await queue.put(item)
+        for source in sources:
+            async with aclosing(source):
+                async for item in source:
+                    await queue.put(item)
     except Exception as raised:  # `_merged` raises it
         error = raised
     await queue.put(_Ended(error))

@@ -17,6 +17,8 @@ from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.http.owner import OWNER
+from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.turns.plan import default_output_limit
@@ -51,11 +53,25 @@ _VERBOSITY = {
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
 _ALL_TOKENS = -1  # as `top_k`
 _ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
+_MOST_CHARACTERS = 16  # per token, as the mean of a long text; English has 4 to 5
+_LEAST_MESSAGE = 4  # tokens
 _READ_APART = frozenset({"logit_bias", "logprobs", "ignored_stop_ids"})
 _OWN_NAMES = SAMPLING_FIELDS - _READ_APART
 _FIELD_OF = {"ignored_stop_ids": "ignore_eos"}
 _ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
 _SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
+
+
+def check_can_fit(context: int, param: str, *parts: object) -> None:
+    """Refuses parts of a request that are hopelessly too long before minutes are spent on encoding them."""
+    has_too_many = any(isinstance(part, list) and len(part) * _LEAST_MESSAGE > context for part in parts)
+    if has_too_many or is_larger(context * _MOST_CHARACTERS, *parts):
+        most = f"{context // _LEAST_MESSAGE:,} entries or {context * _MOST_CHARACTERS:,} characters"
+        raise ContextLengthExceeded(
+            f"This model's maximum context length is {context} tokens, and the request has more than {most}, "
+            "which cannot fit. Send less.",
+            param=param,
+        )
 
 
 def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
@@ -225,6 +241,12 @@ def sampling_of(
         del given[name]
     names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
     _check_honoured(given, info, names)
+    if getattr(request, "priority", None) and not settings.allow_priority:
+        raise UnsupportedField(
+            "`priority` would let this request start before those of others, which this server does not "
+            "allow. Leave it out, or start the server with --allow-priority.",
+            param="priority",
+        )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
@@ -232,7 +254,8 @@ def sampling_of(
     most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
-    return Sampling(max_tokens=most, **{**given, "min_tokens": least, "stop_token_ids": stops})
+    own = {**given, "min_tokens": least, "stop_token_ids": stops}
+    return Sampling(max_tokens=most, owner=OWNER.get(), **own)
 
 
 def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:

@@ -104,13 +104,33 @@ def test_the_model_reads_an_uploaded_file(client: OpenAI, how: str) -> None:
 
 
 def test_a_file_can_be_uploaded_before_the_first_call(client: OpenAI) -> None:
-    response = client.responses.create(input="hello", tools=TOOLS)
-    container = response.id.replace("resp_", "cntr_")
-    with pytest.raises(NotFoundError):
-        client.containers.retrieve(container)
+    container = client.containers.create(name="mine").id
     client.containers.files.create(container, file=("in.csv", b"x,y"))
-    _, same, logs = ask(client, "READ", previous=response.id)
-    assert (same, logs) == (container, "x,y\n")
+    tools: Any = [{"type": "code_interpreter", "container": container}]
+    response = client.responses.create(input="READ", tools=tools, include=["code_interpreter_call.outputs"])
+    call = response.output[0]
+    assert call.type == "code_interpreter_call"
+    assert (call.container_id, [each.logs for each in call.outputs or []]) == (container, ["x,y\n"])  # type: ignore[union-attr]
+
+
+def test_the_id_of_a_response_does_not_reveal_its_container(client: OpenAI) -> None:
+    response, container, _ = ask(client, "WRITE")
+    secret = response.removeprefix("resp_")
+    assert container.startswith("cntr_")
+    assert secret not in container
+    for guess in (f"cntr_{secret}", secret, response, f"cntr_{response}", container[:-1], container.upper()):
+        with pytest.raises(NotFoundError):
+            client.containers.retrieve(guess)
+        with pytest.raises((NotFoundError, BadRequestError)):
+            client.responses.create(input="READ", tools=[{"type": "code_interpreter", "container": guess}])
+
+
+def test_nobody_lists_the_containers_of_others(client: OpenAI) -> None:
+    created = client.containers.create(name="private").id
+    _, used, _ = ask(client, "WRITE")
+    assert created in [each.id for each in client.containers.list()]
+    others = httpx.get(f"{client.base_url}containers", params={"limit": 100}).json()["data"]
+    assert not {created, used} & {each["id"] for each in others}
 
 
 def test_lists_come_in_pages(client: OpenAI) -> None:
@@ -126,7 +146,8 @@ def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
     created = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
     _, used, _ = ask(client, "WRITE")
     ids = [each.id for each in client.containers.list(limit=1)]  # through the pages
-    assert {used, *(each.id for each in created)} <= set(ids)
+    assert {each.id for each in created} <= set(ids)
+    assert used not in ids, "a list has only what its reader created"
     assert len(ids) == len(set(ids))
     named = [each.id for each in client.containers.list(name="data", order="asc")]
     assert named == [created[0].id, created[2].id]
@@ -280,7 +301,9 @@ def test_many_containers_are_refused_and_throw_out_no_files() -> None:
 
 def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
     bubblewrap()
-    settings = Settings(python="bubblewrap", browser="off", python_memory=130 * 1024**2)
+    settings = Settings(
+        python="bubblewrap", browser="off", python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2
+    )
     with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
         container = client.containers.create(name="mine").id
         content = b"x" * 20_000_000

@@ -30,18 +30,19 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
         scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
     )
     containers = Containers(service, tools, lambda: clock.now)
-    await containers.create("cntr_a", "kept")
-    await containers.create("cntr_b", "left")
+    kept = (await containers.create("a", "kept", "me")).id
+    left = (await containers.create("b", "left", "me")).id
+    await containers.create("c", "another's", "you")
     for _ in range(3):
         clock.now += 15 * MINUTE
-        assert (await containers.find("cntr_a")).as_json()["last_active_at"] == int(clock.now)
-    assert [each.metadata.name for each in await containers.all()] == ["kept"]
+        assert (await containers.find(kept)).as_json()["last_active_at"] == int(clock.now)
+    assert [each.metadata.name for each in await containers.of_owner("me")] == ["kept"]
     with pytest.raises(ContainerNotFound):
-        await containers.find("cntr_b")
+        await containers.find(left)
     clock.now += 15 * MINUTE
-    [listed] = await containers.all()
+    [listed] = await containers.of_owner("me")
     assert listed.as_json()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses no container"
     clock.now += 6 * MINUTE
-    assert await containers.all() == []
+    assert await containers.of_owner("me") == []
     await service.close()
     await toolset.close()

@@ -14,8 +14,9 @@ import httpx
 import uvicorn
 
 from gpt_oss_server.app import create_app
-from gpt_oss_server.http.http_protocol import HttpProtocol
-from gpt_oss_server.http.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.http_protocol import HttpProtocol
+from gpt_oss_server.http.connections.limits import ConnectionLimits
+from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
@@ -30,14 +31,22 @@ def scripted(*turns: object, **options: object) -> ScriptedEngine:
 
 @contextmanager
 def serving(
-    engine: Any, settings: Settings | None = None, *, wrap: Callable[[Any], Any] = lambda app: app
+    engine: Any,
+    settings: Settings | None = None,
+    *,
+    wrap: Callable[[Any], Any] = lambda app: app,
+    limits: ConnectionLimits | None = None,
 ) -> Iterator[str]:
     """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application."""
     app = wrap(create_app(engine, settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, log_config=None, http=HttpProtocol, ws=SocketProtocol, timeout_graceful_shutdown=5
+        app,
+        log_config=None,
+        http=HttpProtocol.within(limits or ConnectionLimits()),
+        ws=SocketProtocol,
+        timeout_graceful_shutdown=5,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

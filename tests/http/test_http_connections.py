@@ -49,9 +49,9 @@ def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the start of a TLS handshake
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"FROB /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: some\r\n\r\n",
-        "GET /v1/modèles HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+        b"FROB /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: some\r\n\r\n",
+        "GET /v1/modèles HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
     ],
     ids=["tls", "http 2", "method", "length", "path"],
 )
@@ -70,7 +70,8 @@ def test_bytes_that_are_no_request_keep_earlier_answers(
     url: str, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example a client that counts characters instead of bytes. Nothing is logged as an error."""
-    post = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    post = head.encode() + BODY
     _, _, body = send(url, post * times + b'"}')
     assert body.count(b'"object":"response"') == times
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -88,8 +89,8 @@ def test_a_stream_for_http_1_0_has_no_chunks(url: str) -> None:
 
 def test_a_post_that_offers_a_websocket_is_answered(url: str) -> None:
     head = (
-        "POST /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n"
-        f"Content-Length: {len(BODY)}\r\n\r\n"
+        "POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade, close\r\n"
+        f"Upgrade: websocket\r\nContent-Length: {len(BODY)}\r\n\r\n"
     )
     status, _, body = send(url, head.encode() + BODY)
     assert (status, json.loads(body)["status"]) == ("HTTP/1.1 200 OK", "completed")

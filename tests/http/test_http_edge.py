@@ -81,7 +81,7 @@ def test_a_client_that_disconnects_while_it_sends_is_not_logged_as_an_error(
 ) -> None:
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        connection.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         time.sleep(0.2)
     time.sleep(0.3)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -99,8 +99,8 @@ def test_a_request_that_offers_http_2_is_answered_in_http_1(url: str, framing: s
     """Java's client offers it with every first request; the connection must take further requests."""
     host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
     header, body = FRAMED[framing]
-    head = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{header}\r\n"
-    get = f"GET /v1/models HTTP/1.1\r\nHost: x\r\n{OFFER}\r\n".encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\r\n"
+    get = f"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n{OFFER}\r\n".encode()
     posts = [(head + offer + "\r\n").encode() + body for offer in (OFFER, "", OFFER)]
     with (
         socket.create_connection((host, int(port)), timeout=30) as connection,

@@ -50,7 +50,13 @@ async def alive(late: LateApp) -> AsyncGenerator[asyncio.Event, None]:
 async def ask(late: LateApp, path: str, kind: str = "http") -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
     scope = {"type": kind, "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
-    scope |= {"headers": [], "root_path": "", "scheme": "http", "http_version": "1.1", "client": ("::1", 1)}
+    scope |= {
+        "headers": [(b"host", b"localhost")],
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "client": ("::1", 1),
+    }
     scope |= {"server": ("::1", 2), "asgi": {"version": "3.0"}}
 
     async def receive() -> dict[str, Any]:

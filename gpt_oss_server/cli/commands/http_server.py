@@ -25,9 +25,10 @@ from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.cli.terminal.introduction import introduction
-from gpt_oss_server.http.http_protocol import HttpProtocol
+from gpt_oss_server.http.connections.http_protocol import HttpProtocol
+from gpt_oss_server.http.connections.limits import ConnectionLimits
+from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.http.late_app import LateApp
-from gpt_oss_server.http.socket_protocol import SocketProtocol
 from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
@@ -40,6 +41,7 @@ EXPOSED = (
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
+_FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
 
 
@@ -61,7 +63,7 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
 def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=HttpProtocol,
+        http=HttpProtocol.within(connection_limits(settings)),
         loop="asyncio" if sys.platform == "win32" else "uvloop",
         ws=SocketProtocol,
         ws_max_size=settings.max_body_bytes,
@@ -74,6 +76,21 @@ def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """The settings' limits; fewer connections where the process may not open that many files."""
+    count = min(settings.max_connections, max(_most_files() - _FILES, _FILES))
+    return ConnectionLimits(count=count, seconds=settings.request_timeout)
+
+
+def _most_files() -> int:
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
 class Server(uvicorn.Server):

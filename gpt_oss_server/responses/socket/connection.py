@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
-from gpt_oss_server.http.close_codes import SERVER_STOPS
+from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
+from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
@@ -77,8 +78,14 @@ class SocketConnection:
 
     async def _take(self, message: Message) -> None:
         text: str | None = message.get("text")
+        size = len(text or message.get("bytes") or "")
+        BODY_SIZE.set(size)  # for the lane that the frame may begin
+
+        def read() -> Create | Steer:
+            return read_frame(message.get("bytes", b"") if text is None else text.encode())
+
         try:
-            frame = read_frame(message.get("bytes", b"") if text is None else text.encode())
+            frame = read() if size <= LARGE_INPUT else await in_thread(read)
             if isinstance(frame, Steer):
                 await self._send_text(steer_refusal(frame))
             else:

@@ -1,7 +1,8 @@
 """Decides which sequences take part in the next step, and with which tokens.
 
 Takes arriving sequences and the outcomes of steps; returns plans of steps. Every decoding sequence takes part
-in every step; prompts share the rest of it. Waiting sequences start in order of priority, then arrival. If
+in every step; prompts share the rest of it. Waiting sequences start in order of priority; of equal ones, the
+owner with the fewest running ones is next, and takes the slot of an owner with more if none is free. If
 memory runs out, the sequence that would start last gives its blocks back and waits; its tokens are computed
 again. Pure Python, for one thread; it must not know tensors or event loops.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import asdict, dataclass
 
+from inference.local.scheduling.fairness import counts_of, in_turns, next_of, standing_of, that_gives_way
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.sequence import NO_SLOT, Sequence
 from inference.local.scheduling.step import PENDING, StepPart
@@ -121,9 +123,10 @@ class Scheduler:
         return sorted(shares, key=lambda share: len(share.part.tokens))
 
     def _decoding(self) -> list[Share]:
-        """Shares of sequences that can sample. The oldest first, so that none with a share is preempted."""
+        """Shares of sequences that can sample, those first that are preempted last."""
         shares = []
-        for sequence in sorted(self.running, key=lambda each: each.rank):
+        counts = counts_of(self.running)
+        for sequence in sorted(self.running, key=lambda each: standing_of(each, counts)):
             if sequence.slot != NO_SLOT and not sequence.stalled and self._may_decode(sequence):
                 share = self._decode(sequence)
                 shares += [share] if share is not None else []
@@ -157,33 +160,35 @@ class Scheduler:
     def _begin(self) -> None:
         """Starts waiting sequences while there are slots and room."""
         deferred = 0
-        for sequence in list(self.waiting):
-            if sequence.stalled:
-                continue
-            if not self._slots and not self._stalled_gives_way():
+        ready = [sequence for sequence in self.waiting if not sequence.stalled]
+        while ready:
+            sequence = next_of(ready, counts_of(self.running))
+            if not self._slots and self._giving_way(sequence) is None:
                 return
+            ready.remove(sequence)
             hit = self.cache.look_up(sequence)
             if hit.promised:
                 deferred += 1
                 if deferred > self.limits.max_concurrent:
                     return  # looking up a long queue would delay the step
                 continue  # soon it can start after the blocks that are being computed now
-            while self.running and not self.cache.has_room_for(sequence, hit):
-                if not self._stalled_gives_way():
+            while not self._slots or (self.running and not self.cache.has_room_for(sequence, hit)):
+                other = self._giving_way(sequence)
+                if other is None:
                     return  # no overtaking: short prompts would make a long one wait for ever
+                self._preempt(other)
             self.waiting.remove(sequence)
             self.cache.begin(sequence, hit)
             sequence.slot = self._slots.pop()
             self.running.append(sequence)
             self._count_cached(sequence)
 
-    def _stalled_gives_way(self) -> bool:
-        """A sequence whose reader is stalled must not hold a slot or memory that another waits for."""
+    def _giving_way(self, to: Sequence) -> Sequence | None:
+        """A sequence whose reader is stalled, or one of an owner with more than its share."""
         for sequence in self.running:
             if sequence.stalled and not sequence.in_flight:
-                self._preempt(sequence)
-                return True
-        return False
+                return sequence
+        return that_gives_way(self.running, to, counts_of(self.running))
 
     def _count_cached(self, sequence: Sequence) -> None:
         if sequence.was_admitted:
@@ -198,12 +203,16 @@ class Scheduler:
         busy = {share.sequence.number for share in decoding}
         ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
         ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
+        owners = counts_of(ready)
         budget = self._shared_budget(ready) if decoding else self.limits.chunk
-        fair = max(self.limits.least_chunk, budget // max(1, min(len(ready), self.limits.prompts)))
+        each_owners = budget // max(1, min(len(owners), self.limits.prompts))
         shares: list[Share] = []
-        for sequence in ready:
+        for sequence in in_turns(ready):
             if budget > 0 and sequence.slot != NO_SLOT:
-                most = fair if sequence.scores is None else min(fair, self.limits.scored_chunk)
+                fair = each_owners // min(owners[sequence.owner], self.limits.prompts)
+                most = max(self.limits.least_chunk, fair)
+                if sequence.scores is not None:
+                    most = min(most, self.limits.scored_chunk)
                 share = self._chunk(sequence, min(sequence.remaining, most, budget))
                 if share is not None:
                     shares.append(share)
@@ -241,14 +250,16 @@ class Scheduler:
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:
         """Takes blocks for `length` positions.
 
-        `gives_way`: if necessary, from sequences of lower rank or with stalled readers.
+        `gives_way`: if necessary, from sequences of higher standing or with stalled readers.
         """
         while not self.cache.grow(sequence, length):
+            counts = counts_of(self.running)
+            own = standing_of(sequence, counts)
             others = [each for each in self.running if each is not sequence and not each.in_flight]
-            victims = [each for each in others if each.stalled or each.rank > sequence.rank]
+            victims = [each for each in others if each.stalled or standing_of(each, counts) > own]
             if not gives_way or not victims:
                 return False
-            self._preempt(max(victims, key=lambda each: (each.stalled, each.rank)))
+            self._preempt(max(victims, key=lambda each: (each.stalled, standing_of(each, counts))))
         return True
 
     # A step is done -----------------------------------------------------------------------------------

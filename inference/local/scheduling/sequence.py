@@ -55,6 +55,10 @@ class Sequence:
         return self.sampling.priority, self.number
 
     @property
+    def owner(self) -> str:
+        return self.sampling.owner
+
+    @property
     def sampled(self) -> int:
         return len(self.tokens) - self.prompt_length
 

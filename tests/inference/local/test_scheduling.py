@@ -73,7 +73,10 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
         match draw.choices(["request", "turn", "read", "leave"], [4, 8, 3, 1])[0]:
             case "request":
                 salted = replace(
-                    SAMPLING, cache_salt=draw.choice([None, None, "a"]), priority=draw.choice([0, 0, 1])
+                    SAMPLING,
+                    cache_salt=draw.choice([None, None, "a"]),
+                    priority=draw.choice([0, 0, 1]),
+                    owner=draw.choice(["", "", "a", "b"]),
                 )
                 limit = draw.choice([1, 5, 30, 80])
                 engine.request(prompts.next(), limit, salted, capacity=draw.choice([3, 10_000]))

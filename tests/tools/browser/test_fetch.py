@@ -166,3 +166,9 @@ async def test_the_next_address_is_tried_where_the_first_does_not_answer() -> No
             f"http://two.example:{server.port}/"
         )
     assert fetched.body == b"second"
+
+
+@pytest.mark.parametrize("host", ["xn--localhost-", "xn--a", "xn--", "xn--zzzz.example"])
+async def test_a_malformed_international_name_is_a_sentence(host: str) -> None:
+    with pytest.raises(PageError, match="international host name is malformed"):
+        await Fetcher().get(f"http://{host}:1/")

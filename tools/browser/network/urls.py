@@ -42,7 +42,12 @@ def read_url(text: str) -> httpx.URL:
         raise PageError("Addresses with a user name or password in them cannot be opened.")
     if url.port is not None and not 0 < url.port < 65_536:
         raise PageError(f"This address is not valid: there is no port {url.port}.")
-    return url.copy_with(host=_host(url), fragment=None)
+    checked = url.copy_with(host=_host(url), fragment=None)
+    try:
+        checked.host  # noqa: B018 – decodes international names, and raises for some that the parser took
+    except UnicodeError as error:
+        raise PageError("This address is not valid: its international host name is malformed.") from error
+    return checked
 
 
 def is_web(url: object) -> TypeGuard[str]:

@@ -1,0 +1,268 @@
+"""HTTP/1.1 connections: uvicorn's, except for limits, upgrades, unreadable bytes and HTTP/1.0 streams.
+
+Takes the bytes of a connection and passes requests to the application as uvicorn does, with these exceptions:
+
+- A request that offers HTTP/2 (`Upgrade: h2c`), as Java's client sends, keeps its body; so does a POST that
+  offers a WebSocket, which only a GET can open. A server may ignore such an offer and answer the request (RFC
+  9110, 7.8); uvicorn treats the bytes after the head as the other protocol's.
+- The answer to bytes that are not a request has an error body and an `x-request-id`, like any other. If such
+  bytes follow a request, for example because its Content-Length is too small, that request is still answered.
+- A stream to an HTTP/1.0 client, which does not know chunks, has none: it ends with the connection.
+- A head that is too large is refused before it is whole, and so is a request that takes too long to arrive.
+- At the limit of connections, a new one takes the place of the one that has been idle longest. If all are at
+  work, it is refused.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import httptools
+from pydantic_core import to_json
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
+from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
+from gpt_oss_server.http.edge import HEADER, new_request_id
+from gpt_oss_server.http.owner import new_connection, set_connection
+
+_FRAMING = (b"content-length", b"transfer-encoding")
+_LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so that it reads the answer
+
+
+class HttpProtocol(HttpToolsProtocol):
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
+
+    @classmethod
+    def within(cls, limits: ConnectionLimits) -> type[HttpProtocol]:
+        """The same with other limits: uvicorn takes a class."""
+        return type("LimitedHttpProtocol", (cls,), {"limits": limits})
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._name = new_connection()
+        self._refusal: ApiError | None = None
+        self._is_refused = False  # no further byte is parsed
+        self._held = 0  # bytes since the parser last passed something on
+        self._reads_head = True
+        self._idle_since = self.loop.time()
+        self._deadline = Deadline(self.loop, self.limits, lambda: self.flow.read_paused, self._on_late)
+        self._deadline.start()
+        if len(self.connections) > self.limits.count:
+            self._make_place()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._is_refused:
+            return
+        if self._is_idle and not self._deadline.is_set:
+            self._deadline.start()
+        self._held += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self._deadline.stop()
+                self.handle_websocket_upgrade()
+            else:
+                self._continue_with(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            if self._refusal is not None:
+                self._refuse(self._refusal)
+            else:
+                self.send_400_response(str(error))
+        else:
+            if self._held > self.limits.head_bytes:
+                self._refuse(self._head_too_large())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._reads_head = True
+        set_connection(self.scope, self._name)  # type: ignore[arg-type]
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._reads_head:  # the application has the list already when trailers arrive
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._held = 0
+        self._reads_head = False
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self.limits.head_bytes:
+            self._refusal = self._head_too_large()
+            raise self._refusal  # ends the parser's work on these bytes
+        self._deadline.start()
+        super().on_headers_complete()
+        if self.scope["http_version"] != "1.1" and not self._should_upgrade():
+            _without_chunks(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._held = 0
+        self._deadline.extend(len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._held = 0
+        self._reads_head = True
+        self._deadline.stop()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def _should_upgrade(self) -> bool:
+        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request is at work: none has arrived as a whole, or all are answered."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
+
+    # Refusals -----------------------------------------------------------------------------------------
+
+    def _make_place(self) -> None:
+        others = [each for each in self.connections if isinstance(each, HttpProtocol) and each is not self]
+        idle = [each for each in others if each._is_idle and not each.transport.is_closing()]
+        if idle:
+            min(idle, key=lambda each: each._idle_since)._close()
+        else:
+            self._refuse(
+                EngineUnavailable(
+                    f"All {self.limits.count} connections of this server are in use (--max-connections). "
+                    "Connect again later."
+                )
+            )
+
+    def _head_too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(
+            f"The request's head is larger than {self.limits.head_bytes:,} bytes. Send fewer or shorter "
+            "headers, and put data into the body."
+        )
+
+    def _on_late(self) -> None:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        if self.transport.is_closing() or (at_work and self.cycle.response_started):
+            return  # an answer that began before the request was whole ends by itself
+        if self._reads_head and not self._held:
+            self._close()  # nothing was sent
+        elif not self._reads_head and not at_work:
+            self._close()  # the rest of a body whose request has been answered
+        else:
+            self._refuse(
+                RequestTimeout(
+                    f"The request did not arrive within {self.limits.seconds:g} seconds, plus a second for "
+                    f"each {self.limits.body_rate:,} bytes of its body. Send it again, faster."
+                )
+            )
+
+    def _close(self) -> None:
+        self._deadline.stop()
+        self._unset_keepalive_if_required()
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """`msg` is the parser's description."""
+        self._refuse(
+            InvalidHttp(
+                f"This is not an HTTP/1.1 request: {msg}. The server speaks plain HTTP/1.1: use http:// in "
+                "the URL, not https://, and check that Content-Length is the number of bytes in the body."
+            )
+        )
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answers with the error and closes, after a moment in which the client's further bytes are dropped.
+
+        A connection that closes while it has unread bytes is reset, which can cost the client the answer.
+        Requests that arrived before are answered first, and then end the connection.
+        """
+        self._is_refused = True
+        self._deadline.stop()
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.pipeline or not self.cycle.more_body:
+                self.cycle.keep_alive = False
+                return
+            self.cycle.disconnected = True  # its application waits for the rest of the body
+            self.cycle.message_event.set()
+        body = to_json(error.body())
+        head = (
+            f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\nx-should-retry: false\r\n"
+            f"{HEADER}: {new_request_id()}\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGERING, self.transport.close)
+
+    def _continue_with(self, rest: bytes) -> None:
+        """Reads the body of a request with an ignored offer: its parser stopped after the head."""
+        framing = [(name, value) for name, value in self.headers if name in _FRAMING]
+        self.parser = _parser_for(_AfterHead(self) if framing else self)
+        if framing:
+            self.cycle.more_body = True
+            self.cycle.message_event.clear()
+            head = b"".join(name + b": " + value + b"\r\n" for name, value in framing)
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
+        self.data_received(rest)
+
+
+def _without_chunks(cycle: RequestResponseCycle) -> None:
+    """Sends an answer without Content-Length unchunked: uvicorn expects exactly the length of each piece."""
+    send = cycle.send
+    is_stream = False
+
+    async def send_plain(message: Any) -> None:
+        nonlocal is_stream
+        if message["type"] == "http.response.start":
+            is_stream = all(name.lower() != b"content-length" for name, _ in message.get("headers", ()))
+            if is_stream:
+                cycle.chunked_encoding = False
+        elif is_stream:
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    cycle.send = send_plain  # type: ignore[method-assign]
+
+
+def _parser_for(callbacks: Any) -> Any:
+    parser = httptools.HttpRequestParser(callbacks)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn: for pipelined requests
+    return parser
+
+
+class _AfterHead:
+    """Parser callbacks that skip the head of the first message: the connection has handled it already."""
+
+    def __init__(self, connection: HttpProtocol) -> None:
+        self._connection = connection
+        self._skips_head = True  # until the first message ends
+
+    def on_message_begin(self) -> None:
+        if not self._skips_head:
+            self._connection.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._skips_head:
+            self._connection.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._skips_head:
+            self._connection.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._skips_head:
+            self._connection.on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._connection.on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._skips_head = False
+        self._connection.on_message_complete()

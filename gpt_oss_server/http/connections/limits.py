@@ -1,0 +1,71 @@
+"""The limits of connections, and the time that a client has to send a request.
+
+Takes an event loop and news of a connection's bytes. Calls back when a request is late. It must not know how
+HTTP is parsed or what a late client receives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    count: int = 2048  # open connections
+    head_bytes: int = 64 * 1024  # of one request: its first line and headers, or its trailers
+    seconds: float = 30.0  # for a head, and for a body in addition to the time of `body_rate`
+    body_rate: int = 10 * 1024  # bytes a second, the slowest that a body may arrive
+
+
+class Deadline:
+    """One timer for the head and then the body of each request of a connection.
+
+    While the server itself does not read (`is_paused`), no time passes.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits,
+        is_paused: Callable[[], bool],
+        expire: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._is_paused = is_paused
+        self._expire = expire
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
+    def start(self) -> None:
+        """The time for a head, or for a body, begins."""
+        self._due = self._loop.time() + self._limits.seconds
+        if self._timer is None:
+            self._wake_at(self._due)
+
+    def extend(self, received: int) -> None:
+        """Bytes of a body give it time for more."""
+        self._due += received / self._limits.body_rate
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake_at(self, when: float) -> None:
+        self._timer = self._loop.call_at(when, self._check)
+
+    def _check(self) -> None:
+        if self._is_paused():
+            self._due = self._loop.time() + self._limits.seconds
+        if self._due > self._loop.time():
+            self._wake_at(self._due)
+        else:
+            self._timer = None
+            self._expire()

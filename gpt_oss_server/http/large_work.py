@@ -1,0 +1,67 @@
+"""Work on large parts of requests, in threads of its own: neither the event loop nor a tool waits for it.
+
+Takes a function and the parts of a request that it works on. Runs it at once if they are small, because a
+thread costs more than that. It must not know an API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from starlette.responses import JSONResponse
+
+from gpt_oss_server.json_values import is_larger
+
+T = TypeVar("T")
+# Characters of a request as JSON, so that many small items and tools count too. 10,000 characters take 3 to
+# 6 ms to render, as one text, as messages of one letter or as declarations. A thread renders larger requests.
+LARGE_INPUT = 10_000
+# A request of many megabytes can take a thread for minutes, for which no other may wait.
+HUGE_BODY = 1024**2
+BODY_SIZE: ContextVar[int] = ContextVar("body size", default=0)
+"""The bytes of the request that is being served."""
+# They share one interpreter with the event loop; more threads would only slow it.
+_large = ThreadPoolExecutor(2, "large requests")
+_huge = ThreadPoolExecutor(1, "huge requests")
+
+
+_collecting = threading.Lock()
+_holders = 0
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """No garbage is collected in the block, which creates many objects that all live on. Keep it short."""
+    global _holders
+    with _collecting:
+        _holders += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _collecting:
+            _holders -= 1
+            if not _holders:
+                gc.enable()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    pool = _large if BODY_SIZE.get() <= HUGE_BODY else _huge
+    return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
+
+
+async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
+    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait."""
+    return await in_thread(work) if is_larger(LARGE_INPUT, *of) else work()
+
+
+async def json_answer(content: Any) -> JSONResponse:
+    """The answer with this content, which a thread encodes if it is large."""
+    return await in_thread_if_large(lambda: JSONResponse(content), content)

@@ -1,0 +1,62 @@
+"""Equal shares for the owners of sequences: whose starts next, and whose gives way.
+
+Takes the running and the waiting sequences. Returns an order, or one of them. Priorities come before shares:
+within one priority, the owner with the fewest running sequences is next, and of two sequences of one owner
+the earlier. Pure Python; it must not know blocks or steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from inference.local.scheduling.sequence import Sequence
+
+Standing = tuple[int, int, int]
+
+
+def counts_of(running: Iterable[Sequence]) -> Counter[str]:
+    """How many sequences of each owner run."""
+    return Counter(sequence.owner for sequence in running)
+
+
+def standing_of(sequence: Sequence, counts: Counter[str]) -> Standing:
+    """Of the running sequences, the one with the highest standing gives its memory back first."""
+    return sequence.sampling.priority, counts[sequence.owner], sequence.number
+
+
+def next_of(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
+    """Which of these starts next. They are in the order of ranks, so an owner's first is its earliest."""
+    priority = waiting[0].sampling.priority
+    firsts: dict[str, Sequence] = {}
+    for sequence in waiting:
+        if sequence.sampling.priority != priority:
+            break
+        firsts.setdefault(sequence.owner, sequence)
+    return min(firsts.values(), key=lambda each: (counts[each.owner], each.number))
+
+
+def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[str]) -> Sequence | None:
+    """A running sequence whose owner has a larger share than `to`'s would have with it; None if none has.
+
+    After they change places, the two shares are nearer to each other, so it does not happen in circles.
+    """
+    share = counts[to.owner] + 1
+    candidates = [
+        each
+        for each in running
+        if not each.in_flight
+        and each.sampling.priority >= to.sampling.priority
+        and counts[each.owner] > share
+    ]
+    return max(candidates, key=lambda each: standing_of(each, counts), default=None)
+
+
+def in_turns(sequences: Iterable[Sequence]) -> Iterator[Sequence]:
+    """These sequences so that owners alternate; an owner's own stay in order."""
+    rounds: Counter[str] = Counter()
+    numbered = []
+    for place, sequence in enumerate(sequences):
+        numbered.append((rounds[sequence.owner], place, sequence))
+        rounds[sequence.owner] += 1
+    return (sequence for _, _, sequence in sorted(numbered, key=lambda each: each[:2]))

@@ -1,0 +1,25 @@
+"""Marks every test of this folder as an attack, and prints the figures of all attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.attacked import FIGURES
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.attacks)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if FIGURES:
+        terminalreporter.section("attacks: the longest wait of /health, and the memory taken")
+    for attack, probe in FIGURES:
+        memory = probe.memory / 2**20
+        terminalreporter.write_line(f"{attack:60} {probe.longest * 1000:7.0f} ms {memory:7.0f} MiB")

@@ -1,0 +1,100 @@
+"""Large bodies: none holds up other requests, whatever it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.doubles.attacked import Attacked, attacked, under_probe
+
+LIMIT = 16 * 1024**2
+VALUES = 480_000  # separators: a few less than are taken
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Attacked]:
+    with attacked() as server:
+        yield server
+
+
+def array(value: bytes, size: int, most: int = VALUES) -> bytes:
+    count = min(
+        size // (len(value) + 1), most // (1 + value.count(b"{") + value.count(b"[") + value.count(b":"))
+    )
+    return b"[" + b",".join([value] * count) + b"]"
+
+
+VALUE = {
+    "objects": array(b"{}", LIMIT - 1000),
+    "arrays": array(b"[]", LIMIT - 1000),
+    "pairs": array(b'{"a":1}', LIMIT - 1000),
+    "numbers": array(b"1", LIMIT - 1000),
+    "fractions": array(b"1.5", LIMIT - 1000),
+    "strings": array(b'"a"', LIMIT - 1000),
+    "keys": b"{" + b",".join(b'"%d":1' % n for n in range(VALUES // 2)) + b"}",
+    "lone surrogates": b'"' + b"\\ud800" * (LIMIT // 6 - 200) + b'"',
+    "escapes": b'"' + b"\\n" * (LIMIT // 2 - 500) + b'"',
+    "text": b'"' + b"word, " * (LIMIT // 6 - 200) + b'"',
+    "one letter": b'"' + b"a" * (LIMIT - 1000) + b'"',
+    "emoji": b'"' + "🧠".encode() * (LIMIT // 4 - 500) + b'"',
+    "messages": array(b'{"role":"user","content":"x"}', LIMIT - 1000),
+    "too many objects": array(b"{}", LIMIT - 1000, LIMIT),
+    "too many keys": b"{" + b",".join(b'"%d":1' % n for n in range(LIMIT // 12)) + b"}",
+    "too large": b'"' + b"a" * (57 * 1024**2) + b'"',
+}
+TOOL = b'{"type":"function","function":{"name":"f"}}'
+BODIES = {
+    "/v1/responses": b'{"input": %s, "max_output_tokens": 1}',
+    "/v1/chat/completions": b'{"messages": %s, "max_tokens": 1}',
+    "/v1/completions": b'{"prompt": %s, "max_tokens": 1}',
+    "/tokenize": b'{"prompt": %s}',
+    "/detokenize": b'{"tokens": %s}',
+    "/v1/conversations": b'{"items": %s}',
+    "/v1/containers": b'{"name": %s}',
+    "/v1/responses/input_tokens": b'{"input": %s}',
+}
+IN_FIELDS = {
+    "instructions": b'{"input": "x", "max_output_tokens": 1, "instructions": %s}',
+    "tools": b'{"input": "x", "max_output_tokens": 1, "tools": %s}',
+    "metadata": b'{"input": "x", "max_output_tokens": 1, "metadata": %s}',
+    "text": b'{"input": "x", "max_output_tokens": 1, "text": {"format": {"type": "json_schema", '
+    b'"name": "x", "schema": {"enum": %s}}}}',
+    "unknown": b'{"input": "x", "max_output_tokens": 1, "unknown": %s}',
+    "allowed tools": b'{"input": "x", "max_output_tokens": 1, '
+    b'"tool_choice": {"type": "allowed_tools", "tools": %s}}',
+    "include": b'{"input": "x", "max_output_tokens": 1, "include": %s}',
+    "logit_bias": b'{"input": "x", "max_output_tokens": 1, "logit_bias": %s}',
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_large_body(server: Attacked, path: str) -> None:
+    for value in VALUE:
+        post(server, path, value, BODIES[path])
+
+
+@pytest.mark.parametrize("field", IN_FIELDS)
+def test_a_large_field(server: Attacked, field: str) -> None:
+    for value in VALUE:
+        post(server, "/v1/responses", value, IN_FIELDS[field], field)
+
+
+def post(server: Attacked, path: str, value: str, body: bytes, field: str = "") -> None:
+    with under_probe(server, f"{path} {field} with {value}"):
+        answer = httpx.post(f"{server.url}{path}", content=body % VALUE[value], timeout=120)
+    assert answer.status_code < 500
+    if answer.status_code >= 400:
+        assert len(answer.content) < 4_000, "an error echoes little"
+
+
+def test_several_at_once(server: Attacked) -> None:
+    bodies = [
+        BODIES["/v1/responses"] % VALUE[name] for name in ("objects", "lone surrogates", "text", "keys")
+    ]
+    with under_probe(server, "eight large bodies at once"), ThreadPoolExecutor(8) as clients:
+        url = f"{server.url}/v1/responses"
+        sent = [clients.submit(httpx.post, url, content=body, timeout=300) for body in bodies * 2]
+        assert {each.result().status_code for each in sent} <= {200, 400}

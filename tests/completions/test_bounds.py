@@ -1,0 +1,133 @@
+"""What one request for completions may cost: the number of its choices, and when they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+import pytest
+
+from gpt_oss_server.completions.api import start
+from gpt_oss_server.completions.run import CompletionRun, _Choice
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.serving.served import Served
+from gpt_oss_server.settings import Settings
+from inference.engine import Sampling, Step
+from inference.scripted import ScriptedEngine
+from tests.doubles.engines.table import TableEngine
+from tests.doubles.serving import leave_in_the_middle, scripted, serving
+
+HELLO = "Hello!<|return|>"
+
+
+async def run_of(engine: Any, settings: Settings | None = None, **body: Any) -> CompletionRun:
+    return await start({"max_tokens": 4, **body}, Served(engine, settings))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": ["a"] * 20_000, "n": 128},
+        {"prompt": ["a"] * 17, "n": 128},
+        {"prompt": [[1]] * 2_049},
+        {"prompt": ["a"] * 65, "n": 1, "best_of": 32, "use_beam_search": True},
+    ],
+    ids=["millions", "n", "prompts", "beams"],
+)
+async def test_too_many_choices_are_refused(body: dict[str, Any]) -> None:
+    engine = TableEngine(range(9), seed=1)
+    with pytest.raises(InvalidRequest, match="Send them in several requests") as refused:
+        await run_of(engine, **body)
+    assert refused.value.param == "prompt"
+
+
+async def test_the_bound_is_a_setting() -> None:
+    settings = Settings(max_choices=6)
+    run = await run_of(scripted(HELLO, loop=True), settings, prompt=["a", "b", "c"], n=2)
+    assert [choice["index"] for choice in (await run.wait())["choices"]] == list(range(6))
+    with pytest.raises(InvalidRequest, match="6 at most"):
+        await run_of(scripted(HELLO), settings, prompt=["a"] * 7)
+
+
+class Counting(ScriptedEngine):
+    """Counts the choices that exist while one generates."""
+
+    most = 0
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        self.most = max(self.most, sum(type(each) is _Choice for each in gc.get_objects()))
+        async with aclosing(super().generate(tokens, sampling)) as steps:
+            async for step in steps:
+                yield step
+
+
+async def test_choices_are_made_as_they_begin() -> None:
+    plain = scripted(HELLO, loop=True)
+    engine = Counting(plain._script)
+    settings = Settings(max_concurrent=3, max_waiting=0)
+    run = await run_of(engine, settings, prompt=[f"prompt {n}" for n in range(12)], seed=7)
+    whole = await run.wait()
+    assert len(whole["choices"]) == 12
+    assert engine.most <= 4
+    assert whole["usage"]["completion_tokens"] == 12 * 3
+
+
+async def test_seeds_and_indices_are_those_of_before() -> None:
+    seen: list[int | None] = []
+
+    class Recording(ScriptedEngine):
+        async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+            seen.append(sampling.seed)
+            async with aclosing(super().generate(tokens, sampling)) as steps:
+                async for step in steps:
+                    yield step
+
+    engine = Recording(scripted(HELLO, loop=True)._script)
+    await (await run_of(engine, prompt=["a", "b"], n=3, seed=10)).wait()
+    assert sorted(seen) == [10, 11, 12, 13, 14, 15]  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_ends_all_choices_and_begins_no_more(stream: bool) -> None:
+    engine = scripted("word " * 500, loop=True, tokens_per_second=20)
+    settings = Settings(max_concurrent=2, max_waiting=2)
+    body = {"prompt": ["a"] * 500, "n": 4, "max_tokens": 100, "stream": stream}
+    with serving(engine, settings) as url:
+        await leave_in_the_middle(f"{url}/completions", body, engine, generations=4)
+        await asyncio.sleep(0.5)
+        assert engine.active == 0
+
+
+def test_a_large_length_penalty_is_a_400() -> None:
+    engine = TableEngine((1, 2, 3), seed=3)
+    with serving(engine) as url:
+        for penalty in (2**64, -(2**64), 1e300):
+            body = {"prompt": [1], "n": 2, "use_beam_search": True, "length_penalty": penalty}
+            answer = httpx.post(f"{url}/completions", json=body)
+            assert answer.status_code == 400, answer.text
+            assert answer.json()["error"]["param"] == "length_penalty"
+
+
+async def test_beams_and_their_prompt_have_a_bound_together() -> None:
+    engine = TableEngine(range(9), seed=1, context=1_000_000)
+    fields: dict[str, Any] = {"n": 32, "use_beam_search": True}
+    with pytest.raises(InvalidRequest, match="at most 3,996") as refused:
+        await run_of(engine, prompt=[1] * 100, max_tokens=4_000, **fields)
+    assert refused.value.param == "use_beam_search"
+    with pytest.raises(InvalidRequest, match="no room"):
+        await run_of(engine, prompt=[1] * 5_000, max_tokens=1, **fields)
+
+
+async def test_a_priority_needs_the_operators_consent() -> None:
+    for priority in (-1_000, 1):
+        with pytest.raises(InvalidRequest, match="--allow-priority") as refused:
+            await run_of(scripted(HELLO), prompt="a", priority=priority)
+        assert refused.value.param == "priority"
+        await (
+            await run_of(scripted(HELLO), Settings(allow_priority=True), prompt="a", priority=priority)
+        ).wait()
+    await (await run_of(scripted(HELLO), prompt="a", priority=0)).wait()

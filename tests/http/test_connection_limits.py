@@ -1,0 +1,163 @@
+"""What a connection may cost: the size of a head, the time of a request, the number of connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from gpt_oss_server.cli.commands.http_server import connection_limits
+from gpt_oss_server.http.connections.limits import ConnectionLimits
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BODY = b'{"input": "hi"}'
+POST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
+UNFINISHED = {
+    "nothing": b"",
+    "a line break": b"\r\n",
+    "half a first line": b"GET /v1/mod",
+    "half a head": GET[:-2] + b"X: y\r\n",
+    "half a body": POST + b"Content-Length: 100\r\n\r\n{",
+    "a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, int]]:
+    limits = ConnectionLimits(seconds=0.6, body_rate=10_000)
+    with serving(scripted(HELLO), limits=limits) as url:
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        yield host, int(port)
+
+
+def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> bytes:
+    """All bytes that the server sends until it closes the connection, or has answered."""
+    with socket.create_connection(server, timeout=20) as connection:
+        for piece in pieces:
+            try:
+                connection.sendall(piece)
+            except OSError:
+                break
+            time.sleep(pause)
+        received = b""
+        try:
+            while piece := connection.recv(65_536):
+                received += piece
+        except ConnectionResetError:
+            pass
+        return received
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        POST + b"X-Large: " + b"a" * 70_000,
+        POST + b"X-Large: " + b"a" * 70_000 + b"\r\nContent-Length: 2\r\n\r\n{}",
+        POST + b"".join(b"X-%d: a\r\n" % n for n in range(9_000)),
+        POST + b"X" * 70_000,
+        b"GET /" + b"a" * 70_000,
+        POST + b"X-Large: " + b"a" * 5_000_000,
+    ],
+    ids=["one", "a whole request", "many", "a name", "a path", "five megabytes"],
+)
+def test_a_large_head_is_refused_before_it_is_whole(server: tuple[str, int], head: bytes) -> None:
+    status, _, rest = answer_to(server, head).partition(b"\r\n")
+    assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
+    assert json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
+    assert b"x-request-id" in rest
+
+
+def test_trailers_count_as_a_head(server: tuple[str, int]) -> None:
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
+    assert b"431" in answer_to(server, POST + chunks + b"X-Large: " + b"a" * 900_000).partition(b"\r\n")[0]
+    small = POST + b"Connection: close\r\n" + chunks + b"Host: evil.example\r\n\r\n"
+    assert answer_to(server, small).startswith(b"HTTP/1.1 200"), "a trailer is no header"
+
+
+def test_a_head_within_the_limit_is_served(server: tuple[str, int]) -> None:
+    head = GET[:-2] + b"Connection: close\r\nX-Large: " + b"a" * 60_000 + b"\r\n\r\n"
+    assert answer_to(server, head).startswith(b"HTTP/1.1 200")
+    assert answer_to(server, head[:30_000], head[30_000:], pause=0.05).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_an_unfinished_request_ends_in_time(server: tuple[str, int], sent: str) -> None:
+    answer = answer_to(server, UNFINISHED[sent])
+    assert answer == b"" if sent == "nothing" else answer.startswith(b"HTTP/1.1 408 ")
+    if answer:
+        assert b"request_timeout" in answer
+
+
+@pytest.mark.parametrize("sent", ["half a head", "half a body"])
+def test_a_second_request_of_a_connection_has_a_limit_too(server: tuple[str, int], sent: str) -> None:
+    answer = answer_to(server, GET, UNFINISHED[sent], pause=0.3)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"HTTP/1.1 408 " in answer
+
+
+def test_a_byte_now_and_then_does_not_extend_the_time(server: tuple[str, int]) -> None:
+    drip = [UNFINISHED["half a body"], *[b" "] * 20]
+    start = time.monotonic()
+    assert b"408" in answer_to(server, *drip, pause=0.1)
+    assert time.monotonic() - start < 10
+
+
+def test_a_steady_body_may_take_longer(server: tuple[str, int]) -> None:
+    body = BODY + b" " * 19_985
+    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    pieces = [body[at : at + 2_000] for at in range(0, len(body), 2_000)]
+    assert answer_to(server, head, *pieces, pause=0.1).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_waits_for_its_answer_is_not_late() -> None:
+    slow = scripted(HELLO, tokens_per_second=4)
+    with serving(slow, limits=ConnectionLimits(seconds=0.3)) as url:
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+        assert answer_to((host, int(port)), head + BODY).startswith(b"HTTP/1.1 200")
+
+
+def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
+    with serving(scripted(HELLO), limits=ConnectionLimits(count=20)) as url, ExitStack() as stack:
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+
+        def connect() -> socket.socket:
+            return stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+
+        kept = connect()
+        kept.sendall(GET)
+        assert kept.recv(4_096).startswith(b"HTTP/1.1 200")
+        for _ in range(60):
+            connect().sendall(b"GET /v1/mod")
+        assert kept.recv(1) == b"", "it was idle longest"
+        last = connect()
+        last.sendall(GET)
+        assert last.recv(4_096).startswith(b"HTTP/1.1 200")
+
+
+def test_connections_at_work_keep_their_places() -> None:
+    slow = scripted(HELLO, tokens_per_second=3)
+    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+    with serving(slow, limits=ConnectionLimits(count=3)) as url, ExitStack() as stack:
+        server = (url.removeprefix("http://").removesuffix("/v1").split(":")[0], int(url.split(":")[2][:-3]))
+        working = [stack.enter_context(socket.create_connection(server, timeout=20)) for _ in range(3)]
+        for each in working:
+            each.sendall(head + BODY)
+        time.sleep(0.3)
+        refused = answer_to(server, GET)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"--max-connections" in refused
+        for each in working:
+            assert each.recv(4_096).startswith(b"HTTP/1.1 200")
+
+
+def test_the_settings_become_limits() -> None:
+    limits = connection_limits(Settings(max_connections=150, request_timeout=7.0))
+    assert (limits.count, limits.seconds) == (150, 7.0)

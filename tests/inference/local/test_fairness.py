@@ -1,0 +1,114 @@
+"""Owners have equal shares of the slots, whatever each of them has sent, and all work is done in the end."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from inference.engine import Finish, Sampling
+from inference.local.scheduling.scheduler import SchedulerLimits
+from tests.doubles.inference.driven import Client, Driven, predicted
+from tests.inference.local.test_scheduling import driven
+
+OF = {owner: Sampling(temperature=0.0, owner=owner) for owner in "abc"}
+LIMITS = SchedulerLimits(max_concurrent=8, max_waiting=10_000, chunk=64, shared_chunk=16, least_chunk=4)
+
+
+def send(engine: Driven, owner: str, count: int, tokens: int = 60, **options: int) -> list[Client]:
+    prompts = [[random.Random(f"{owner}{n}").randrange(40) for _ in range(20)] for n in range(count)]
+    sampling = replace(OF[owner], **options)  # type: ignore[arg-type]
+    return [engine.request(prompt, tokens, sampling, capacity=10_000) for prompt in prompts]
+
+
+def running(engine: Driven) -> Counter[str]:
+    return Counter(sequence.owner for sequence in engine.scheduler.running)
+
+
+def ended(clients: list[Client]) -> int:
+    for client in clients:
+        client.read()
+    return sum(client.end is not None for client in clients)
+
+
+def finish(engine: Driven, clients: list[Client], most: int = 20_000) -> int:
+    """The turns until these are done, each as it would be alone."""
+    for turns in range(most):
+        for client in clients:
+            client.read()
+        if all(client.end is not None for client in clients):
+            for client in clients:
+                assert client.end is Finish.LENGTH
+                assert client.tokens == predicted(client.prompt, client.limit)
+            return turns
+        engine.turn()
+    raise AssertionError("they never end")
+
+
+async def test_one_request_gets_a_slot_although_all_are_taken() -> None:
+    engine = driven(LIMITS, spare=4_000)
+    many = send(engine, "a", 100)
+    for _ in range(10):
+        engine.turn()
+    assert running(engine) == {"a": 8}
+    [one] = send(engine, "b", 1)
+    assert finish(engine, [one]) < 100, "it waits for none of the hundred"
+    assert ended(many) < 20
+    finish(engine, many)
+
+
+async def test_two_owners_share_the_slots_and_one_alone_has_all() -> None:
+    engine = driven(LIMITS, spare=4_000)
+    first, second = send(engine, "a", 40), []
+    for _ in range(10):
+        engine.turn()
+    second = send(engine, "b", 40)
+    engine.turn()
+    assert running(engine) == {"a": 4, "b": 4}
+    finish(engine, first)
+    assert ended(second) >= 30, "at the same pace, although they came later"
+    finish(engine, second)
+
+
+async def test_shares_hold_where_memory_is_short() -> None:
+    engine = driven(LIMITS)  # room for little more than one whole context
+    many, few = send(engine, "a", 60, 100), []
+    for _ in range(20):
+        engine.turn()
+    few = send(engine, "b", 2, 100)
+    assert finish(engine, few) < 1_500
+    finish(engine, many)
+
+
+async def test_a_new_owners_prompt_is_read_alongside_many() -> None:
+    engine = driven(replace(LIMITS, max_concurrent=20), spare=8_000)
+    many = [engine.request([n] * 100, 5, OF["a"], capacity=10_000) for n in range(19)]
+    engine.turn()
+    one = engine.request([30] * 100, 5, OF["b"], capacity=10_000)
+    finish(engine, [one])
+    assert ended(many) < 10
+    finish(engine, many)
+
+
+async def test_a_priority_precedes_all_shares() -> None:
+    engine = driven(replace(LIMITS, max_concurrent=2), spare=4_000)
+    send(engine, "a", 4, priority=1)
+    engine.turn()
+    urgent = send(engine, "b", 4, priority=0)
+    finish(engine, urgent)
+    assert running(engine)["a"] <= 2
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_nobody_starves(seed: int) -> None:
+    draw = random.Random(seed)
+    limits = replace(LIMITS, max_concurrent=draw.choice([1, 2, 5]), ahead=draw.choice([0, 1]))
+    engine = driven(limits, spare=draw.choice([0, 100, 4_000]))
+    clients: list[Client] = []
+    for _ in range(30):
+        clients += send(engine, draw.choice("abc"), draw.randrange(4), draw.choice([1, 20, 80]))
+        for _ in range(draw.randrange(20)):
+            engine.turn()
+    finish(engine, clients)
