@@ -8,6 +8,7 @@
 #   make recipe-test      train small models by the recipe of the embedded one
 #   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
+#   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make bench            compare the server's overhead with the reference server's
@@ -41,7 +42,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat web-test clients attacks bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat web-test clients engines attacks bench faults gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -167,6 +168,10 @@ web-test: $(VENV)/.developing
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	@$(PIP) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
+
+# LLAMA_SERVER=PATH: the program, if it is not on the path. Without it, the tests are skipped.
+engines: $(VENV)/.developing
+	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
 
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing

@@ -272,8 +272,9 @@ def from_inference(error: InferenceError) -> ApiError:
         case ContextOverflow():
             return ContextLengthExceeded(str(error), param="input")
         case EngineBusy():
+            waiting = "" if error.waiting is None else f", and {error.waiting} requests are already waiting"
             return EngineUnavailable(
-                f"The server is busy, and {error.waiting} requests are already waiting. "
+                f"The server is busy{waiting}. "
                 "Send the request again after the seconds given in `retry-after`.",
                 retry_after=error.retry_after,
             )

@@ -44,8 +44,8 @@ class Settings(NetworkSettings, StoreSettings):
         "tiny",
         text("MODEL"),
         "Model",
-        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `scripted:FILE`, or `random:20b` "
-        "(random weights, for measuring).",
+        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
+        "(a server that runs elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )
@@ -91,6 +91,13 @@ class Settings(NetworkSettings, StoreSettings):
         "Model",
         "Whether to guess tokens that followed the same words before, and check them in one step.",
     )
+    engine_key: str | None = setting(
+        None, optional(text("KEY")), "Model", "The key of a server that runs elsewhere; prefer the variable."
+    )
+    engine_connect_timeout: float = setting(
+        10.0, duration(), "Model", "How long a connection to that server may take."
+    )
+    engine_idle_timeout: float = setting(600.0, duration(), "Model", "How long that server may send nothing.")
     served_model_name: tuple[str, ...] = setting(
         (),
         names(),

@@ -1,6 +1,6 @@
 """The engine contract: token ids in, sampled token ids out.
 
-Every engine (the local model, the scripted one, a user's callable, later a remote server) is an `Engine`.
+Every engine (the local model, the scripted one, a user's callable, a remote server) is an `Engine`.
 The server knows nothing else of inference. An engine must not know Harmony, HTTP or items: it sees token ids
 and stops at the stop ids of its `Sampling`.
 """
@@ -95,7 +95,7 @@ class Step:
     tokens: tuple[int, ...]
     finish: Finish | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None  # one per token, if requested
-    cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step
+    cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step that knows them
     # On the first step, if requested: one per prompt token; None for the first, which has no context.
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
@@ -196,8 +196,9 @@ class EngineFailed(InferenceError):
 
 
 class EngineBusy(InferenceError):
-    def __init__(self, waiting: int, retry_after: float) -> None:
-        super().__init__(f"{waiting} requests are already waiting, which is the limit.")
+    def __init__(self, waiting: int | None, retry_after: float, message: str | None = None) -> None:
+        """`waiting` is None, with a message, where another program refuses."""
+        super().__init__(message or f"{waiting} requests are already waiting, which is the limit.")
         self.waiting = waiting
         self.retry_after = retry_after  # seconds
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.local.options import LocalOptions
 from inference.naming.foreign import foreign_file, foreign_folder
-from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
+from inference.naming.model_names import EMBEDDED, REPO_ID, from_hub, meant_by
 from inference.paths import UnknownHome, path_of
+from inference.remote.address import RemoteOptions
 
 KINDS = (
-    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), scripted:FILE, or "
-    "random:SHAPE (random weights, for measuring)"
+    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL or "
+    "vllm:URL (a server that runs elsewhere), scripted:FILE, or random:SHAPE (random weights, for measuring)"
 )
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
 
@@ -34,6 +35,7 @@ class Request:
     context: int | None
     progress: bool | None
     options: LocalOptions | None
+    remote: RemoteOptions | None
 
 
 def load(
@@ -43,20 +45,21 @@ def load(
     context: int | None = None,
     progress: bool | None = None,
     options: LocalOptions | None = None,
+    remote: RemoteOptions | None = None,
 ) -> Engine:
     """The engine of a model; with `progress` None a bar appears if stderr is a terminal.
 
-    `options` apply to local models.
+    `options` apply to local models, `remote` to engines of other programs.
     """
-    for prefix, factory in PREFIXES.items():
-        if model.startswith(prefix):
-            return factory(Request(model, model.removeprefix(prefix), device, context, progress, options))
-    return _local(Request(model, model, device, context, progress, options))
+    known = () if from_hub(model) else PREFIXES.items()
+    prefix, factory = next(((p, f) for p, f in known if model.startswith(p)), ("", _local))
+    rest = model.removeprefix(prefix)
+    return factory(Request(model, rest, device, context, progress, options, remote))
 
 
 def runs_here(model: str) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
-    return not model.startswith("scripted:")
+    return not model.startswith(("scripted:", *REMOTE))
 
 
 def checkpoint_folder(model: str) -> Path:
@@ -121,6 +124,19 @@ def _random(request: Request) -> Engine:
     )
 
 
+def _remote(request: Request) -> Engine:
+    from inference.remote.loading import load_remote
+
+    kind = request.model.partition(":")[0]
+    url = request.model if kind in ("http", "https") else request.rest
+    return load_remote(
+        kind.removesuffix("s") if url is request.model else kind,
+        url,
+        context=request.context,
+        options=request.remote,
+    )
+
+
 def _local(request: Request) -> Engine:
     folder = checkpoint_folder(request.model)
     from inference.local.engine import load_local
@@ -146,8 +162,10 @@ def _served_name(model: str) -> str:
     return os.path.basename(os.path.abspath(_path_of(model))) or model
 
 
+REMOTE = ("llama:", "vllm:", "http://", "https://")
 # A prefix ends in a colon, which neither a repo id nor a usual folder contains.
 PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
     "random:": _random,
+    **dict.fromkeys(REMOTE, _remote),
 }

@@ -28,6 +28,7 @@ COMMANDS = (
     Command("serve", "serve a model over HTTP", "gpt_oss_server.cli.commands.serve"),
     Command("chat", "talk with a model in the terminal", "gpt_oss_server.cli.commands.chat"),
     Command("pull", "download a model", "gpt_oss_server.cli.commands.pull"),
+    Command("export", "write a model for llama.cpp", "gpt_oss_server.cli.commands.export"),
     Command("list", "list the models on this machine", "gpt_oss_server.cli.commands.list"),
     Command("mcp", "serve the browser or Python over MCP", "gpt_oss_server.cli.commands.mcp"),
     Command("render", "show the exact prompt of a request", "gpt_oss_server.cli.commands.render"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 EMBEDDED = "tiny"
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
-PREFIXES = ("scripted:", "random:")
+PREFIXES = ("scripted:", "random:", "llama:", "vllm:")
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
@@ -31,18 +31,26 @@ def names_model(word: str) -> bool:
 def meant_by(word: str) -> str | None:
     """The name that a wrong word probably means."""
     word = word.strip()
-    if found := _FROM_HUB.fullmatch(word):
-        return found[1]
+    if found := from_hub(word):
+        return found
     if (published := _published(word)) is not None:
         return published
-    prefixed = [f"{prefix}{word.partition(':')[2]}" for prefix in PREFIXES] if ":" in word else []
-    close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED, *prefixed], 1, 0.75)
+    kind, colon, rest = word.partition(":")
+    if prefix := difflib.get_close_matches(kind + colon, PREFIXES, 1, 0.75) if colon else ():
+        return prefix[0] + rest
+    close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED], 1, 0.75)
     close = close or difflib.get_close_matches(
         word.lower(), [name.partition("/")[2] for name in PUBLISHED], 1, 0.75
     )
     if close:
         return _published(close[0]) or close[0]
     return _neighbour(word)
+
+
+def from_hub(word: str) -> str | None:
+    """The repo of a page on Hugging Face."""
+    found = _FROM_HUB.fullmatch(word)
+    return found[1] if found else None
 
 
 def _published(word: str) -> str | None:

@@ -14,6 +14,7 @@ def load_engine(settings: Settings) -> Engine:
     """Loads the engine and shows progress, perhaps for minutes. Raises `InferenceError`."""
     import inference
     from inference.local.options import LocalOptions
+    from inference.remote.address import RemoteOptions
 
     device = None if settings.device == "auto" else settings.device
     options = LocalOptions(
@@ -22,4 +23,11 @@ def load_engine(settings: Settings) -> Engine:
         kv_memory=settings.kv_memory,
         speculation=settings.speculation,
     )
-    return inference.load(settings.model, device=device, context=settings.context, options=options)
+    remote = RemoteOptions(
+        key=settings.engine_key,
+        connect_timeout=settings.engine_connect_timeout,
+        idle_timeout=settings.engine_idle_timeout,
+    )
+    return inference.load(
+        settings.model, device=device, context=settings.context, options=options, remote=remote
+    )

@@ -1,0 +1,66 @@
+"""Write a model for another program: `gguf` is llama.cpp's format."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.cli.line.flags import add_flags
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.settings import Settings
+
+if TYPE_CHECKING:
+    from inference.export.vocabulary import Vocabulary
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server export gguf tiny.gguf
+  gpt-oss-server export gguf gpt-oss-20b.gguf --model openai/gpt-oss-20b
+  llama-server -m tiny.gguf --port 8080 & gpt-oss-server serve llama:http://127.0.0.1:8080
+
+The weights keep their precision. Needs the extra `gguf`: pip install 'gpt-oss-server[gguf]'"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    parser.add_argument("format", choices=("gguf",), help="the file's format")
+    parser.add_argument("path", metavar="PATH", help="the file to write")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    add_flags(parser, only=("model", "log_level"), everything=everything)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    path = Path(args.path).expanduser()
+    _check_place(path, replaces=args.force)
+    from inference.export.gguf_file import same_windows_in_llama_cpp, write_gguf
+    from inference.registry import checkpoint_folder
+
+    folder = checkpoint_folder(settings.model)
+    write_gguf(folder, path, harmony_vocabulary(), name=settings.model.rstrip("/").rpartition("/")[2])
+    console.out(f"{path} is written. Run it with: llama-server -m {path}")
+    if not same_windows_in_llama_cpp(folder):
+        console.err(
+            "llama.cpp gives every second layer a window, but this checkpoint gives windows to other layers: "
+            "beyond the window's length, llama.cpp's texts differ and are worse."
+        )
+    return 0
+
+
+def _check_place(path: Path, *, replaces: bool) -> None:
+    if path.is_dir():
+        raise CommandLineError(f"{path} is a folder. Name the file: {path / 'model.gguf'}")
+    if not path.parent.is_dir():
+        raise CommandLineError(f"The folder {path.parent} does not exist. Make it first.")
+    if path.exists() and not replaces:
+        raise CommandLineError(f"{path} exists already. Name another file, or add --force to replace it.")
+
+
+def harmony_vocabulary() -> Vocabulary:
+    from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, VOCABULARY_SIZE, load_encoding
+    from inference.export.vocabulary import Vocabulary
+
+    encoding = load_encoding()
+    ordinary = [encoding.token_bytes([token]) for token in range(FIRST_SPECIAL)]
+    special = {token: encoding.decode([token]) for token in range(FIRST_SPECIAL, VOCABULARY_SIZE)}
+    return Vocabulary(ordinary, special)

@@ -1,0 +1,144 @@
+"""Writes a checkpoint as one GGUF file, which llama.cpp loads.
+
+Takes a checkpoint's folder, its vocabulary and a path. The file appears under its name when it is complete.
+Needs the package `gguf` (the extra `gguf`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.config import ModelConfig, read_config
+from inference.engine import CheckpointError
+from inference.export.tensors import F32, MXFP4, Exported, exported
+from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.models.tensor_files import TensorFiles
+from inference.models.weights import find_checkpoint
+from inference.progress import ProgressBar
+
+ARCHITECTURE = "gpt-oss"
+SPLITTER = "gpt-4o"  # llama.cpp's name of the pattern that splits text before merging
+BEGIN, END, PAD = 199998, 200002, 199999
+
+
+def write_gguf(
+    folder: Path,
+    path: Path,
+    vocabulary: Vocabulary,
+    *,
+    name: str,
+    progress: bool | None = None,
+    any_vocabulary: bool = False,
+) -> None:
+    """Raises `CheckpointError`. `any_vocabulary` is for tests, whose small models speak no Harmony."""
+    try:
+        import gguf
+    except ImportError as error:
+        raise CheckpointError(
+            "Writing GGUF needs the package gguf: pip install 'gpt-oss-server[gguf]'"
+        ) from error
+    folder = find_checkpoint(folder)
+    config = read_config(folder / "config.json", any_vocabulary=any_vocabulary)
+    tensors = list(exported(TensorFiles(folder), config))
+    try:
+        # Next to its place, so that the rename is one step; the name of the user's file never holds half.
+        handle, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        writer = gguf.GGUFWriter(None, ARCHITECTURE)
+        _describe(gguf, writer, config, tensors, name)
+        _add_vocabulary(gguf, writer, vocabulary, config)
+        with closing(writer):
+            _write(gguf, writer, tensors, Path(made), progress)
+        _open_to_others(Path(made))
+        Path(made).replace(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        Path(made).unlink(missing_ok=True)
+
+
+def same_windows_in_llama_cpp(folder: Path) -> bool:
+    """Whether llama.cpp computes what the checkpoint states: there, every second layer has a window."""
+    config = read_config(find_checkpoint(folder) / "config.json")
+    return config.sliding_layers == tuple(layer % 2 == 0 for layer in range(config.layers))
+
+
+def _describe(gguf: Any, writer: Any, config: ModelConfig, tensors: list[Exported], name: str) -> None:
+    packed = any(tensor.kind == MXFP4 for tensor in tensors)
+    kinds = gguf.LlamaFileType
+    writer.add_name(name)
+    writer.add_file_type(kinds.MOSTLY_MXFP4_MOE if packed else kinds.MOSTLY_BF16)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.context_length)
+    writer.add_block_count(config.layers)
+    writer.add_embedding_length(config.hidden)
+    writer.add_feed_forward_length(config.intermediate)
+    writer.add_expert_feed_forward_length(config.intermediate)
+    writer.add_expert_count(config.experts)
+    writer.add_expert_used_count(config.experts_per_token)
+    writer.add_head_count(config.heads)
+    writer.add_head_count_kv(config.kv_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope.theta)
+    if config.rope.factor != 1.0:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(config.rope.factor)
+        writer.add_rope_scaling_orig_ctx_len(config.rope.original_context)
+        writer.add_rope_scaling_yarn_beta_fast(config.rope.beta_fast)
+        writer.add_rope_scaling_yarn_beta_slow(config.rope.beta_slow)
+
+
+def _add_vocabulary(gguf: Any, writer: Any, vocabulary: Vocabulary, config: ModelConfig) -> None:
+    kinds = gguf.TokenType
+    texts = [spelt(token) for token in vocabulary.ordinary[: config.vocab_size]]
+    types = [kinds.NORMAL] * len(texts)
+    for token in range(len(texts), config.vocab_size):
+        special = vocabulary.special.get(token)
+        texts.append(f"[PAD{token}]" if special is None else special)
+        types.append(kinds.UNUSED if special is None else kinds.CONTROL)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(SPLITTER)
+    writer.add_token_list(texts)
+    writer.add_token_types(types)
+    writer.add_token_merges(list(merges_of(vocabulary.ordinary)))
+    writer.add_add_bos_token(False)
+    for add, token in (
+        (writer.add_bos_token_id, BEGIN),
+        (writer.add_eos_token_id, END),
+        (writer.add_pad_token_id, PAD),
+    ):
+        if token < config.vocab_size:
+            add(token)
+
+
+def _write(gguf: Any, writer: Any, tensors: list[Exported], path: Path, progress: bool | None) -> None:
+    for tensor in tensors:
+        kind = np.dtype(np.float32 if tensor.kind == F32 else np.uint8)
+        raw = gguf.GGMLQuantizationType[tensor.kind]
+        writer.add_tensor_info(tensor.name, tensor.shape, kind, tensor.nbytes, raw_dtype=raw)
+    writer.write_header_to_file(path)
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    with ProgressBar("Writing", len(tensors), show=progress) as bar:
+        for tensor in tensors:
+            writer.write_tensor_data(tensor.make())
+            bar.advance()
+
+
+def _open_to_others(path: Path) -> None:
+    mask = os.umask(0)  # the only way to read it
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)

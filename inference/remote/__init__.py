@@ -1,0 +1,6 @@
+"""Engines of other programs, over HTTP: prompts go out as token ids, sampled token ids come in.
+
+Takes an address and the wire that its server speaks. Returns an `Engine`. It knows token ids and HTTP,
+nothing of Harmony or of this server. `engine` is what all remote engines share; a wire is one file
+(`llama`, `vllm`) and one row of `loading.WIRES`.
+"""

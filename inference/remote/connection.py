@@ -1,0 +1,196 @@
+"""HTTP as remote engines need it: a JSON body out, a JSON answer or a stream of events in.
+
+Takes an address and the operator's options. Each call has a connection of its own, which `aclose` of a stream
+closes: engines take that as the cancellation. It must not know any engine's wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import httptools
+
+from inference.remote.address import Address, RemoteOptions
+from inference.remote.failures import Refused, Unreachable, refusal
+
+_AT_ONCE = 65_536
+_LONGEST_ERROR = 65_536
+DONE = b"[DONE]"
+Json = Any
+
+
+class Caller:
+    def __init__(self, address: Address, options: RemoteOptions) -> None:
+        self._address, self._options = address, options
+        self._tls = ssl.create_default_context() if address.tls else None
+        self._open: set[asyncio.WriteTransport] = set()
+
+    @property
+    def url(self) -> str:
+        return self._address.url
+
+    def abort(self) -> None:
+        """Breaks all calls that run."""
+        for transport in list(self._open):
+            transport.abort()
+
+    async def get(self, path: str) -> Json:
+        return await self._whole("GET", path, None)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Json:
+        return await self._whole("POST", path, body)
+
+    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Json, None]:
+        """The JSON of each server-sent event, until `[DONE]` or the end of the answer.
+
+        Only the reader knows whether the last event was one that may be the last.
+        """
+        rest = b""
+        async with aclosing(self._bodies("POST", path, body)) as pieces:
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    data = line.removeprefix(b"data:").strip()
+                    if not line.startswith(b"data:") or not data:
+                        continue
+                    if data == DONE:
+                        return
+                    yield self._parsed(data)
+
+    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
+        async with aclosing(self._bodies(method, path, body)) as pieces:
+            return self._parsed(b"".join([piece async for piece in pieces]))
+
+    async def _bodies(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The body's pieces. Raises `Refused` or `RemoteBusy` for an error's status, `Unreachable`."""
+        answer = _Answer()
+        parser = httptools.HttpResponseParser(answer)
+        answer.status_of = parser.get_status_code
+        async with aclosing(self._received(self._head(method, path, body))) as pieces:
+            async for piece in pieces:
+                try:
+                    parser.feed_data(piece)
+                except httptools.HttpParserError as error:
+                    raise Unreachable(f"{self.url} does not answer with HTTP: {error}.") from error
+                if answer.begun and answer.status >= 400:
+                    if answer.complete or answer.size > _LONGEST_ERROR:
+                        raise self._refusal(answer)
+                    continue
+                if found := answer.take():
+                    yield found
+                if answer.complete:
+                    return
+        if answer.begun and answer.status >= 400:
+            raise self._refusal(answer)
+        if not answer.begun or answer.states_length:
+            raise self._broken("the connection was closed in the middle of an answer")
+
+    async def _received(self, request: bytes) -> AsyncGenerator[bytes, None]:
+        address, options = self._address, self._options
+        try:
+            async with asyncio.timeout(options.connect_timeout):
+                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+        except TimeoutError as error:
+            raise self._broken(f"no connection within {options.connect_timeout:g} s") from error
+        except OSError as error:
+            raise self._broken(f"no connection ({_reason(error)})") from error
+        self._open.add(writer.transport)
+        try:
+            writer.write(request)
+            while True:
+                async with asyncio.timeout(options.idle_timeout):
+                    piece = await reader.read(_AT_ONCE)
+                if not piece:
+                    return
+                yield piece
+        except TimeoutError as error:
+            raise self._broken(f"not a byte for {options.idle_timeout:g} s") from error
+        except OSError as error:
+            raise self._broken(f"the connection broke ({_reason(error)})") from error
+        finally:
+            self._open.discard(writer.transport)
+            writer.transport.abort()
+
+    def _head(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+        address = self._address
+        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        host = address.url.partition("://")[2].removesuffix(address.path)
+        lines = [
+            f"{method} {address.path}{path} HTTP/1.1",
+            f"host: {host}",
+            "accept: text/event-stream, application/json",
+            # llama-server promises to keep connections and then closes them.
+            "connection: close",
+        ]
+        if body is not None:
+            lines += ["content-type: application/json", f"content-length: {len(content)}"]
+        if self._options.key is not None:
+            lines.append(f"authorization: Bearer {self._options.key}")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
+
+    def _parsed(self, text: bytes) -> Json:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Unreachable(f"{self.url} sent something that is not JSON.") from error
+
+    def _refusal(self, answer: _Answer) -> Exception:
+        text = answer.take().decode("utf-8", errors="replace")
+        try:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
+            parsed = None
+        return refusal(self.url, answer.status, parsed, text, answer.headers.get("retry-after"))
+
+    def _broken(self, why: str) -> Unreachable:
+        return Unreachable(f"The engine at {self.url} cannot be reached: {why}.")
+
+
+def _reason(error: OSError) -> str:
+    """In the system's words; asyncio's own name the address again."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
+
+
+class _Answer:
+    """What the parser has found so far."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        self.begun = self.complete = False
+        self.status = self.size = 0
+        self.status_of: Callable[[], int] = int
+        self._pieces: list[bytes] = []
+
+    @property
+    def states_length(self) -> bool:
+        """Whether a body that was cut off can be told from a whole one."""
+        return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+    def take(self) -> bytes:
+        found = b"".join(self._pieces)
+        self._pieces.clear()
+        return found
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.begun, self.status = True, self.status_of()
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+__all__ = ["Caller", "Json", "Refused", "Unreachable"]

@@ -1,0 +1,147 @@
+"""The wire of vLLM's server: its completions, which take and return token ids.
+
+It ends a generation at the model's own end tokens whatever a request wants, and bounds `max_tokens` by the
+context without a word; the engine asks for the rest. It must not be asked for what it refuses outright: an
+empty salt, a priority, no token at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar
+
+from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.remote.connection import Caller, Json
+from inference.remote.failures import Refused, refusal
+from inference.remote.wire import Ask, Facts, Piece
+
+_BAN = -100.0  # the lowest bias that it accepts
+_ENDS = ("stop", "length")
+_ID = "token_id:"  # how it names a token by its id among the logprobs
+
+
+class VllmWire:
+    kind: ClassVar[str] = "vllm"
+    title: ClassVar[str] = "vLLM"
+    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
+    ignores: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._model = ""
+
+    @staticmethod
+    async def recognises(caller: Caller) -> bool:
+        try:
+            return "version" in await caller.get("/version")
+        except Refused:
+            return False
+
+    async def facts(self) -> Facts:
+        models = await self._caller.get("/v1/models")
+        try:
+            model = next(each for each in models["data"] if each.get("max_model_len"))
+            self._model, context = str(model["id"]), int(model["max_model_len"])
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
+            raise EngineFailed(
+                f"{self._caller.url} does not describe its model as vLLM does. Is it another server?"
+            ) from error
+        name = self._model.rstrip("/").rpartition("/")[2]
+        return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
+
+    async def tokenised(self, text: str) -> list[int]:
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        answer = await self._caller.post("/tokenize", body)
+        return list(answer["tokens"])
+
+    async def read(self, prompt: Sequence[int]) -> None:
+        await self._caller.post(
+            "/v1/completions",
+            {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0},
+        )
+
+    async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
+        last: Piece | None = None  # waits for the usage, which comes after it
+        cached = 0
+        async with aclosing(self._caller.events("/v1/completions", self._body(prompt, ask))) as events:
+            async for event in events:
+                if "error" in event:
+                    raise refusal(self._caller.url, event["error"].get("code", 500), event, "", None)
+                if not event["choices"]:
+                    cached = _cached(event)
+                    break
+                choice = event["choices"][0]
+                self._check(choice, prompt)
+                piece = Piece(tuple(choice["token_ids"]), _logprobs(choice, ask))
+                if choice["finish_reason"] is not None:
+                    last = piece
+                elif piece.tokens:
+                    yield piece
+        if last is None:
+            raise EngineFailed(f"The engine at {self._caller.url} ended an answer in the middle.")
+        if last.tokens:
+            yield Piece(last.tokens, last.logprobs, cached)
+
+    def _check(self, choice: Json, prompt: Sequence[int]) -> None:
+        """The first chunk repeats the prompt; an end that is no end is a chunk like any other."""
+        seen = choice.get("prompt_token_ids")
+        if seen is not None and seen != list(prompt):
+            raise EngineFailed(f"The engine at {self._caller.url} read other tokens than it was sent.")
+        ended = choice["finish_reason"]
+        if ended is not None and ended not in _ENDS:
+            raise EngineFailed(f"The engine at {self._caller.url} ended an answer with {ended!r}.")
+
+    def _body(self, prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
+        """Every sampling field is set: its own defaults come from the checkpoint."""
+        sampling = ask.sampling
+        biases = {str(token): bias for token, bias in sampling.logit_bias.items()}
+        biases |= {str(token): _BAN for token in sampling.ignored_stop_ids}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "prompt": list(prompt),
+            "max_tokens": ask.limit,
+            "min_tokens": min(max(0, sampling.min_tokens - ask.sampled), ask.limit),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "repetition_penalty": sampling.repetition_penalty,
+            "stop_token_ids": sorted(sampling.stop_token_ids - sampling.ignored_stop_ids),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+        optional = {"seed": ask.seed(), "logit_bias": biases, "cache_salt": sampling.cache_salt}
+        body |= {name: value for name, value in optional.items() if value not in (None, "", {})}
+        if sampling.logprobs is not None:
+            body |= {"logprobs": max(sampling.logprobs, 1), "return_tokens_as_token_ids": True}
+        return body
+
+
+def _cached(event: Json) -> int:
+    """It counts them only with --enable-prompt-tokens-details."""
+    details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+    return int(details.get("cached_tokens") or 0)
+
+
+def _logprobs(choice: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
+    count = ask.sampling.logprobs
+    if count is None:
+        return None
+    scores = choice["logprobs"]
+    return tuple(
+        TokenLogprob(token, logprob, _top(top or {}, count))
+        for token, logprob, top in zip(
+            choice["token_ids"], scores["token_logprobs"], scores["top_logprobs"], strict=True
+        )
+    )
+
+
+def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], ...]:
+    """The likeliest; it adds the sampled token where that is none of them."""
+    found = [(int(name.removeprefix(_ID)), logprob) for name, logprob in entries.items()]
+    return tuple(sorted(found, key=lambda entry: -entry[1])[:count])

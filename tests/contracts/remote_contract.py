@@ -1,0 +1,134 @@
+"""What holds for every remote engine, over any wire: a subclass provides `kind` and `double`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed
+from inference.remote.address import RemoteOptions
+from inference.remote.engine import RemoteEngine
+from inference.remote.loading import load_remote
+from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
+from tests.doubles.engines.http_double import HttpDouble, Refusal, some_model
+
+
+async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
+    """Loading blocks its thread, and the double lives in this one."""
+    return await asyncio.to_thread(load_remote, kind, double.url, options=RemoteOptions(**options))
+
+
+def model_tokens(count: int) -> tuple[int, ...]:
+    """What the doubles' model says to `PROMPT`."""
+    tokens = list(PROMPT)
+    for _ in range(count):
+        tokens.append(some_model(tokens))
+    return tuple(tokens[len(PROMPT) :])
+
+
+@pytest.mark.anyio
+class RemoteContract(EngineContract):
+    kind: ClassVar[str]
+
+    @pytest.fixture
+    def double(self) -> HttpDouble | AsyncIterator[HttpDouble]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def engine(self, double: HttpDouble) -> AsyncIterator[Engine]:
+        double.pace = 0.001
+        engine = await self.connected(double)
+        yield engine
+        await engine.close()
+
+    async def connected(self, double: HttpDouble, **options: Any) -> RemoteEngine:
+        return await connected(double, self.kind, **options)
+
+    async def test_tokens_are_the_models(self, double: HttpDouble) -> None:
+        assert (await generated(await self.connected(double))).tokens == model_tokens(40)
+
+    async def test_an_address_alone_is_enough(self, double: HttpDouble) -> None:
+        engine = await connected(double, "http")
+        assert engine.info.description == (await self.connected(double)).info.description
+
+    async def test_an_answer_that_breaks_off_is_a_failure_after_true_tokens(self, double: HttpDouble) -> None:
+        engine = await self.connected(double)
+        short = replace(GREEDY, max_tokens=3)
+        double.model = lambda tokens: 700 + len(tokens)
+        whole = (await generated(engine, short)).tokens
+        length = double.sent
+        for cut in range(length):
+            double.cut_after = cut
+            tokens: list[int] = []
+            finish = None
+            try:
+                async for step in engine.generate(PROMPT, short):
+                    tokens += step.tokens
+                    finish = step.finish
+            except EngineFailed:
+                assert finish is None
+            else:
+                assert tuple(tokens) == whole, f"cut after {cut} of {length} bytes"
+            assert tuple(tokens) == whole[: len(tokens)]
+        await becomes_idle(engine)
+
+    async def test_closing_a_stream_cancels_it_on_the_server(self, double: HttpDouble) -> None:
+        engine = await self.connected(double)
+        double.pace = 0.01
+        stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
+        await anext(stream)
+        assert double.streaming == 1
+        await stream.aclose()
+        for _ in range(200):
+            if not double.streaming:
+                return
+            await asyncio.sleep(0.01)
+        pytest.fail("the server still generates")
+
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_a_full_server_is_busy(self, double: HttpDouble, status: int) -> None:
+        engine = await self.connected(double)
+        error = {"error": {"code": status, "message": "Loading model", "type": "unavailable_error"}}
+        double.refusal = Refusal(status, error, (("retry-after", "7"),))
+        with pytest.raises(EngineBusy, match="Loading model") as caught:
+            await generated(engine)
+        assert (caught.value.retry_after, caught.value.waiting) == (7.0, None)
+
+    async def test_a_refusal_has_the_servers_words(self, double: HttpDouble) -> None:
+        engine = await self.connected(double)
+        double.refusal = Refusal(500, b"<html>no</html>")
+        with pytest.raises(EngineFailed, match=r"\(500\): <html>no</html>"):
+            await generated(engine)
+
+    async def test_silence_ends_a_generation(self, double: HttpDouble) -> None:
+        engine = await self.connected(double, idle_timeout=0.05)
+        double.silent = True
+        with pytest.raises(EngineFailed, match=r"not a byte for 0\.05 s"):
+            await generated(engine)
+        await becomes_idle(engine)
+
+    async def test_the_key_is_sent(self, double: HttpDouble) -> None:
+        await self.connected(double, key="secret")
+        assert {headers["authorization"] for headers in double.headers} == {"bearer secret"}
+
+    async def test_a_server_that_tokenises_otherwise_is_refused(
+        self, double: HttpDouble, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("inference.remote.probe.TOKENS", (1, 2, 3))
+        with pytest.raises(CheckpointError, match="tokenises otherwise"):
+            await self.connected(double)
+
+    async def test_a_server_without_ids_is_refused(self, double: HttpDouble) -> None:
+        double.has_ids = False
+        with pytest.raises(CheckpointError, match="returned no token ids"):
+            await self.connected(double)
+
+    async def test_no_server_is_a_sentence(self, double: HttpDouble) -> None:
+        url = double.url
+        await double.__aexit__()
+        with pytest.raises(EngineFailed, match="cannot be reached"):
+            await asyncio.to_thread(load_remote, self.kind, url)

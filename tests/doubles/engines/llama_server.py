@@ -1,0 +1,80 @@
+"""A real llama-server, with the embedded model's weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpt_oss_server.cli.commands.export import harmony_vocabulary
+from inference import tiny
+from inference.export.gguf_file import write_gguf
+
+READY_SECONDS = 120
+
+
+def found_llama_server() -> str | None:
+    """The program of the variable LLAMA_SERVER, else one on the path."""
+    return os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
+
+
+def alternating(folder: Path) -> Path:
+    """A copy of the embedded model that gives every second layer a window, as llama.cpp does.
+
+    It knows less than the original, but every engine computes the same with it.
+    """
+    original = tiny.checkpoint()
+    for name in ("model.safetensors", "generation_config.json"):
+        (folder / name).symlink_to(original / name)
+    config = json.loads((original / "config.json").read_text())
+    layers = range(config["num_hidden_layers"])
+    config["layer_types"] = ["full_attention" if layer % 2 else "sliding_attention" for layer in layers]
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def exported(folder: Path, path: Path) -> Path:
+    write_gguf(folder, path, harmony_vocabulary(), name="tiny")
+    return path
+
+
+@contextmanager
+def llama_server(
+    program: str, model: Path, *flags: str, context: int = 4096, slots: int = 8
+) -> Iterator[str]:
+    """Yields its URL. One thread: with two busy ones, a small machine is slower."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
+    process = subprocess.Popen(
+        [program, "-m", str(model), "--host", "127.0.0.1", "--port", str(port), *sizes, *flags],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _await_health(url, process)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(READY_SECONDS * 10):
+        assert process.poll() is None, f"llama-server ended with {process.returncode}"
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise AssertionError(f"llama-server was not ready within {READY_SECONDS} s")

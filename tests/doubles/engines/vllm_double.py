@@ -1,0 +1,125 @@
+"""A vLLM server with its traps, as a real one showed them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpt_oss_server.harmony.encoding import load_encoding
+from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
+
+END = 200002  # it stops there whatever a request wants
+DEFAULT_LIMIT = 16
+MOST_LOGPROBS = 20
+
+
+class VllmDouble(HttpDouble):
+    def __init__(self, model: Model = some_model, context: int = 600) -> None:
+        super().__init__(model, context)
+        self.has_ids = True
+        self.counts_cached = True  # --enable-prompt-tokens-details
+        self.at_once = 1  # tokens of one chunk
+        self.aborts_after: int | None = None  # tokens, then the scheduler gives the request up
+        self.fails_after: int | None = None  # tokens, then an error in the stream
+        self.misreads = False
+
+    def answer(self, path: str, body: Any) -> Any:
+        match path:
+            case "/version":
+                return {"version": "0.32.0"}
+            case "/v1/models":
+                return {"data": [{"id": "some/model", "max_model_len": self.context}]}
+            case "/tokenize":
+                tokens = load_encoding().encode_special(body["prompt"])
+                return {"count": len(tokens), "max_model_len": self.context, "tokens": tokens}
+            case "/v1/completions":
+                return self._completion(body)
+        raise Refusal(404, {"detail": "Not Found"})
+
+    def ending(self) -> bytes:
+        return b"data: [DONE]\n\n"
+
+    def _completion(self, body: Any) -> Any:
+        self._check(body)
+        tokens, end, reason = self._sampled(body)
+        if body.get("stream"):
+            return self._chunks(body, tokens, end, reason)
+        return {"choices": [{"text": "?", "finish_reason": end}]}
+
+    def _check(self, body: Any) -> None:
+        wrong = {
+            "model": body["model"] != "some/model",
+            "input_tokens": len(body["prompt"]) >= self.context,
+            "max_tokens": body.get("max_tokens", DEFAULT_LIMIT) < 1,
+            "min_tokens": body.get("min_tokens", 0) > body.get("max_tokens", DEFAULT_LIMIT),
+            "cache_salt": body.get("cache_salt") == "",
+            "priority": body.get("priority", 0) != 0,
+            "logprobs": (body.get("logprobs") or 0) > MOST_LOGPROBS,
+            "logit_bias": any(abs(bias) > 100 for bias in body.get("logit_bias", {}).values()),
+        }
+        for name, holds in wrong.items():
+            if holds:
+                error = {"message": f"bad {name}", "type": "BadRequestError", "param": name, "code": 400}
+                raise Refusal(400, {"error": error})
+
+    def _sampled(self, body: Any) -> tuple[list[int], str, int | None]:
+        limit, least = body.get("max_tokens", DEFAULT_LIMIT), body.get("min_tokens", 0)
+        found: list[int] = []
+        for token in self.continued(body["prompt"], body, limit):
+            found.append(token)
+            if len(found) > least and token in body.get("stop_token_ids", ()):
+                return found, "stop", token
+            if token == END:
+                return found, "stop", None
+        return found, "length", None
+
+    def pick(self, tokens: Sequence[int], body: Any) -> int:
+        token = self.model(tokens)
+        if body.get("temperature", 1.0) > 0:
+            # The random numbers go on from the beginning of a request, not of a text.
+            token = random.Random(f"{body.get('seed')} {len(tokens) - len(body['prompt'])}").randrange(5000)
+        while body.get("logit_bias", {}).get(str(token)) == -100:
+            token = (token + 1) % 5000
+        return token
+
+    def _chunks(
+        self, body: Any, tokens: Sequence[int], end: str, reason: int | None
+    ) -> Iterator[dict[str, Any]]:
+        for begin in range(0, len(tokens), self.at_once):
+            if self.fails_after is not None and begin >= self.fails_after:
+                yield {"error": {"message": "CUDA error", "type": "InternalServerError", "code": 500}}
+                return
+            if self.aborts_after is not None and begin >= self.aborts_after:
+                yield _chunk([], "abort")
+                return
+            part = list(tokens[begin : begin + self.at_once])
+            is_last = begin + self.at_once >= len(tokens)
+            chunk = _chunk(part, end if is_last else None, reason if is_last else None)
+            choice = chunk["choices"][0]
+            if not (body.get("return_token_ids") and self.has_ids):
+                choice["token_ids"] = None
+            elif begin == 0:
+                choice["prompt_token_ids"] = [0] if self.misreads else body["prompt"]
+            if body.get("logprobs") is not None:
+                choice["logprobs"] = self._scores([*body["prompt"], *tokens[:begin]], part, body)
+            yield chunk
+        if body.get("stream_options", {}).get("include_usage"):
+            details = {"cached_tokens": 3} if self.counts_cached else None
+            yield {"choices": [], "usage": {"completion_tokens": 1, "prompt_tokens_details": details}}
+
+    def _scores(self, before: Sequence[int], part: Sequence[int], body: Any) -> dict[str, Any]:
+        scores: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
+        for place, token in enumerate(part):
+            likeliest = self.model([*before, *part[:place]])
+            likely = {f"token_id:{likeliest + rank}": -0.5 - rank for rank in range(body["logprobs"])}
+            logprob = -0.5 if token == likeliest else -9.0
+            scores["tokens"].append(f"token_id:{token}")
+            scores["token_logprobs"].append(logprob)
+            scores["top_logprobs"].append({f"token_id:{token}": logprob} | likely)
+        return scores
+
+
+def _chunk(tokens: list[int], end: str | None, reason: int | None = None) -> dict[str, Any]:
+    choice = {"text": "?", "token_ids": tokens, "finish_reason": end, "stop_reason": reason}
+    return {"choices": [choice]}

@@ -1,0 +1,152 @@
+"""A real llama-server on the embedded model's weights: the contract, the traps, the local engine's texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.engine import Engine, Finish, Sampling
+from inference.local.engine import load_local
+from inference.remote.loading import load_remote
+from tests.contracts.engine_contract import GREEDY, EngineContract, generated
+from tests.doubles.engines.llama_server import alternating, exported, found_llama_server, llama_server
+
+PROGRAM = found_llama_server()
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.anyio,
+    pytest.mark.skipif(PROGRAM is None, reason="no llama-server: set LLAMA_SERVER to its path"),
+]
+ORB = [172, 253, 100, 123]  # "🧿" as a model may spell it; the first three are no whole character
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return alternating(tmp_path_factory.mktemp("alternating"))
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    assert PROGRAM is not None
+    model = exported(weights, tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+    with llama_server(PROGRAM, model, "--slots", context=1024) as url:
+        yield url
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncIterator[Engine]:
+    engine = await asyncio.to_thread(load_remote, "llama", url)
+    yield engine
+    await engine.close()
+
+
+class TestRealLlama(EngineContract):
+    @pytest.fixture
+    async def engine(self, url: str) -> AsyncIterator[Engine]:
+        engine = await asyncio.to_thread(load_remote, "llama", url)
+        yield engine
+        await engine.close()
+
+
+def prompt_of(encoding: Encoding, question: str) -> list[int]:
+    return encoding.encode_special(
+        f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
+    )
+
+
+async def test_half_characters_arrive_as_they_were_sampled(engine: Engine) -> None:
+    """A bias makes the model write ids that the stream never shows."""
+    for ids in (ORB[:1], ORB[1:2], ORB[:3]):
+        biased = replace(GREEDY, max_tokens=24, logit_bias=dict.fromkeys(ids, 200.0))
+        found = await generated(engine, biased)
+        assert set(found.tokens) <= set(ids)
+        assert (len(found.tokens), found.finish) == (24, Finish.LENGTH)
+
+
+async def test_sampled_half_characters_repeat_with_the_seed(engine: Engine) -> None:
+    sampling = Sampling(
+        temperature=20.0,
+        seed=5,
+        max_tokens=24,
+        stop_token_ids=frozenset(),
+        logit_bias=dict.fromkeys(ORB, 200.0),
+    )
+    first = await generated(engine, sampling)
+    assert len(set(first.tokens) & set(ORB[:3])) > 1, "nothing fell into the trap"
+    assert len(first.tokens) == 24
+    assert (await generated(engine, sampling)).tokens == first.tokens
+
+
+async def test_half_characters_have_logprobs(engine: Engine) -> None:
+    biased = replace(GREEDY, max_tokens=6, logit_bias=dict.fromkeys(ORB[:2], 200.0), logprobs=2)
+    found = await generated(engine, biased)
+    entries = [entry for step in found.steps for entry in step.logprobs or ()]
+    assert [entry.token for entry in entries] == list(found.tokens)
+    assert all(entry.logprob <= 0 and len(entry.top) == 2 for entry in entries)
+
+
+async def test_logprobs_are_the_local_engines(engine: Engine, weights: Path, encoding: Encoding) -> None:
+    local = load_local(weights, name="tiny", device="cpu", context=1024)
+    try:
+        prompt = prompt_of(encoding, "What is the capital of France?")
+        sampling = Sampling(temperature=0.0, max_tokens=8, logprobs=3)
+        theirs, mine = [
+            [
+                entry
+                for step in (await generated(each, sampling, prompt)).steps
+                for entry in step.logprobs or ()
+            ]
+            for each in (engine, local)
+        ]
+        assert [entry.token for entry in theirs] == [entry.token for entry in mine]
+        for one, other in zip(theirs, mine, strict=True):
+            assert one.logprob == pytest.approx(other.logprob, abs=0.05)
+    finally:
+        await local.close()
+
+
+async def test_greedy_texts_are_the_local_engines(engine: Engine, weights: Path, encoding: Encoding) -> None:
+    topics = ("France", "Japan", "gravity", "a poem about rain", "2 + 2", "Python lists", "the moon", "tea")
+    forms = (
+        "Tell me about {}.",
+        "What is {}?",
+        "Explain {} in one sentence.",
+        "Write a question on {}.",
+        "{}!",
+    )
+    local = load_local(weights, name="tiny", device="cpu", context=1024)
+    same = []
+    try:
+        for topic in topics:
+            for form in forms:
+                prompt = prompt_of(encoding, form.format(topic))
+                sampling = Sampling(temperature=0.0, max_tokens=40)
+                theirs = await generated(engine, sampling, prompt)
+                mine = await generated(local, sampling, prompt)
+                same.append(theirs.tokens == mine.tokens)
+    finally:
+        await local.close()
+    assert sum(same) >= 0.9 * len(same), f"{sum(same)} of {len(same)} texts agree"
+
+
+async def test_an_abandoned_generation_frees_its_slot_on_the_server(engine: Engine, url: str) -> None:
+    def busy() -> int:
+        with urllib.request.urlopen(f"{url}/slots") as answer:
+            return sum(slot["is_processing"] for slot in json.load(answer))
+
+    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900))
+    await anext(stream)
+    assert await asyncio.to_thread(busy) == 1
+    await stream.aclose()
+    for _ in range(300):
+        if await asyncio.to_thread(busy) == 0:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("the server still generates")
