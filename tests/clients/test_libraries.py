@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.settings import Settings
 from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_with
 
 pytestmark = pytest.mark.clients
@@ -83,7 +84,9 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
 
 
 def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:
-    results, recorder = run_with("agents_reasoning.py", [WEATHER, SUNNY, HELLO], tmp_path)
+    settings = Settings(allow_priority=True)
+    turns = [WEATHER, SUNNY, HELLO]
+    results, recorder = run_with("agents_reasoning.py", turns, tmp_path, settings=settings)
     assert results == {
         "final": "It is sunny in Paris.",
         "summary": "Let me think." * 2,

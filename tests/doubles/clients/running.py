@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.settings import Settings
 from tests.doubles.clients.recording import Recorder, recorded
 from tests.doubles.serving import scripted
 
@@ -74,10 +75,14 @@ def run_script(name: str, folder: Path, url: str, environment: str = "python") -
 
 
 def run_with(
-    name: str, turns: Sequence[object], folder: Path, environment: str = "python"
+    name: str,
+    turns: Sequence[object],
+    folder: Path,
+    environment: str = "python",
+    settings: Settings | None = None,
 ) -> tuple[Any, Recorder]:
     """Runs a script against scripted turns, checks every exchange, and returns the results and exchanges."""
-    with recorded(scripted(*turns, loop=False)) as (url, recorder):
+    with recorded(scripted(*turns, loop=False), settings) as (url, recorder):
         results = run_script(name, folder, url, environment)
     recorder.check()
     return results, recorder
