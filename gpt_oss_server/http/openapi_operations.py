@@ -60,7 +60,7 @@ _TABLE = {
     "post /v1/completions": Operation("Completions", "Continue a text or token ids", generates=True),
     "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
     "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
-    "get /tokenizer_info": Operation("Completions", "What a client needs to use the tokenizer as its own"),
+    "get /tokenizer_info": Operation("Completions", "Describe the tokenizer"),
     "get /v1/models": Operation("Models", "List the models"),
     "get /v1/models/{name}": Operation("Models", "Describe a model"),
     "get /v1/containers": Operation("Containers", "List the containers", (400,)),

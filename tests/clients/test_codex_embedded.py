@@ -31,7 +31,7 @@ SAME_CALLS = 8  # how often a whole session of Codex may make the same call
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, Recorder]]:
-    with recorded(inference.load("tiny"), Settings(model="tiny", served_model_name="scripted")) as running:
+    with recorded(inference.load("tiny"), Settings(model="tiny", served_model_name=("scripted",))) as running:
         yield running
 
 

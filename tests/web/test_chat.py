@@ -93,6 +93,8 @@ def test_the_browser_s_sources_are_links(tiny: str, visit: Visiting) -> None:
     answer = found.answered()
     assert answer.get_by_text("Searched").count() >= 1
     assert page.get_by_label("Sources").count() == 1
+    page.get_by_role("button", name="The quoted lines").click()
+    assert "Harbour depth is forty metres." in page.locator(".quoted .hit").inner_text()
     found.shot("browser")
 
 

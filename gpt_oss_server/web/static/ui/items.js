@@ -2,19 +2,11 @@
 import { html, useState } from "../vendor/preact.js";
 import { Code, Markdown } from "../lib/markdown.js";
 import { messageText } from "../chat/tree.js";
+import { isWeb, Sources } from "./sources.js";
 
-const host = (address) => {
-  try {
-    return new URL(address).host || address;
-  } catch {
-    return address;
-  }
-};
-const isWeb = (address) => /^https?:/i.test(address ?? "");
-
-export function Item({ item, time, open, waits }) {
+export function Item({ item, time, open, waits, response }) {
   const View = VIEWS[item.type] ?? Unknown;
-  return html`<${View} item=${item} time=${time} open=${open} waits=${waits} />`;
+  return html`<${View} item=${item} time=${time} open=${open} waits=${waits} response=${response} />`;
 }
 
 function Fold({ title, note, open, kind, children }) {
@@ -37,14 +29,13 @@ function Reasoning({ item, time, open }) {
   return html`<${Fold} kind="analysis" title=${open ? "Reasoning…" : "Reasoning"} note=${seconds(time)} open=${open}><div class="plain">${text}</div><//>`;
 }
 
-function Message({ item }) {
+function Message({ item, response }) {
   const sources = (item.content ?? []).flatMap((part) => part.annotations ?? []);
   const cited = sources.filter((each) => each.type === "url_citation");
   const files = sources.filter((each) => each.type === "container_file_citation");
-  const unique = [...new Map(cited.map((each) => [each.url, each])).values()];
   return html`<div class=${item.phase === "commentary" ? "answer preamble" : "answer"}>
     <${Markdown} text=${messageText(item)} />
-    ${unique.length > 0 && html`<ol class="sources" aria-label="Sources">${unique.map((each) => html`<li>${isWeb(each.url) ? html`<a href=${each.url} target="_blank" rel="noopener noreferrer">${each.title || host(each.url)}</a>` : html`<span>${each.title || each.url}</span>`}<span class="faint">${host(each.url)}</span></li>`)}</ol>`}
+    ${cited.length > 0 && html`<${Sources} cited=${cited} response=${response} />`}
     ${files.map((each) => html`<a class="download" download=${each.filename} href=${`v1/containers/${each.container_id}/files/${each.file_id}/content`}>${each.filename}</a>`)}
   </div>`;
 }

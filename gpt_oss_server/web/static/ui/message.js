@@ -51,7 +51,7 @@ export function Assistant({ conversation, node }) {
   return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
     ${node.steps.map((step, number) => html`<div class="step" key=${number}>
       ${number > 0 && html`<${Given} input=${step.input} />`}
-      ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} />`)}
+      ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} response=${step.id} />`)}
       ${step.error && html`<p class="error" role="alert">${step.error}</p>`}
       ${step.status === "incomplete" && html`<p class="faint">Incomplete: ${step.why === "max_output_tokens" ? "the limit of output tokens was reached." : step.why}</p>`}
       ${step.status === "cancelled" && html`<p class="faint">Stopped.</p>`}
