@@ -21,11 +21,21 @@ def _machine() -> str:
     return f"{socket.gethostname()}{space}"
 
 
+def _new_start() -> str:
+    """Tells apart the processes that get the same id, one after the other, and the servers of one process."""
+    start = secrets.token_hex(4)
+    _STARTED_HERE.add(start)
+    return start
+
+
+_STARTED_HERE: set[str] = set()  # by this process
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     machine: str = field(default_factory=_machine)
     process: int = field(default_factory=os.getpid)
-    start: str = field(default_factory=lambda: secrets.token_hex(4))  # process ids are used again
+    start: str = field(default_factory=_new_start)
 
     def __str__(self) -> str:
         return f"{self.machine}/{self.process}/{self.start}"
@@ -35,8 +45,8 @@ class Replica:
         machine, process, start = other.rsplit("/", 2)
         if machine != self.machine:
             return False
-        if int(process) == self.process:
-            return start != self.start
+        if int(process) == self.process:  # an earlier process with this id, unless this one started it
+            return start not in _STARTED_HERE
         return os.name == "posix" and not _lives(int(process))
 
 
