@@ -102,8 +102,11 @@ class NetworkSettings:
         "Network",
         "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
     )
-    web: bool = setting(
-        True, switch(), "Network", "Whether `/` is the playground, a page that chats and shows every token."
+    web: str = setting(
+        "on",
+        choice("on", "off"),
+        "Network",
+        "Whether `/` is the playground, a page that chats and shows every token.",
     )
     debug_api: str = setting(
         AUTO,

@@ -44,7 +44,7 @@ _REFERENCE = """\
 
 def pages_router(served: Served) -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    if served.settings.web:
+    if served.settings.web == "on":
         router.include_router(web_router())  # before the landing page, which it replaces
 
     @router.api_route("/", methods=["GET", "HEAD"])

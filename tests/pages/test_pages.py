@@ -22,7 +22,7 @@ LIMIT = 1_000_000  # bytes of a file in the repository
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    settings = Settings(served_model_name=("<script>alert(1)</script>",), web=False)
+    settings = Settings(served_model_name=("<script>alert(1)</script>",), web="off")
     with (
         serving(scripted(HELLO), settings) as url,
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as client,

@@ -106,7 +106,7 @@ def test_other_files_are_not_served(client: httpx.Client, path: str) -> None:
 
 
 def test_web_off_removes_it_all() -> None:
-    with serving(scripted(HELLO), Settings(web=False)) as url:
+    with serving(scripted(HELLO), Settings(web="off")) as url:
         base = url.removesuffix("/v1")
         assert "From a terminal" in httpx.get(f"{base}/").text
         for path in ("web/main.js", "web/css/base.css"):
