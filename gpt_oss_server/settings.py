@@ -104,7 +104,6 @@ class Settings(NetworkSettings, StoreSettings):
         "Model",
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
         also=("-a", "--alias"),
-        common=True,
     )
 
     default_max_output_tokens: int | Literal["auto"] | None = setting(
