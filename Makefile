@@ -93,7 +93,7 @@ recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
 test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 2 $(TESTS)
+	@$(BIN)/python -m pytest -n 3 $(TESTS)
 
 # The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
 check: $(VENV)/.developing
@@ -133,7 +133,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
+		$(BIN)/python -m pytest -n 3 $(WITH_OPENAI_HARMONY:%=tests/%)
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
 # uv installs them in seconds, where pip takes many minutes. A failure is reported, and the tests of its clients are

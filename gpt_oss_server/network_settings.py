@@ -44,7 +44,10 @@ class NetworkSettings:
         16 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
     )
     max_choices: int = setting(
-        2048, whole("COUNT", 1), "Network", "The most choices of one request: prompts × `n` (or `best_of`)."
+        2048,
+        whole("COUNT", 1),
+        "Network",
+        "The most choices of one request: prompts times `n` or `best_of`.",
     )
     max_connections: int = setting(
         2048,

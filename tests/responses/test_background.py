@@ -228,7 +228,14 @@ async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Callable[..., 
             await here.ended(run.id)
 
     path = f"/v1/responses/{run.id}"
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"stream=true", "headers": []}
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"stream=true",
+        "headers": headers,
+    }
     await here.app(scope, receive, send)
     *events, error = events_in(b"".join(sent).decode())
     assert [event["sequence_number"] for event in (*events, error)] == list(range(len(events) + 1))

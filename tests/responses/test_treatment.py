@@ -8,6 +8,7 @@ import pytest
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.responses.request import parse_request
+from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import completion_of, replaying
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
@@ -21,9 +22,10 @@ ANSWER = "<|channel|>final<|message|>Hi<|return|>"
 async def test_salt_and_priority_reach_the_engine(api: str, fields: dict[str, Any]) -> None:
     engine: ReplayEngine = replaying(ANSWER)
     if api == "chat":
-        await completion_of(engine, **fields)
+        await completion_of(engine, settings=Settings(allow_priority=True), **fields)
     else:
-        await (await responses_service(engine).start({"input": "hi", **fields})).wait()
+        service = responses_service(engine, Settings(allow_priority=True))
+        await (await service.start({"input": "hi", **fields})).wait()
     [sampling] = engine.samplings
     assert sampling.cache_salt == fields.get("cache_salt")
     assert sampling.priority == fields.get("priority", 0)

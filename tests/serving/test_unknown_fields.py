@@ -87,12 +87,12 @@ def test_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -
 
 def test_a_hostile_name_cannot_break_the_header(warning: str) -> None:
     path, body = APIS[1]
-    hostile = {"a\r\nx-evil: 1": 1, "🧠" * 500: 1, **{f"f{at:04}": 1 for at in range(500)}}
+    hostile = {"a\r\nx-evil: 1": 1, "🧠" * 500: 1, **{f"f{at:04}": 1 for at in range(150)}}
     answer = httpx.post(f"{warning}/{path}", json={**body, **hostile})
     assert "x-evil" not in answer.headers
     named = answer.headers[HEADER]
     assert named.startswith(r"a\r\nx-evil: 1, \U0001f9e0")
-    assert named.endswith("492 more")
+    assert named.endswith("142 more")
     assert len(named) < 2_000
 
 

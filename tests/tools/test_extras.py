@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import venv
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tools.extras import EXTRAS, how_to_install
+from tools.python.sandboxes.interpreter import examine
+from tools.tool import ToolUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 # A finder that hides the packages of all extras, as if they were not installed.
@@ -47,7 +50,8 @@ def ask(body, **settings):
     async def run():
         application, sent = app(**settings), []
         scope = {"type": "http", "method": "POST", "path": "/v1/responses", "raw_path": b"/v1/responses",
-                 "query_string": b"", "headers": [(b"content-type", b"application/json")], "scheme": "http",
+                 "query_string": b"", "scheme": "http",
+                 "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
                  "root_path": "", "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2),
                  "http_version": "1.1", "asgi": {"version": "3.0"}}
         messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
@@ -67,16 +71,25 @@ def test_a_core_install_answers() -> None:
     assert printed.strip() == "Hello!"
 
 
-@pytest.mark.parametrize(
-    ("tool", "extra"),
-    [
-        ({"type": "code_interpreter", "container": {"type": "auto"}}, "python"),
-        ({"type": "mcp", "server_label": "a", "server_url": "http://127.0.0.1:9/mcp"}, "mcp"),
-    ],
-)
-def test_a_request_that_needs_an_extra_is_told_which(tool: dict[str, object], extra: str) -> None:
+def test_a_request_that_needs_an_extra_is_told_which() -> None:
+    tool = {"type": "mcp", "server_label": "a", "server_url": "http://127.0.0.1:9/mcp"}
     printed = run(ASK + f"print(ask({{'input': 'Hi', 'tools': [{tool!r}]}})['error']['message'])")
-    assert f"pip install 'gpt-oss-server[{extra}]'" in printed
+    assert "pip install 'gpt-oss-server[mcp]'" in printed
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_python_without_a_kernel_names_what_to_install(
+    is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path, symlinks=True)
+    executable = str(tmp_path / "bin" / "python")
+    if is_own:  # the server's own environment: an extra of this project
+        monkeypatch.setattr(sys, "executable", executable)
+    with pytest.raises(ToolUnavailable) as caught:
+        await examine(executable)
+    assert ("gpt-oss-server[python]" if is_own else f"`{executable} -m pip install ipykernel`") in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(

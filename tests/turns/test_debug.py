@@ -12,6 +12,7 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.tooling.toolset import Toolset
 from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.transcript import Transcript
+from inference.engine import TokenLogprob
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
 from tests.doubles.apis.chat_asking import completion_of
 from tests.doubles.serving import scripted
@@ -77,6 +78,6 @@ async def test_without_debugging_no_log_probability_is_computed() -> None:
 def test_minus_infinity_is_a_number_in_json(score: float) -> None:
     transcript = Transcript([1, 2])
     transcript.prefill([3])
-    transcript.sample([4], [score])
+    transcript.sample([4], [TokenLogprob(4, score)])
     found = parsed(debug_metadata(load_encoding(), transcript))
     assert found == ([1, 2], [3, 4], [None, max(score, -9999.0)])

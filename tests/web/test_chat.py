@@ -105,7 +105,7 @@ def test_editing_and_regenerating_make_branches(visit: Visiting) -> None:
         found.ask("Hi")
         assert found.answered().locator("strong").inner_text() == "there"
         page.get_by_label("Regenerate").click()
-        page.get_by_text("Once more.").wait_for()
+        page.get_by_text("Once more.", exact=True).wait_for()
         assert page.get_by_text("2 / 2").count() == 1
         page.get_by_label("Previous version").click()
         page.get_by_text("Hello there.").wait_for()

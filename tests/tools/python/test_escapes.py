@@ -73,7 +73,7 @@ KILLED_FOR = {
         "            except BlockingIOError: pass\n"
         "    except OSError: pass\n"
         "    time.sleep(30)\n"
-        "for _ in range(30):\n"
+        "for _ in range(20):\n"
         "    if os.fork() == 0: fill()\n"
         "time.sleep(8)",
         "more than 512 sockets",
@@ -96,10 +96,10 @@ KILLED_FOR = {
     ),
     "pipes in many processes": (
         "import os, time\n"
-        "for _ in range(30):\n"
+        "for _ in range(20):\n"
         "    if os.fork() == 0:\n"
         "        try: kept = [os.pipe() for _ in range(1000)]\n"
-        "        except OSError: time.sleep(30)\n"
+        "        finally: time.sleep(30)\n"
         "time.sleep(8)",
         "more than 2048 open files",
     ),

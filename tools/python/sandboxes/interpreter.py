@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
 
 _QUERY = """
@@ -55,6 +57,8 @@ async def examine(executable: str) -> Interpreter:
         raise ToolUnavailable(f"The python tool cannot use {executable}: it ended with {process.returncode}.")
     found = json.loads(answer)
     if not found["kernel"]:
+        if executable == sys.executable:
+            raise ToolUnavailable(how_to_install(ModuleNotFoundError(name="ipykernel")))
         raise ToolUnavailable(f"The python tool needs ipykernel: `{executable} -m pip install ipykernel`.")
     paths = _paths([Path(prefix) for prefix in found["prefixes"]], found["path"])
     return Interpreter(_inside(Path(found["executable"]), paths), paths)
