@@ -171,7 +171,7 @@ async def test_any_server_stops_a_run_of_any_other(how: str, tmp_path: Path) -> 
     else:
         await there.delete(f"/responses/{running['id']}")
         async with asyncio.timeout(10):  # the server that runs it learns of the deletion soon
-            while (await here.client.get(f"/responses/{running['id']}")).status_code != 404:
+            while (await here.client.get(f"/responses/{running['id']}")).status_code != 404:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     assert here.engine.active == 0
     for each in (here, there):
