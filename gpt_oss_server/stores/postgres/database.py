@@ -48,9 +48,9 @@ class _InDoubt(Exception):
 
 class PostgresDatabase:
     def __init__(self, url: str, *, patience: float = _PATIENCE) -> None:
+        self._conninfo = conninfo_of(url)  # first: it states that the package is missing
         import psycopg
 
-        self._conninfo = conninfo_of(url)
         self._place = place_of(self._conninfo)
         self._patience = patience
         self._closing = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,12 @@ def test_a_server_that_is_not_there_is_a_sentence_without_the_password() -> None
         PostgresDatabase("postgres://user:secret@127.0.0.1:1/db")
     assert "secret" not in str(raised.value)
     assert "secret" not in kept_where("postgres://user:secret@127.0.0.1:1/db?sslmode=disable")
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SettingsError, match=r"install gpt-oss-server\[postgres\]"):
+        PostgresDatabase("postgres://user@127.0.0.1:1/db")
 
 
 @pytest.mark.parametrize("odd", ["nul \x00", "long " * 2_000, "\\escape", "ü🙂", "lone \ud800"])
