@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
@@ -73,22 +74,12 @@ class PostgresDatabase:
         return await self._submit(_READ, work)
 
     def write_now(self, work: Work[T]) -> T:
-        import psycopg
-
-        try:
-            with connect(self._conninfo) as connection, connection.transaction():
-                return work(PostgresTransaction(connection))
-        except psycopg.Error as error:
-            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
+        with self._apart() as connection, connection.transaction():
+            return work(PostgresTransaction(connection))
 
     def compact(self) -> None:
-        import psycopg
-
-        try:
-            with connect(self._conninfo) as connection:
-                connection.execute("VACUUM ANALYZE")
-        except psycopg.Error as error:
-            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
+        with self._apart() as connection:
+            connection.execute("VACUUM ANALYZE")
 
     async def close(self) -> None:
         self._closing.set()
@@ -102,6 +93,17 @@ class PostgresDatabase:
             raise StoreUnavailable(f"The store {self._place} is closed.")
         until = time.monotonic() + self._patience
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, begin, work, until)
+
+    @contextmanager
+    def _apart(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection for the calling thread."""
+        import psycopg
+
+        try:
+            with connect(self._conninfo) as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
 
     # --- in the threads ----------------------------------------------------------------------------
 

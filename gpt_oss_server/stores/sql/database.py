@@ -8,12 +8,25 @@ transaction. The statements are SQL that SQLite and Postgres share, with `?` for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Value = str | bytes | int | float | None
 Row = tuple[Any, ...]
+
+
+def speller(spelling: Mapping[str, str]) -> Callable[[str], str]:
+    """Spells shared statements for one database, each once."""
+
+    @cache
+    def spelt(sql: str) -> str:
+        for mark, own in spelling.items():
+            sql = sql.replace(mark, own)
+        return sql
+
+    return spelt
 
 
 class Transaction(Protocol):

@@ -9,30 +9,24 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 from gpt_oss_server.settings import SettingsError
-from gpt_oss_server.stores.sql.database import Row, Value
+from gpt_oss_server.stores.sql.database import Row, Value, speller
 from gpt_oss_server.stores.sql.migrations import migrate
 from gpt_oss_server.stores.sqlite.problems import unusable
 
 _OLDEST = (3, 35, 0)  # the first with RETURNING
 _BUSY_SECONDS = 5.0
-_SPELLING = {
-    "{now}": "seconds_now()",
-    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never uses a number again
-    "{bytes}": "BLOB",
-    "{skip_locked}": "",
-    "{real}": "REAL",
-}
-
-
-@cache
-def spelt(sql: str) -> str:
-    for mark, spelling in _SPELLING.items():
-        sql = sql.replace(mark, spelling)
-    return sql
+_spelt = speller(
+    {
+        "{now}": "seconds_now()",
+        "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never uses a number again
+        "{bytes}": "BLOB",
+        "{skip_locked}": "",
+        "{real}": "REAL",
+    }
+)
 
 
 class SqliteTransaction:
@@ -40,13 +34,13 @@ class SqliteTransaction:
         self._connection = connection
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
-        return self._connection.execute(spelt(sql), values).fetchall()
+        return self._connection.execute(_spelt(sql), values).fetchall()
 
     def run(self, sql: str, *values: Value) -> int:
-        return self._connection.execute(spelt(sql), values).rowcount
+        return self._connection.execute(_spelt(sql), values).rowcount
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
-        self._connection.executemany(spelt(sql), rows)
+        self._connection.executemany(_spelt(sql), rows)
 
 
 def create(path: Path) -> sqlite3.Connection:
