@@ -7,12 +7,12 @@ time, the prompt. Returns bytes, and the same from those bytes.
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from gpt_oss_server.responses.past import Past
+from gpt_oss_server.responses.past import Past, past_from
 from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.responses.run import Run
@@ -66,14 +66,7 @@ class Blueprint:
 
     async def past(self, served: Served) -> Past:
         history = await served.store.history_at(self.position, self.session)
-        return Past(
-            history.segments,
-            history.recipients,
-            history.approvals,
-            results=self.results,
-            session=self.session,
-            position=self.position,
-        )
+        return replace(past_from(history), results=self.results)
 
     def snapshot(self, events: list[dict[str, Any]]) -> StoredResponse:
         """The current response, from the events that are logged so far."""

@@ -59,17 +59,17 @@ async def past_of(request: CreateResponse, store: Store) -> Past:
             "expired, been deleted, or been created with store=false. Send the whole conversation.",
             param="previous_response_id",
         )
-    return _past(history)
+    return past_from(history)
 
 
 async def past_of_conversation(conversation_id: str, store: Store) -> Past:
     history = await store.conversation_history(conversation_id)
     if history is None:
         raise no_conversation(conversation_id)
-    return _past(history)
+    return past_from(history)
 
 
-def _past(history: History) -> Past:
+def past_from(history: History) -> Past:
     return Past(
         history.segments,
         history.recipients,
