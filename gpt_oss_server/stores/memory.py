@@ -29,7 +29,6 @@ class _Response:
     position: Position
     size: int  # without its link
     changed: float
-    expires: float
 
 
 @dataclass(slots=True)
@@ -37,7 +36,6 @@ class _Conversation:
     record: StoredConversation
     size: int  # without its links
     changed: float
-    expires: float
     parts: list[tuple[Item, ...]] = field(default_factory=list)  # one link each
     tip: Position | None = None  # the last part's link
     item_ids: set[str] = field(default_factory=set)
@@ -53,9 +51,10 @@ K = TypeVar("K", _Response, _Conversation)
 class _Shelf(Generic[K]):
     """Entries of one kind, the oldest first."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, max_age: float | None) -> None:
         self.entries: OrderedDict[str, K] = OrderedDict()
         self.most = most
+        self.max_age = float("inf") if max_age is None else max_age
 
     @property
     def oldest(self) -> tuple[str, K] | None:
@@ -74,11 +73,9 @@ class MemoryStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_bytes = max_bytes
-        self._max_age = float("inf") if max_age is None else max_age
-        self._max_conversation_age = float("inf") if max_conversation_age is None else max_conversation_age
         self._clock = clock
-        self._responses = _Shelf[_Response](max_responses)
-        self._conversations = _Shelf[_Conversation](max_conversations)
+        self._responses = _Shelf[_Response](max_responses, max_age)
+        self._conversations = _Shelf[_Conversation](max_conversations, max_conversation_age)
         self._items = Items()
         self._chains = Chains()
         self._bytes = 0  # without links
@@ -97,8 +94,7 @@ class MemoryStore:
         parts = self._unique_parts(append)
         position = self._chains.add(stored.parent, stored.added)  # the last step that can raise
         self._drop_response(stored.id)
-        now = self._clock()
-        self._responses.entries[stored.id] = _Response(stored, position, size, now, now + self._max_age)
+        self._responses.entries[stored.id] = _Response(stored, position, size, self._clock())
         self._bytes += size
         self._items.add(stored.id, stored.items, stored.results)
         if append is not None and parts is not None:
@@ -136,9 +132,7 @@ class MemoryStore:
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
         self._drop_conversation(conversation.id)
-        now = self._clock()
-        expires = now + self._max_conversation_age
-        kept = _Conversation(conversation, _size_of_metadata(conversation), now, expires)
+        kept = _Conversation(conversation, _size_of_metadata(conversation), self._clock())
         self._conversations.entries[conversation.id] = kept
         self._bytes += kept.size
         for part in parts:
@@ -248,7 +242,6 @@ class MemoryStore:
     def _touch(self, kept: _Conversation) -> None:
         kept.record = replace(kept.record, version=kept.record.version + 1)
         kept.changed = self._clock()
-        kept.expires = kept.changed + self._max_conversation_age
         self._conversations.entries.move_to_end(kept.record.id)
 
     # --- deletion and eviction ---------------------------------------------------------------------
@@ -287,7 +280,7 @@ class MemoryStore:
     def _trim(self, shelf: _Shelf[K], drop: Callable[[str], bool], now: float) -> None:
         while (oldest := shelf.oldest) is not None:
             kept_id, kept = oldest
-            if len(shelf.entries) <= shelf.most and kept.expires > now:
+            if len(shelf.entries) <= shelf.most and kept.changed + shelf.max_age > now:
                 return
             drop(kept_id)
 
