@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gpt_oss_server import __version__
-from gpt_oss_server.harmony.encoding import CALL, ENDOFTEXT, RETURN, Encoding
+from gpt_oss_server.harmony.encoding import STOP_IDS, Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
@@ -22,7 +22,6 @@ from inference.engine import EngineInfo
 
 FORMAT, VERSION = "gpt-oss-server/trace", 1
 _LEAST = -9999.0  # JSON has no infinity
-_STOPS = (RETURN, CALL, ENDOFTEXT)
 
 
 def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def _generation(
     end = len(found.tokens) if span.end is None else span.end
     tokens = list(found.tokens[span.start : end])
     places = range(span.start, end)
-    stopped = bool(tokens) and tokens[-1] in _STOPS
+    stopped = bool(tokens) and tokens[-1] in STOP_IDS
     return {
         # Tokens between the previous completion and this one: the tools' results, and the cue.
         "given": list(given),
