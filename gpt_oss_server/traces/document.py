@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gpt_oss_server import __version__
 from gpt_oss_server.harmony.encoding import STOP_IDS, Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
+from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
 from gpt_oss_server.turns.transcript import GenerationSpan
@@ -31,7 +31,7 @@ def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInf
         "version": VERSION,
         "server": {
             "gpt_oss_server": __version__,
-            "harmony": _harmony_version(),
+            "harmony": harmony_library(),
             "python": platform.python_version(),
         },
         "engine": {
@@ -42,15 +42,6 @@ def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInf
         "responses": responses,
         "vocabulary": _vocabulary(responses, encoding),
     }
-
-
-def _harmony_version() -> str | None:
-    for name in ("oss-harmony", "openai-harmony"):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return None
 
 
 def _response(record: TraceRecord, encoding: Encoding) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import platform
 from importlib import metadata
-from pathlib import Path
 
 from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
@@ -34,19 +33,6 @@ def versions() -> dict[str, str]:
     shown |= {name: _version(name) for name in SHOWN}
     shown["platform"] = platform.platform()
     return shown
-
-
-def harmony_library() -> str:
-    """Which of the two distributions named `openai_harmony` is imported: oss-harmony or openai-harmony."""
-    spec = importlib.util.find_spec("openai_harmony")
-    if spec is None or spec.origin is None:
-        return "not installed"
-    imported = Path(spec.origin).resolve()
-    for name in ("oss-harmony", "openai-harmony"):
-        for found in metadata.distributions(name=name):
-            if Path(str(found.locate_file("openai_harmony/__init__.py"))).resolve() == imported:
-                return f"{name} {found.version}"
-    return f"unknown, at {imported}"
 
 
 def _version(name: str) -> str:
