@@ -12,7 +12,7 @@ from typing import Any
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import CompletionNotFound, InvalidRequest
 from gpt_oss_server.http.fields import Body, read_body
-from gpt_oss_server.http.paging import limit_of, newest_first, page
+from gpt_oss_server.http.paging import limit_of, list_of, newest_first, page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.completions import Completion, Completions, StoredCompletion
@@ -68,14 +68,7 @@ class StoredCompletions:
             if len(looked) < _AT_ONCE:
                 break
             after = str(looked[-1]["id"])
-        shown = found[:most]
-        return {
-            "object": "list",
-            "data": shown,
-            "first_id": shown[0]["id"] if shown else None,
-            "last_id": shown[-1]["id"] if shown else None,
-            "has_more": len(found) > most,
-        }
+        return list_of(found[:most], has_more=len(found) > most)
 
     async def _find(self, completion_id: str) -> StoredCompletion:
         stored = await self._completions.get(completion_id)

@@ -16,13 +16,17 @@ def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str,
     limit = limit_of(query)
     ordered = list(items)[::-1] if newest_first(query) else list(items)
     start = _start(ordered, query.get("after"))
-    shown = ordered[start : start + limit]
+    return list_of(ordered[start : start + limit], has_more=start + limit < len(ordered))
+
+
+def list_of(shown: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+    """The API's list object."""
     return {
         "object": "list",
-        "data": shown,
+        "data": list(shown),
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
-        "has_more": start + limit < len(ordered),
+        "has_more": has_more,
     }
 
 

@@ -14,7 +14,7 @@ from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Body, read_body
 from gpt_oss_server.http.large_work import in_thread_if_large
-from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.paging import list_of, page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.listing import with_own_ids
@@ -98,9 +98,7 @@ class Conversations:
         appended = await self.store.append(self.append(conversation_id, part))
         if appended is None:
             raise no_conversation(conversation_id)
-        items = list(appended)
-        first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-        return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
+        return list_of(appended, has_more=False)
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
         for item in await items_of_conversation(conversation_id, self.store):
