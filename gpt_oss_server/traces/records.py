@@ -99,6 +99,7 @@ class Traces:
         record = self._running.pop(response_id, None)
         if record is None:
             return
+        self.forget(response_id)  # of an earlier attempt: the run went to another process and came back
         record.end()
         size = record.size
         self._ended[response_id] = record, size

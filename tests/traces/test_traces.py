@@ -203,3 +203,15 @@ def test_the_oldest_records_go_first() -> None:
     assert traces.get("19") is not None
     kept = sum(traces.get(str(number)) is not None for number in range(20))
     assert 1 <= kept <= 5
+
+
+def test_a_run_that_ends_here_twice_counts_once() -> None:
+    """As a background run does that went to another process and came back."""
+    traces = Traces(enabled=True, most_bytes=100_000)
+    for _ in range(20):
+        traces.begin("a", TraceRecord({}, {"id": "a"}, Recipients(), Transcript([1] * 1000)))
+        traces.end("a")
+    traces.begin("b", TraceRecord({}, {"id": "b"}, Recipients(), Transcript([1] * 1000)))
+    traces.end("b")
+    assert traces.get("a") is not None
+    assert traces.get("b") is not None
