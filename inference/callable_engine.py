@@ -14,12 +14,12 @@ from typing import Any
 
 from inference.callable_worker import Worker
 from inference.engine import (
-    ContextOverflow,
     EngineFailed,
     EngineInfo,
     Finish,
     Sampling,
     Step,
+    output_limit,
 )
 from inference.outbox import Outbox, steps_through
 
@@ -76,10 +76,7 @@ class CallableEngine:
         return steps_through(lambda: self._begin(tokens, sampling))
 
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
-        if len(tokens) >= self._info.context_length:
-            raise ContextOverflow(len(tokens), self._info.context_length)
-        room = self._info.context_length - len(tokens)
-        limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        limit = output_limit(len(tokens), sampling, self._info)
         # Room for every token: a slow reader must not hold up the generations that wait after it.
         outbox = Outbox(self._worker.wake, capacity=limit + 1)
         self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))

@@ -205,3 +205,11 @@ class EngineBusy(InferenceError):
 
 class EngineClosed(InferenceError):
     pass
+
+
+def output_limit(prompt_tokens: int, sampling: Sampling, info: EngineInfo) -> int:
+    """How many tokens a generation may sample. Raises `ContextOverflow` if there is no room for one."""
+    room = info.context_length - prompt_tokens
+    if room < 1:
+        raise ContextOverflow(prompt_tokens, info.context_length)
+    return room if sampling.max_tokens is None else min(room, sampling.max_tokens)

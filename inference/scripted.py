@@ -17,7 +17,6 @@ from typing import Any
 
 from inference.engine import (
     CheckpointError,
-    ContextOverflow,
     EngineClosed,
     EngineFailed,
     EngineInfo,
@@ -26,6 +25,7 @@ from inference.engine import (
     Sampling,
     Step,
     TokenLogprob,
+    output_limit,
 )
 from inference.paths import UnknownHome, path_of
 from inference.script_file import Script, ScriptedTurn, read_script
@@ -69,11 +69,8 @@ class ScriptedEngine:
         self._closed.set()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        if len(tokens) >= self._info.context_length:
-            raise ContextOverflow(len(tokens), self._info.context_length)
+        limit = output_limit(len(tokens), sampling, self._info)
         self._check_open()
-        room = self._info.context_length - len(tokens)
-        limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         if limit == 0:
             yield Step((), Finish.LENGTH)  # without using up a turn of the script
             return

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from inference.engine import (
     CheckpointError,
-    ContextOverflow,
     EngineClosed,
     EngineFailed,
     EngineInfo,
     Sampling,
     Step,
+    output_limit,
 )
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
@@ -77,24 +77,22 @@ class LocalEngine:
         return steps_through(lambda: self._begin(tokens, sampling))
 
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
-        if len(tokens) >= self._info.context_length:
-            raise ContextOverflow(len(tokens), self._info.context_length)
+        limit = output_limit(len(tokens), sampling, self._info)
         _check_prompt(tokens, self._info.vocab_size)
         if self._runner is None:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._loop.wake)
-        self._loop.submit(self._sequence(self._runner, tokens, sampling, outbox))
+        self._loop.submit(self._sequence(self._runner, tokens, sampling, limit, outbox))
         return outbox
 
     def _sequence(
-        self, runner: Runner, tokens: Sequence[int], sampling: Sampling, outbox: Outbox
+        self, runner: Runner, tokens: Sequence[int], sampling: Sampling, limit: int, outbox: Outbox
     ) -> sequences.Sequence:
-        room = self._info.context_length - len(tokens)
         return sequences.Sequence(
             number=next(self._numbers),
             tokens=list(tokens),
             prompt_length=len(tokens),
-            limit=room if sampling.max_tokens is None else min(room, sampling.max_tokens),
+            limit=limit,
             sampling=sampling,
             picker=runner.picker(sampling, tokens),
             outbox=outbox,

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from inference.engine import (
-    ContextOverflow,
     EngineClosed,
     EngineFailed,
     EngineInfo,
     Finish,
     Sampling,
     Step,
+    output_limit,
 )
 from inference.remote.connection import Caller
 from inference.remote.wire import Ask, Piece, Wire
@@ -37,11 +37,8 @@ class RemoteEngine:
         self._caller.abort()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        if len(tokens) >= self._info.context_length:
-            raise ContextOverflow(len(tokens), self._info.context_length)
+        limit = output_limit(len(tokens), sampling, self._info)
         self._check_open()
-        room = self._info.context_length - len(tokens)
-        limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         self.active += 1
         try:
             if limit == 0:
