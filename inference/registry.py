@@ -125,16 +125,12 @@ def _random(request: Request) -> Engine:
 
 
 def _remote(request: Request) -> Engine:
-    from inference.remote.loading import load_remote
+    from inference.remote.loading import ANY, load_remote
 
-    kind = request.model.partition(":")[0]
-    url = request.model if kind in ("http", "https") else request.rest
-    return load_remote(
-        kind.removesuffix("s") if url is request.model else kind,
-        url,
-        context=request.context,
-        options=request.remote,
-    )
+    kind, _, url = request.model.partition(":")
+    if kind in ("http", "https"):  # an address without a kind
+        kind, url = ANY, request.model
+    return load_remote(kind, url, context=request.context, options=request.remote)
 
 
 def _local(request: Request) -> Engine:
