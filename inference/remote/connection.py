@@ -17,7 +17,7 @@ from typing import Any
 import httptools
 
 from inference.remote.address import Address, RemoteOptions
-from inference.remote.failures import Refused, Unreachable, refusal
+from inference.remote.failures import Unreachable, refusal
 
 _AT_ONCE = 65_536
 _LONGEST_ERROR = 65_536
@@ -49,7 +49,8 @@ class Caller:
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Json, None]:
         """The JSON of each server-sent event, until `[DONE]` or the end of the answer.
 
-        Only the reader knows whether the last event was one that may be the last.
+        Only the reader knows whether the last event was one that may be the last. Raises the error of an
+        event that is one.
         """
         rest = b""
         async with aclosing(self._bodies("POST", path, body)) as pieces:
@@ -61,7 +62,10 @@ class Caller:
                         continue
                     if data == DONE:
                         return
-                    yield self._parsed(data)
+                    event = self._parsed(data)
+                    if "error" in event:
+                        raise refusal(self.url, event["error"].get("code", 500), event, "", None)
+                    yield event
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         async with aclosing(self._bodies(method, path, body)) as pieces:
@@ -191,6 +195,3 @@ class _Answer:
 
     def on_message_complete(self) -> None:
         self.complete = True
-
-
-__all__ = ["Caller", "Json", "Refused", "Unreachable"]

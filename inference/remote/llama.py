@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused, refusal
+from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
 
 _log = logging.getLogger(__name__)
@@ -126,8 +126,6 @@ class LlamaWire:
         whole = {**body, "stream": True, "return_progress": True}
         async with aclosing(self._caller.events("/completion", whole)) as events:
             async for event in events:
-                if "error" in event:
-                    raise refusal(self._caller.url, event["error"].get("code", 500), event, "", None)
                 if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
                     cached = progress["cache"]
                     continue

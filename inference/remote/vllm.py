@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused, refusal
+from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
 
 _BAN = -100.0  # the lowest bias that it accepts
@@ -66,8 +66,6 @@ class VllmWire:
         cached = 0
         async with aclosing(self._caller.events("/v1/completions", self._body(prompt, ask))) as events:
             async for event in events:
-                if "error" in event:
-                    raise refusal(self._caller.url, event["error"].get("code", 500), event, "", None)
                 if not event["choices"]:
                     cached = _cached(event)
                     break
