@@ -6,7 +6,6 @@ samples it, before the host has read it; only grammars wait for the host. It mus
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from inference.engine import Sampling
 from inference.local.masks import Masks
-from inference.local.sampler import random_numbers, repeated_tokens
+from inference.local.sampler import biases, random_numbers, repeated_tokens
 from inference.local.stop_ban import StopBan
 from inference.ops.choice import sampling_for
 from inference.ops.sampling import Picking, penalised
@@ -28,7 +27,8 @@ class CudaPicker:
         self.sampling = sampling
         self._ban = StopBan(sampling, vocab_size)
         self.masks = None if sampling.grammar is None else Masks(sampling.grammar, ban=self._ban)
-        self.adjustment = _biases(sampling, self._ban, vocab_size, device)
+        adjustment = biases(sampling, self._ban, vocab_size)
+        self.adjustment = None if adjustment is None else adjustment.to(device)
         repeated = repeated_tokens(sampling, vocab_size, prompt)
         self.repeated = None if repeated is None else repeated.to(device)
         self._seen = (
@@ -79,17 +79,6 @@ class CudaPicker:
         penalty = self.sampling.frequency_penalty + self.sampling.presence_penalty * first
         self.adjustment.index_add_(0, at, -penalty)
         self._seen.index_fill_(0, at, True)
-
-
-def _biases(sampling: Sampling, ban: StopBan, vocab_size: int, device: torch.device) -> Tensor | None:
-    known = {token: bias for token, bias in sampling.logit_bias.items() if 0 <= token < vocab_size}
-    if sampling.grammar is None:  # otherwise the masks apply the ban
-        known |= dict.fromkeys(ban.ids, -math.inf)
-    if not (known or sampling.presence_penalty or sampling.frequency_penalty):
-        return None
-    row = torch.zeros(vocab_size)
-    row[list(known)] = torch.tensor(list(known.values()), dtype=torch.float32)
-    return row.to(device)
 
 
 def pick_rows(

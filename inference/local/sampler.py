@@ -36,11 +36,10 @@ class Sampler:
     ) -> None:
         """`workers` compute the grammar's masks (masks.py). `prompt` matters to the repetition penalty."""
         self.sampling = sampling
-        self._vocab_size = vocab_size
         self._random = random_numbers(sampling.seed)
         self._seen: set[int] = set()
         self._ban = StopBan(sampling, vocab_size)
-        self._adjustment = self._biases(sampling)
+        self._adjustment = biases(sampling, self._ban, vocab_size)
         self._masks = None if sampling.grammar is None else Masks(sampling.grammar, workers, self._ban)
         self._repeated = repeated_tokens(sampling, vocab_size, prompt)
         for token in sampling.continued:
@@ -89,18 +88,6 @@ class Sampler:
         if self._masks is not None:
             self._masks.accept(token)
 
-    def _biases(self, sampling: Sampling) -> Tensor | None:
-        """The sum of biases for the logits; one dense row, so that a long answer costs no more per token."""
-        biases = {t: b for t, b in sampling.logit_bias.items() if 0 <= t < self._vocab_size}
-        if sampling.grammar is None:  # otherwise the masks apply the ban
-            biases |= dict.fromkeys(self._ban.ids, -math.inf)
-        if not (biases or sampling.presence_penalty or sampling.frequency_penalty):
-            return None
-        row = torch.zeros(self._vocab_size)
-        for token, bias in biases.items():
-            row[token] = bias
-        return row
-
     def _on(self, device: torch.device) -> Tensor:
         assert self._adjustment is not None
         self._adjustment = self._adjustment.to(device)
@@ -124,6 +111,18 @@ class Sampler:
         """From the model's own distribution: before bias, penalties and temperature."""
         top = self.sampling.logprobs
         return None if top is None else score_of(logits, token, top)
+
+
+def biases(sampling: Sampling, ban: StopBan, vocab_size: int) -> Tensor | None:
+    """The sum of biases for the logits; one dense row, so that a long answer costs no more per token."""
+    known = {token: bias for token, bias in sampling.logit_bias.items() if 0 <= token < vocab_size}
+    if sampling.grammar is None:  # otherwise the masks apply the ban
+        known |= dict.fromkeys(ban.ids, -math.inf)
+    if not (known or sampling.presence_penalty or sampling.frequency_penalty):
+        return None
+    row = torch.zeros(vocab_size)
+    row[list(known)] = torch.tensor(list(known.values()), dtype=torch.float32)
+    return row
 
 
 def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) -> Tensor | None:
