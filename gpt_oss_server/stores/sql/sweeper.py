@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.sql.completions import delete_completion
@@ -21,6 +22,8 @@ from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
+_Delete = Callable[[Transaction, str], bool]
+_Kind = tuple[str, str, _Delete, float | None, int | None]
 _DELETIONS = (delete_response, delete_conversation, delete_completion)
 _OLDEST = (  # when it was stored or changed, its kind, id and size
     "SELECT stored_at, 0, id, responses.size + links.size FROM responses"
@@ -64,19 +67,7 @@ class Sweeper:
     async def sweep(self) -> int:
         """Deletes all that exceeds the bounds now, and returns how many entries."""
         deleted = 0
-        for step in (
-            self._responses_by_age,
-            self._conversations_by_age,
-            self._completions_by_age,
-            self._responses_by_count,
-            self._completions_by_count,
-            self._conversations_by_count,
-            self._by_bytes,
-            self._logs_by_age,
-            self._logs_by_bytes,
-            end_abandoned,
-            _unheld,
-        ):
+        for step in self._steps():
             while count := await self._database.write(step):
                 deleted += count
                 await asyncio.sleep(0)  # waiting writes come first
@@ -92,27 +83,22 @@ class Sweeper:
                 _log.exception("The sweeper failed.")
             await asyncio.sleep(_SECONDS)
 
-    # --- each deletes at most _AT_ONCE entries in a transaction, and returns how many ---------------
-
-    def _responses_by_age(self, tx: Transaction) -> int:
-        return _aged(tx, "responses", "stored_at", self._bounds.age, delete_response)
-
-    def _conversations_by_age(self, tx: Transaction) -> int:
-        age = self._bounds.conversation_age
-        return _aged(tx, "conversations", "changed_at", age, delete_conversation)
-
-    def _responses_by_count(self, tx: Transaction) -> int:
-        return _surplus(tx, "responses", "stored_at", self._bounds.responses, delete_response)
-
-    def _conversations_by_count(self, tx: Transaction) -> int:
-        most = self._bounds.conversations
-        return _surplus(tx, "conversations", "changed_at", most, delete_conversation)
-
-    def _completions_by_age(self, tx: Transaction) -> int:
-        return _aged(tx, "completions", "stored_at", self._bounds.age, delete_completion)
-
-    def _completions_by_count(self, tx: Transaction) -> int:
-        return _surplus(tx, "completions", "stored_at", self._bounds.responses, delete_completion)
+    def _steps(self) -> Iterator[Callable[[Transaction], int]]:
+        """Each deletes at most a few entries in a transaction, and returns how many."""
+        most = self._bounds
+        kinds: tuple[_Kind, ...] = (
+            ("responses", "stored_at", delete_response, most.age, most.responses),
+            ("completions", "stored_at", delete_completion, most.age, most.responses),
+            ("conversations", "changed_at", delete_conversation, most.conversation_age, most.conversations),
+        )
+        for table, column, delete, age, count in kinds:
+            yield partial(_aged, table, column, delete, age)
+            yield partial(_surplus, table, column, delete, count)
+        yield self._by_bytes
+        yield partial(_aged, "runs", "ended_at", delete_ended, most.log_age)
+        yield self._logs_by_bytes
+        yield end_abandoned
+        yield _unheld
 
     def _by_bytes(self, tx: Transaction) -> int:
         excess = 0 if self._bounds.bytes is None else used_bytes(tx) - self._bounds.bytes
@@ -126,9 +112,6 @@ class Sweeper:
             if excess <= 0:
                 break
         return deleted
-
-    def _logs_by_age(self, tx: Transaction) -> int:
-        return _aged(tx, "runs", "ended_at", self._bounds.log_age, delete_ended)
 
     def _logs_by_bytes(self, tx: Transaction) -> int:
         most = self._bounds.log_bytes
@@ -156,18 +139,14 @@ def _logged_bytes(tx: Transaction) -> int:
     return int(logged)
 
 
-def _aged(
-    tx: Transaction, table: str, column: str, age: float | None, delete: Callable[[Transaction, str], bool]
-) -> int:
+def _aged(table: str, column: str, delete: _Delete, age: float | None, tx: Transaction) -> int:
     if age is None:
         return 0
     sql = f"SELECT id FROM {table} WHERE {column} <= {{now}} - ? ORDER BY {column} LIMIT ?"
     return sum(delete(tx, key) for [key] in tx.rows(sql, age, _AT_ONCE))
 
 
-def _surplus(
-    tx: Transaction, table: str, column: str, most: int | None, delete: Callable[[Transaction, str], bool]
-) -> int:
+def _surplus(table: str, column: str, delete: _Delete, most: int | None, tx: Transaction) -> int:
     if most is None:
         return 0
     [[count]] = tx.rows(f"SELECT COUNT(*) FROM {table}")
