@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.stores.events import Claimed, Claims
+from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.turns.background.runs import BackgroundRuns
 
 _LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
@@ -37,26 +38,16 @@ class Takeover:
         self._fail = fail
         self._renew_every = lease / 3
         self._renewed = 0.0
-        self._task: asyncio.Task[None] | None = None
         self._stopping: set[asyncio.Task[None]] = set()
+        self._repeated = Repeated(
+            self.look, _LOOK_SECONDS, "Background responses of other servers cannot be continued"
+        )
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._look_for_ever())
+        self._repeated.start()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _look_for_ever(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except StoreUnavailable as error:
-                _log.warning("Background responses of other servers cannot be continued: %s", error)
-            except Exception:  # a defect in one run must not leave the others without a server
-                _log.exception("Looking for background responses failed.")
-            await asyncio.sleep(_LOOK_SECONDS)
+        await self._repeated.close()
 
     async def look(self) -> None:
         """Renews the leases, cancels what should be, and continues every run that it can claim."""

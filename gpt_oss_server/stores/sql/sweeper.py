@@ -7,12 +7,11 @@ the links that no turn needs any more. It runs beside the requests and never wit
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sql.completions import delete_completion
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
@@ -33,7 +32,6 @@ _OLDEST = (  # when it was stored or changed, its kind, id and size
     " FROM conversations ORDER BY changed_at LIMIT ?",
     "SELECT stored_at, 2, id, size FROM completions ORDER BY stored_at LIMIT ?",
 )
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,14 @@ class Sweeper:
     def __init__(self, database: Database, bounds: Bounds) -> None:
         self._database = database
         self._bounds = bounds
-        self._task: asyncio.Task[None] | None = None
+        self._repeated = Repeated(self.sweep, _SECONDS, "Old entries could not be deleted")
 
     def start(self) -> None:
         """Call it in the event loop."""
-        self._task = asyncio.create_task(self._sweep_for_ever())
+        self._repeated.start()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await self._repeated.close()
 
     async def sweep(self) -> int:
         """Deletes all that exceeds the bounds now, and returns how many entries."""
@@ -72,16 +68,6 @@ class Sweeper:
                 deleted += count
                 await asyncio.sleep(0)  # waiting writes come first
         return deleted
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            try:
-                await self.sweep()
-            except StoreUnavailable as error:  # the next sweep does this one's work
-                _log.warning("Old entries could not be deleted: %s", error)
-            except Exception:  # a defect must not end the sweeps, nor go unseen
-                _log.exception("The sweeper failed.")
-            await asyncio.sleep(_SECONDS)
 
     def _steps(self) -> Iterator[Callable[[Transaction], int]]:
         """Each deletes at most a few entries in a transaction, and returns how many."""
