@@ -94,10 +94,16 @@ class SqlEventLogs:
     # --- which process runs what ---------------------------------------------------------------------
 
     async def claim(self) -> Claimed | None:
+        def is_due(tx: Transaction) -> bool:
+            return runs.has_free_run(tx, self._replica) or any(map(self._here.knows_dead, runs.holders(tx)))
+
         def work(tx: Transaction) -> tuple[Claimed, int] | None:
             runs.free_runs_of(tx, filter(self._here.knows_dead, runs.holders(tx)))
             return runs.claim_run(tx, self._replica, self._lease)
 
+        # An idle server looks twice a second: without a run to claim, it writes nothing.
+        if not await self._database.read(is_due):
+            return None
         if (found := await self._database.write(work, durable=True)) is None:
             return None
         claimed, fence = found

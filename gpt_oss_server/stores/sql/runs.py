@@ -16,6 +16,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import hold, release
 
 ALL = 2**31  # batches: more than any log has
+_FREE = "ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now} AND replica <> ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,15 @@ def delete_ended(tx: Transaction, key: str) -> bool:
 # --- which process runs what ------------------------------------------------------------------------
 
 
+def has_free_run(tx: Transaction, replica: str) -> bool:
+    """Whether `claim_run` may find one."""
+    return bool(tx.rows(f"SELECT 1 FROM runs WHERE {_FREE} LIMIT 1", replica))
+
+
 def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int] | None:
     """A run that no process holds, with its new fence."""
-    rows = tx.rows(
-        "SELECT id FROM runs WHERE ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now}"
-        " AND replica <> ? ORDER BY lease_until LIMIT 1 {skip_locked}",
-        replica,
-    )
+    sql = f"SELECT id FROM runs WHERE {_FREE} ORDER BY lease_until LIMIT 1 {{skip_locked}}"
+    rows = tx.rows(sql, replica)
     for [key] in rows:
         claimed = tx.rows(
             "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
