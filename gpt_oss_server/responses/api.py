@@ -91,7 +91,9 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     async def compact(request: Request) -> Response:
         body = await read_json(request, service.served.settings.max_body_bytes)
         compacted = await unless_gone(request.receive, service.compact(body))
-        return Response(status_code=499) if compacted is None else JSONResponse(compacted)
+        if compacted is None:
+            return Response(status_code=499)  # the client has disconnected
+        return JSONResponse(compacted, headers=service.served.headers_for(body, CompactResponse))
 
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: str) -> Response:
