@@ -7,47 +7,44 @@ calls without a result by the place of their message. It must not know which cal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    replaced: frozenset[int]  # places of tool messages
-    unanswered: Mapping[int, tuple[str, ...]]  # place of the assistant's message → ids of its calls
+from gpt_oss_server.content.pairing import Unpaired, unpaired
+from gpt_oss_server.json_values import dicts_of
 
 
-def answers_of(messages: Sequence[Any]) -> Answers:
-    """Reads from the end: a result belongs to the call before it, and an id may return in a later round."""
-    replaced, unanswered = set[int](), dict[int, tuple[str, ...]]()
-    answered, ever, names = set[str](), set[str](), set[str]()
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        role = message.get("role") if isinstance(message, dict) else None
-        if role == "tool":
-            call_id, name = message.get("tool_call_id"), message.get("name")
-            if isinstance(name, str) and not isinstance(call_id, str):
-                names.add(name)
-            if isinstance(call_id, str):
-                if call_id in answered and message.get("approve") is None:
-                    replaced.add(place)
-                answered.add(call_id)
-                ever.add(call_id)
-        elif role == "assistant":
-            calls = _calls(message)
-            answered -= calls.keys()
-            left = tuple(each for each, name in calls.items() if each not in ever and name not in names)
-            if left:
-                unanswered[place] = left
-    return Answers(frozenset(replaced), unanswered)
+def answers_of(messages: Sequence[Any]) -> Unpaired:
+    found = unpaired(messages, calls=lambda each: [[call] for call in _calls(each)], answers=answered_by)
+    named = {message["name"]: place for place, message in enumerate(messages) if _answers_by_name(message)}
+    unanswered = dict[int, tuple[str, ...]]()
+    for place, ids in found.unanswered.items():
+        names = _calls(messages[place])
+        if left := tuple(each for each in ids if named.get(names[each], -1) < place):
+            unanswered[place] = left
+    replaced = (place for place in found.replaced if messages[place].get("approve") is None)
+    return Unpaired(frozenset(replaced), unanswered)
 
 
-def _calls(message: Mapping[str, Any]) -> dict[str, str]:
+def answered_by(message: Any) -> str | None:
+    """The id of the call that a message answers, if it names one."""
+    call = message.get("tool_call_id") if _is_result(message) else None
+    return call if isinstance(call, str) else None
+
+
+def _answers_by_name(message: Any) -> bool:
+    return _is_result(message) and answered_by(message) is None and isinstance(message.get("name"), str)
+
+
+def _is_result(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "tool"
+
+
+def _calls(message: Any) -> dict[str, str]:
     """The names of the called functions by the id of the call. A call that awaits approval is none."""
-    given = message.get("tool_calls")
-    calls = [call for call in given if isinstance(call, dict)] if isinstance(given, list) else []
-    waiting = [call for call in calls if "mcp_approval_request" not in call]
-    return {call["id"]: _name(call) for call in waiting if isinstance(call.get("id"), str)}
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return {}
+    calls = [call for call in dicts_of(message.get("tool_calls")) if "mcp_approval_request" not in call]
+    return {call["id"]: _name(call) for call in calls if isinstance(call.get("id"), str)}
 
 
 def _name(call: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.chat.answers import answers_of
+from gpt_oss_server.chat.answers import answered_by, answers_of
 from gpt_oss_server.chat.consents import Consents, EarlierCall
 from gpt_oss_server.chat.executed import ran_here, segments_of
 from gpt_oss_server.content.pairing import in_order_of_calls
@@ -89,7 +89,7 @@ def read_messages(
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     answers = answers_of(messages)
-    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
+    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=answered_by)
     for index, message in placed:
         if index in answers.replaced:
             continue
@@ -113,13 +113,6 @@ def _ids_of_calls(message: Any) -> list[str]:
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return [each for each in ids if isinstance(each, str)]
-
-
-def _answered_by(message: Any) -> str | None:
-    if not isinstance(message, dict) or message.get("role") != "tool":
-        return None
-    call = message.get("tool_call_id")
-    return call if isinstance(call, str) else None
 
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:

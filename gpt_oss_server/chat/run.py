@@ -19,6 +19,7 @@ from gpt_oss_server.chat.stream import ChoiceStream, Form
 from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import ChunkPart
 from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -246,7 +247,7 @@ class ChatRun:
         return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
     def _metadata(self) -> dict[str, Any]:
-        metadata = {k: v for k, v in (self.request.metadata or {}).items() if k != "__debug"}
+        metadata = shown_metadata(self.request.metadata)
         if self.request.debug:
             for index, choice in enumerate(self._choices):
                 after = f"_{index}" if index else ""

@@ -13,7 +13,7 @@ from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import CompletionNotFound, InvalidRequest
 from gpt_oss_server.http.fields import Body, read_body
 from gpt_oss_server.http.paging import limit_of, list_of, newest_first, page
-from gpt_oss_server.http.shared_fields import check_metadata
+from gpt_oss_server.http.shared_fields import check_metadata, shown_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.completions import Completion, Completions, StoredCompletion
 
@@ -31,7 +31,7 @@ class StoredCompletions:
         self._ids = ids
 
     async def keep(self, request: CreateChatCompletion, completion: Completion) -> None:
-        metadata = {k: v for k, v in (request.metadata or {}).items() if k != "__debug"}
+        metadata = shown_metadata(request.metadata)
         messages = tuple(self._message(message) for message in request.messages)
         await self._completions.put(StoredCompletion({**completion, "metadata": metadata}, messages))
 

@@ -10,7 +10,7 @@ import asyncio
 
 from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.constraints.binding import bind_plain
-from gpt_oss_server.constraints.grammar import NOTHING
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.answer_form import requested_answer
@@ -20,10 +20,10 @@ from inference.grammar import Grammar
 
 async def grammar_of(request: CreateCompletion, served: Served) -> Grammar | None:
     answer = requested_answer(request, request.response_format, "response_format", NESTED, served.encoding)
-    if answer.form is None and answer.banned == NOTHING:
+    wanted = Wanted(answer=answer.form, banned=answer.banned)
+    if not wanted.binds:
         return None
-    param = answer.form.param if answer.form is not None else "banned_strings"
-    info = served.engine.info
+    param, info = wanted.param, served.engine.info
     if request.use_beam_search:
         raise UnsupportedField(
             f"`{param}` has no effect in a beam search of a plain completion. Leave one out.", param=param
@@ -34,4 +34,4 @@ async def grammar_of(request: CreateCompletion, served: Served) -> Grammar | Non
             "Leave it out.",
             param=param,
         )
-    return await asyncio.to_thread(bind_plain, answer.form, answer.banned, param, served.encoding)
+    return await asyncio.to_thread(bind_plain, wanted, served.encoding)

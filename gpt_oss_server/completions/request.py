@@ -55,6 +55,11 @@ class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
     truncation_side: Literal["left", "right"] | None = None
     response_format: dict[str, Any] | None = None
 
+    @property
+    def limit(self) -> int:
+        """The most tokens to sample. Without any, a single one still reads the prompt."""
+        return DEFAULT_MAX_TOKENS if self.max_tokens is None else max(self.max_tokens, 1)
+
 
 def parse_request(body: object) -> CreateCompletion:
     request = read_body(
@@ -96,8 +101,7 @@ def truncated(prompt: list[int], request: CreateCompletion, context: int) -> lis
             "`truncate_prompt_tokens` is 0, so there is nothing to continue.", param="truncate_prompt_tokens"
         )
     # As many as leave room for the answer; at least one token.
-    room = max(context - (DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens), 1)
-    kept = min(room, context - 1) if most == -1 else most
+    kept = max(context - request.limit, 1) if most == -1 else most
     return prompt[:kept] if request.truncation_side == "right" else prompt[-kept:]
 
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.completions.request import DEFAULT_MAX_TOKENS, CreateCompletion
+from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.serving.counters import outcome
@@ -76,7 +76,7 @@ class CompletionRun:
             served.engine.info,
             served.settings,
             prompt=0,
-            limit=_limit(request),
+            limit=request.limit,
             encoding=served.encoding,
             logprobs=request.logprobs,
         )
@@ -245,10 +245,6 @@ class CompletionRun:
         least = self._cached.get(choice.position, choice.cached)
         self._cached[choice.position] = min(least, choice.cached)
         self._served.counters.count(outcome(choice.finish, None), ())
-
-
-def _limit(request: CreateCompletion) -> int:
-    return DEFAULT_MAX_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from typing import Any
 
 from gpt_oss_server.constraints.grammar import (
     ANY_OBJECT,
-    NOTHING,
-    Banned,
     Body,
     Callee,
     JsonBody,
@@ -95,7 +93,7 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = F
     except GrammarsMissing as error:
         if not wanted.needs_grammars:
             return _checked_by_header(wanted)
-        raise ToolNotAvailable(str(error), param=_param_of(wanted)) from None
+        raise ToolNotAvailable(str(error), param=wanted.param) from None
     answer = None if wanted.answer is None else _form(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
@@ -118,7 +116,7 @@ def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = F
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
     return UnsupportedSchema(
         f"The request's schemas and grammars are too large to be enforced together: {error}.",
-        param=_param_of(wanted),
+        param=wanted.param,
     )
 
 
@@ -149,17 +147,17 @@ def _enforced(grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequenc
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
 
 
-def bind_plain(form: Schema | TextGrammar | None, banned: Banned, param: str, encoding: Encoding) -> Grammar:
+def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
     """Compiles the grammar of a plain completion, for an engine that enforces it. Slow, like `bind`."""
     try:
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
-        raise ToolNotAvailable(str(error), param=param) from None
-    body = None if form is None else _form(grammars, form)
+        raise ToolNotAvailable(str(error), param=wanted.param) from None
+    body = None if wanted.answer is None else _form(grammars, wanted.answer)
     try:
-        return _compile(grammars, plain_grammar(body, banned))
+        return _compile(grammars, plain_grammar(body, wanted.banned))
     except GrammarError as error:
-        raise _too_large(Wanted(answer=form, banned=banned), error) from None
+        raise _too_large(wanted, error) from None
 
 
 def _checked_by_header(wanted: Wanted) -> Binding:
@@ -238,13 +236,3 @@ def _begun(grammar: CompiledGrammar, wanted: Wanted) -> Grammar:
 def _compile(grammars: Grammars, lark: str) -> CompiledGrammar:
     """A cache, because agents send the same tools again and again."""
     return grammars.compile(lark)
-
-
-def _param_of(wanted: Wanted) -> str:
-    if wanted.answer is not None:
-        return wanted.answer.param
-    if wanted.forms:
-        return next(iter(wanted.forms.values())).param
-    if wanted.banned != NOTHING:
-        return "banned_strings"
-    return wanted.choice_param if wanted.must_call or wanted.only is not None else "tools"

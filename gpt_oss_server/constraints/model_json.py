@@ -1,4 +1,4 @@
-"""Reads JSON that the model has written, so that the result can be stored, sent on and checked."""
+"""Reads JSON in a text of the model or of a client, so that the value can be stored, sent on and checked."""
 
 from __future__ import annotations
 

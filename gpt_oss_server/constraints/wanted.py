@@ -76,3 +76,18 @@ class Wanted:
         """Whether the request requires anything beyond legal headers."""
         bound = self.needs_grammars or self.must_call or self.only is not None
         return bound or self.banned != NOTHING
+
+    @property
+    def param(self) -> str:
+        """The parameter that an error about all of it names."""
+        if self.answer is not None:
+            return self.answer.param
+        if self.forms:
+            return next(iter(self.forms.values())).param
+        if self.banned != NOTHING:
+            return param_of_banned(self.banned)
+        return self.choice_param if self.must_call or self.only is not None else "tools"
+
+
+def param_of_banned(banned: Banned) -> str:
+    return "banned_strings" if banned.folded else "bad_words"

@@ -1,12 +1,14 @@
-"""Sorts results into the order of their calls: Harmony has no ids, so only the order pairs them.
+"""Pairs calls with their results, and sorts results into the order of their calls: Harmony has no ids.
 
 Takes messages or items as a client sent them, with the results of parallel calls in any order. Returns them
-with their positions, and each run of consecutive results in the order of their calls.
+with their positions, and each run of consecutive results in the order of their calls; or the calls without a
+result, and the results that a later one replaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -38,6 +40,39 @@ def in_order_of_calls(
         for call in calls(entry):
             order[call] = next(number)  # a later round may use an id again
     yield from _sorted(results)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    replaced: frozenset[int]  # places of results
+    unanswered: Mapping[int, tuple[str, ...]]  # the last place first: the first ids of its calls
+
+
+def unpaired(
+    given: Sequence[Any],
+    *,
+    calls: Callable[[Any], Sequence[Sequence[str]]],
+    answers: Callable[[Any], str | None],
+) -> Unpaired:
+    """`calls` returns, for each call in an entry, all ids by which a result may name it.
+
+    Reads from the end: a result belongs to the call before it, and an id may return in a later round.
+    """
+    replaced, unanswered = set[int](), dict[int, tuple[str, ...]]()
+    answered, ever = set[str](), set[str]()
+    for place in range(len(given) - 1, -1, -1):
+        if (call := answers(given[place])) is not None:
+            if call in answered:
+                replaced.add(place)
+            answered.add(call)
+            ever.add(call)
+            continue
+        made = calls(given[place])
+        for ids in made:
+            answered.difference_update(ids)
+        if left := tuple(ids[0] for ids in made if ever.isdisjoint(ids)):
+            unanswered[place] = left
+    return Unpaired(frozenset(replaced), unanswered)
 
 
 def _sorted(results: list[tuple[int, Placed]]) -> list[Placed]:

@@ -18,6 +18,7 @@ from gpt_oss_server.http.unserved import NotServed
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
 MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512  # keys, and characters of each
+_DEBUG = "__debug"  # this server's own key of `metadata`
 
 Temperature = Annotated[Number, Field(ge=0, le=2)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -183,7 +184,7 @@ class TurnFields(Body):
 
     @property
     def debug(self) -> bool:
-        return bool((self.metadata or {}).get("__debug"))
+        return bool((self.metadata or {}).get(_DEBUG))
 
 
 def check_stops(stops: tuple[str, ...]) -> None:
@@ -201,9 +202,14 @@ def check_stream_options(options: object, *, streams: bool) -> None:
         )
 
 
+def shown_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
+    """The metadata without this server's own key."""
+    return {key: value for key, value in (metadata or {}).items() if key != _DEBUG}
+
+
 def check_metadata(metadata: dict[str, Any] | None) -> None:
-    """OpenAI's limits. `__debug` is this server's own key and does not count."""
-    pairs = {key: value for key, value in (metadata or {}).items() if key != "__debug"}
+    """OpenAI's limits. This server's own key does not count."""
+    pairs = shown_metadata(metadata)
     if len(pairs) > MAX_METADATA:
         raise InvalidRequest(
             f"`metadata` may have {MAX_METADATA} keys at most, not {len(pairs)}.", param="metadata"

@@ -15,6 +15,7 @@ from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
 from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
@@ -33,6 +34,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     """The routes that create, retrieve and delete a response."""
     keep_alive = service.served.settings.keep_alive
 
+    def headers_of(run: Run | RefusedRun, body: object) -> dict[str, str]:
+        return {**headers_for(run.ignored), **service.served.headers_for(body, CreateResponse)}
+
     def logged(log: EventLog, after: int = -1, headers: dict[str, str] | None = None) -> Response:
         # The log holds encoded events.
         return EventStream(lambda: _read(log, after), bytes, headers, keep_alive=keep_alive)
@@ -42,28 +46,24 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         body = await read_json(request, service.served.settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
             streamed = await service.start_streamed(body, outlives=True)
+            headers = headers_of(streamed, body)
             if isinstance(streamed, Run) and streamed.outlives:
-                return logged(await service.run_in_background(streamed))
+                return logged(await service.run_in_background(streamed), headers=headers)
             return EventStream(
                 streamed.events,
                 encode,
-                {**headers_for(streamed.ignored), **service.served.headers_for(body, CreateResponse)},
+                headers,
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
         run = await service.start(body)
-        if run.request.background:
-            log = await service.run_in_background(run)
-            headers = headers_for(run.ignored)
-            answer = (
-                logged(log, headers=headers)
-                if run.request.stream
-                else JSONResponse(run.response, headers=headers)
-            )
-        else:
-            answer = await _whole(run, request, service)
-        answer.headers.update(service.served.headers_for(body, CreateResponse))
-        return answer
+        headers = headers_of(run, body)
+        if not run.request.background:
+            return await _whole(run, request, headers)
+        log = await service.run_in_background(run)
+        if run.request.stream:
+            return logged(log, headers=headers)
+        return JSONResponse(run.response, headers=headers)
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
@@ -91,7 +91,9 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     async def compact(request: Request) -> Response:
         body = await read_json(request, service.served.settings.max_body_bytes)
         compacted = await unless_gone(request.receive, service.compact(body))
-        return Response(status_code=499) if compacted is None else JSONResponse(compacted)
+        if compacted is None:
+            return Response(status_code=499)  # the client has disconnected
+        return JSONResponse(compacted, headers=service.served.headers_for(body, CompactResponse))
 
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: str) -> Response:
@@ -137,11 +139,11 @@ def _sequence_number(given: str | None) -> int:
     return number
 
 
-async def _whole(run: Run, request: Request, service: ResponsesService) -> Response:
+async def _whole(run: Run, request: Request, headers: dict[str, str]) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
         return Response(status_code=499)  # nobody reads it: the client has disconnected
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
         kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
-    return JSONResponse(response, headers=headers_for(run.ignored))
+    return JSONResponse(response, headers=headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.responses.request import CreateResponse
 from gpt_oss_server.turns.transcript import Transcript
 
@@ -56,7 +57,7 @@ def new_response(
         "truncation": request.truncation or "disabled",
         "usage": None,
         **_user(request.user, null_user),
-        "metadata": {k: v for k, v in (request.metadata or {}).items() if k != "__debug"},
+        "metadata": shown_metadata(request.metadata),
     }
 
 

@@ -7,6 +7,7 @@ tools and the store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,8 +91,10 @@ class ResponsesService:
         except ContextLengthExceeded as error:
             return self._refused(request, error)
 
-    async def _parsed(self, body: object) -> CreateResponse:
-        request = await in_thread_if_large(lambda: parse_request(body), body)
+    async def _parsed(
+        self, body: object, parse: Callable[[object], CreateResponse] = parse_request
+    ) -> CreateResponse:
+        request = await in_thread_if_large(lambda: parse(body), body)
         self.served.treat_unknown_fields(body, CreateResponse)
         return request
 
@@ -180,7 +183,7 @@ class ResponsesService:
 
     async def compact(self, body: object) -> dict[str, Any]:
         """The user's messages and the compaction, to send in place of the conversation."""
-        request, served = await in_thread_if_large(lambda: parse_compaction(body), body), self.served
+        request, served = await self._parsed(body, parse_compaction), self.served
         served.check_room()
         messages = await past_user_messages(request, served.store)
         prepared = await self._prepare(request, "", served.store, compacts=True)

@@ -128,8 +128,9 @@ class ResponseStream:
 
     def failed_instead(self, end: Event, error: ApiError) -> Event:
         """The terminal event that replaces the unsent `end` when the store did not keep the response."""
-        self.response.update(status="failed", error=error.of_response(), completed_at=None)
-        return {**end, "type": "response.failed", "response": {**end["response"], **self.response}}
+        failed = {"status": "failed", "error": error.of_response(), "completed_at": None}
+        [event] = self.ended_as([end], failed)
+        return event
 
     def ended_as(self, end: Sequence[Event], stored: dict[str, Any]) -> list[Event]:
         """The last events, for a response that is stored already: they must state what is stored."""

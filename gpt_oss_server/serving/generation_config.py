@@ -6,10 +6,10 @@ itself wins. Raises a 400 that names the key. It must not know the meaning of a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body
 
@@ -96,7 +96,7 @@ def with_generation_config(body: object, model: type[Body], limit: str) -> objec
 def _read(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         try:
-            given = json.loads(given)
+            given = read_json_text(given)
         except ValueError as error:
             raise InvalidRequest(f"`{_PLACE}` is not JSON: {error}.", param=_PLACE) from None
     if not isinstance(given, dict):

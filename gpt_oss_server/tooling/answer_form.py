@@ -6,14 +6,14 @@ names the field as the client sent it. It must not know whether the engine can e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, assert_never
 
 from gpt_oss_server.constraints.grammar import NOTHING, Banned
+from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.constraints.text_grammar import choice_grammar
-from gpt_oss_server.constraints.wanted import Schema, TextGrammar
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar, param_of_banned
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import ResponseFormat
@@ -50,7 +50,7 @@ def requested_answer(
         )
     banned = _banned(request, encoding)
     if banned != NOTHING and names:
-        param = "banned_strings" if request.banned_strings else "bad_words"
+        param = param_of_banned(banned)
         raise InvalidRequest(
             f"`{param}` and `{names[0]}` exclude each other: the form decides what the answer contains.",
             param=param,
@@ -82,8 +82,8 @@ def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
 def _schema(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = read_json_text(value)
+        except ValueError:
             raise InvalidRequest(f"`{name}` must be a JSON schema, or one as a text.", param=name) from None
     if not isinstance(value, dict):
         raise InvalidRequest(f"`{name}` must be a JSON schema object.", param=name)

@@ -193,9 +193,8 @@ class Generation:
         sampling = plan.sampling
         if plan.parallel:
             sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids - {CALL})
-        if (
-            self._passage.in_answer
-        ):  # nothing follows an answer, even if the model ends it as an ordinary message
+        # Nothing follows an answer, even if the model ends it as an ordinary message.
+        if self._passage.in_answer:
             sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids | {END})
         grammar = self._grammar()
         if grammar is not None:

@@ -38,7 +38,6 @@ class Turn:
         self._plan = plan
         self._results: list[Segment] = []  # of the tools that ran in this generation
         self._refused = ""  # why the open message must not be shown
-        self._ran: list[tuple[str, str, str]] = []  # their recipients, arguments and results
         self._rounds = Rounds()
         self._budget: ReasoningBudget | None = None
         if plan.reasoning_budget is not None and not plan.engine.info.replays:
@@ -124,7 +123,8 @@ class Turn:
             return finish
         if self._budget is not None:
             self._budget.begin_again()
-        warning = self._rounds.add(tuple(self._ran))
+        ran = self.transcript.tool_runs[-len(self._results) :]
+        warning = self._rounds.add(tuple((run.recipient, run.arguments, run.output) for run in ran))
         self._give_results(() if calls_client else self._plan.renderer.cue)
         if calls_client:  # the client's result must come first
             return finish
@@ -141,7 +141,7 @@ class Turn:
 
     def _give_results(self, cue: Sequence[int]) -> None:
         self.transcript.give(self._results, cue)
-        self._results, self._ran = [], []
+        self._results = []
 
     async def _run(self, call: ToolStarted) -> ToolOutput:
         tools, recipient = self._plan.tools, call.header.recipient
@@ -155,5 +155,4 @@ class Turn:
         transcript.tool_runs.append(run)
         result = self._plan.renderer.tool_result(recipient, output.text, channel=call.header.channel)
         self._results.append(result)
-        self._ran.append((recipient, call.arguments, output.text))
         return output

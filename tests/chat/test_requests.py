@@ -102,6 +102,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"repetition_penalty": 0}, "repetition_penalty"),
     ({"stop_token_ids": [10**9]}, "stop_token_ids"),
     ({"generation_config": "{"}, "generation_config"),
+    ({"generation_config": "[" * 100_000}, "generation_config"),
+    ({"generation_config": '{"temperature": NaN}'}, "generation_config"),
     ({"generation_config": "[]"}, "generation_config"),
     ({"generation_config": '{"num_beams": 4}'}, "generation_config.num_beams"),
     ({"generation_config": {"penalty_alpha": 0.6}}, "generation_config.penalty_alpha"),

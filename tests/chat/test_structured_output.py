@@ -132,6 +132,7 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
         ({"grammar": 'root ::= "a" "b"?'}, "abb", False),
         ({"json_schema": SCHEMA}, '{"name": "Oslo"}', True),
         ({"json_schema": SCHEMA}, "Oslo", False),
+        ({"guided_json": '{"enum": ["\\ud800", 1]}'}, "1", True),  # half a character, as JSON can spell it
         ({"banned_strings": ["oslo"]}, "Bergen", True),
         ({"banned_strings": ["oslo"]}, "It is Oslo.", False),
         ({"bad_words": ["zqxjkvb"]}, "a zqxjkvb", False),

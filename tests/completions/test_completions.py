@@ -156,7 +156,7 @@ def test_a_stop_id_of_the_request_ends_the_text_before_it(url: str, encoding: En
 
 
 def test_a_form_needs_an_engine_that_enforces_it(url: str) -> None:
-    for fields in ({"guided_regex": "a"}, {"banned_strings": ["a"]}):
+    for fields in ({"guided_regex": "a"}, {"banned_strings": ["a"]}, {"bad_words": ["zqxjkvb"]}):
         error = httpx.post(f"{url}/completions", json={"prompt": "x", **fields}).json()["error"]
         assert (error["param"], error["code"]) == (next(iter(fields)), "unsupported_parameter")
 

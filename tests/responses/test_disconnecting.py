@@ -100,6 +100,13 @@ async def test_it_can_be_cancelled(continuing: str, engine: ScriptedEngine) -> N
         assert (await client.post(path)).status_code == 400  # it has ended, and is no background response
 
 
+async def test_its_stream_has_the_headers_of_any_answer(continuing: str) -> None:
+    async with httpx.AsyncClient() as client:
+        body = {"input": "Hi", "stream": True, "tmperature": 1}
+        answer = await client.post(f"{continuing}/responses", json=body)
+    assert answer.headers["x-unknown-fields"] == "tmperature (did you mean temperature?)"
+
+
 async def test_an_unknown_wish_is_refused(continuing: str) -> None:
     async with httpx.AsyncClient() as client:
         answer = await client.post(f"{continuing}/responses", json={"input": "Hi", "on_disconnect": "wait"})

@@ -12,7 +12,7 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.tooling.toolset import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
@@ -27,10 +27,6 @@ IMAGINED = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t
 SUM = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 TWO, THREE = SUM.format("1+1"), SUM.format("1+2")
 ANSWER = FINAL.format("Done.")
-
-
-def arguments(response: dict[str, Any]) -> list[str]:
-    return [item["arguments"] for item in response["output"] if item["type"] == "function_call"]
 
 
 @pytest.mark.parametrize("allowed", [True, False, None])

@@ -14,7 +14,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
 from tests.doubles.apis.client_tools import FREE
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, CalculatorSession, Ready
@@ -26,10 +26,6 @@ PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "aut
 SUM = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
 LOOP = "<|channel|>final<|message|>Well" + " and so on" * 2_000
 DEBUG = {"__debug": "true"}
-
-
-def arguments(response: dict[str, Any]) -> list[str]:
-    return [item["arguments"] for item in response["output"] if item["type"] == "function_call"]
 
 
 def warnings_of(response: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ APIS: list[tuple[str, dict[str, Any]]] = [
     ("chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
     ("completions", {"prompt": "hi"}),
     ("responses", {"input": "hi"}),
+    ("responses/compact", {"model": None, "input": "hi"}),
 ]
 EVERY_API = pytest.mark.parametrize(("path", "body"), APIS, ids=[path for path, _ in APIS])
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt_oss_server.content.pairing import unpaired
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.responses.input.reading import answered_call
@@ -30,33 +31,30 @@ class Answers:
 
 
 def answers_of(items: Sequence[Any], where: str) -> Answers:
-    """Reads from the end: an output belongs to the call before it, and an id may return in a later round."""
-    replaced, cut_off = set[int](), set[int]()
-    answered, ever = set[str](), set[str]()
-    for place in range(len(items) - 1, -1, -1):
-        item = items[place]
-        kind = item.get("type") if isinstance(item, dict) else None
-        if not isinstance(kind, str):
-            continue
-        if kind.endswith("_call_output"):
-            call_id = answered_call(item)
-            if not isinstance(call_id, str):
-                continue
-            if call_id in answered:
-                replaced.add(place)
-            else:
-                answered.add(call_id)
-                ever.add(call_id)
-        elif kind in _CALLS and isinstance(item.get("call_id"), str):
-            ids = {item["call_id"], *([item["id"]] if isinstance(item.get("id"), str) else [])}
-            answered -= ids
-            if ever & ids:
-                continue
-            if item.get("status") in _UNFINISHED:
-                cut_off.add(place)
-            else:
-                raise no_output(item["call_id"], f"{where}[{place}]")
-    return Answers(frozenset(replaced), frozenset(cut_off))
+    found = unpaired(items, calls=_client_calls, answers=answered_call_id)
+    for place, (call_id,) in found.unanswered.items():
+        if items[place].get("status") not in _UNFINISHED:
+            raise no_output(call_id, f"{where}[{place}]")
+    return Answers(found.replaced, frozenset(found.unanswered))
+
+
+def answered_call_id(item: Any) -> str | None:
+    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call_output"):
+        return None
+    call_id = answered_call(item)
+    return call_id if isinstance(call_id, str) else None
+
+
+def call_ids(item: Any) -> list[str]:
+    """The ids by which an output may name this call."""
+    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
+        return []
+    return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
+
+
+def _client_calls(item: Any) -> list[list[str]]:
+    ids = call_ids(item)
+    return [ids] if ids and item["type"] in _CALLS and isinstance(item.get("call_id"), str) else []
 
 
 def check_answered(

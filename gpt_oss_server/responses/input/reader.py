@@ -18,12 +18,12 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import json_type, text_field
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.responses.input.answers import Answers, answers_of
+from gpt_oss_server.responses.input.answers import Answers, answered_call_id, answers_of, call_ids
 from gpt_oss_server.responses.input.calls import CALL_HANDLERS
 from gpt_oss_server.responses.input.compacted import unsealed
 from gpt_oss_server.responses.input.listing import as_listed, id_prefix, with_own_ids
 from gpt_oss_server.responses.input.loaded import stays_in_head
-from gpt_oss_server.responses.input.reading import Conversation, Handler, Item, answered_call
+from gpt_oss_server.responses.input.reading import Conversation, Handler, Item
 from gpt_oss_server.responses.items.reasoning import unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.requested import RequestTools
@@ -64,7 +64,7 @@ def read_input(
     answers = answers_of(items, where) if is_whole else Answers()
     at, listed = "", list[tuple[int, Item]]()
     before_call = _before_calls(items)
-    for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call_id, past=recipients):
+    for index, item in in_order_of_calls(items, calls=call_ids, answers=answered_call_id, past=recipients):
         if conversation.compacts:
             raise InvalidRequest(f"`{at}`: a compaction_trigger must be the last item.", param=at)
         if index in answers.replaced:
@@ -85,20 +85,6 @@ def _as_list(given: str | Item | list[Any] | None) -> list[Any]:
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}]
     return [given] if isinstance(given, dict) else given or []
-
-
-def _call_ids(item: Any) -> list[str]:
-    """The ids by which an output may name this call."""
-    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
-        return []
-    return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
-
-
-def _answered_call_id(item: Any) -> str | None:
-    if not isinstance(item, dict) or not str(item.get("type")).endswith("_call_output"):
-        return None
-    call_id = answered_call(item)
-    return call_id if isinstance(call_id, str) else None
 
 
 def _before_calls(items: Sequence[Any]) -> list[bool]:
