@@ -36,6 +36,12 @@ def next_of(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
     return min(firsts.values(), key=lambda each: (counts[each.owner], each.number))
 
 
+def may_give_way(waiting: Iterable[Sequence], counts: Counter[str]) -> bool:
+    """Whether `that_gives_way` could name a sequence for any of these. Cheap, as a queue may be long."""
+    most = max(counts.values(), default=0)
+    return most > 1 and most > min(counts[owner] for owner in {each.sampling.owner for each in waiting}) + 1
+
+
 def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[str]) -> Sequence | None:
     """A running sequence whose owner has a larger share than `to`'s would have with it; None if none has.
 

@@ -12,7 +12,14 @@ from __future__ import annotations
 import bisect
 from dataclasses import asdict, dataclass
 
-from inference.local.scheduling.fairness import counts_of, in_turns, next_of, standing_of, that_gives_way
+from inference.local.scheduling.fairness import (
+    counts_of,
+    in_turns,
+    may_give_way,
+    next_of,
+    standing_of,
+    that_gives_way,
+)
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.sequence import NO_SLOT, Sequence
 from inference.local.scheduling.step import PENDING, StepPart
@@ -159,6 +166,8 @@ class Scheduler:
 
     def _begin(self) -> None:
         """Starts waiting sequences while there are slots and room."""
+        if not self.waiting or not (self._slots or self._may_give_way()):
+            return  # as in nearly every step of a busy engine
         deferred = 0
         ready = [sequence for sequence in self.waiting if not sequence.stalled]
         while ready:
@@ -182,6 +191,11 @@ class Scheduler:
             sequence.slot = self._slots.pop()
             self.running.append(sequence)
             self._count_cached(sequence)
+
+    def _may_give_way(self) -> bool:
+        """Whether `_giving_way` could find a sequence for any of those that wait."""
+        stalled = any(each.stalled and not each.in_flight for each in self.running)
+        return stalled or may_give_way(self.waiting, counts_of(self.running))
 
     def _giving_way(self, to: Sequence) -> Sequence | None:
         """A sequence whose reader is stalled, or one of an owner with more than its share."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from inference.engine import Finish, Sampling
+from inference.local.scheduling.fairness import counts_of, may_give_way, that_gives_way
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, predicted
 from tests.inference.local.test_scheduling import driven
@@ -112,3 +113,18 @@ async def test_nobody_starves(seed: int) -> None:
         for _ in range(draw.randrange(20)):
             engine.turn()
     finish(engine, clients)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_the_cheap_look_at_a_long_queue_agrees_with_the_exact_one(seed: int) -> None:
+    engine, rng = driven(LIMITS), random.Random(seed)
+    for owner in "abc":
+        send(engine, owner, 12)
+    engine.turn()
+    for _ in range(50):
+        pool = rng.sample(engine.scheduler.waiting, 20)
+        size = rng.randrange(1, 9)
+        running, waiting = pool[:size], pool[size : size + rng.randrange(1, 6)]
+        counts = counts_of(running)
+        found = [that_gives_way(running, each, counts) for each in waiting]
+        assert may_give_way(waiting, counts) is any(each is not None for each in found)
