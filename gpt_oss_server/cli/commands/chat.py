@@ -175,4 +175,9 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
 def _remote(args: argparse.Namespace) -> Any:
     from gpt_oss_server.cli.chat.remote import RemoteTalker
 
-    return RemoteTalker(args.url, args.api_key or os.environ.get(KEY_VARIABLE), getattr(args, "model", None))
+    return RemoteTalker(args.url, key_of(args), getattr(args, "model", None))
+
+
+def key_of(args: argparse.Namespace) -> str | None:
+    key: str | None = args.api_key or os.environ.get(KEY_VARIABLE)
+    return key
