@@ -17,12 +17,11 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.chat import tools as chat_tools
-from gpt_oss_server.cli.chat.loop import EFFORTS
 from gpt_oss_server.cli.commands.loading import load_engine
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings import EFFORTS, Settings
 from tools.outputs import encodable
 
 if TYPE_CHECKING:
