@@ -33,7 +33,9 @@ from gpt_oss_server.options import (
 )
 from gpt_oss_server.store_settings import StoreSettings
 
-__all__ = ["OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
+__all__ = ["EFFORTS", "OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,7 @@ class Settings(NetworkSettings, StoreSettings):
     )
     default_reasoning_effort: str = setting(
         "medium",
-        choice("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        choice(*EFFORTS),
         "Answers",
         "The reasoning effort of a request that sets none.",
         also=("--effort", "--reasoning-effort"),

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from gpt_oss_server.constraints.grammar import (
@@ -78,7 +78,12 @@ def _make_ready(encoding: Encoding, after: float) -> None:
     try:
         grammars_of(encoding)
     except GrammarsMissing as error:
-        _log.warning("Headers are not constrained to their grammar, and schemas are refused. %s", error)
+        _warn(str(error))
+
+
+@cache  # the command line and the application both make them ready
+def _warn(missing: str) -> None:
+    _log.warning("Headers are not constrained to their grammar, and schemas are refused. %s", missing)
 
 
 def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = False) -> Binding:

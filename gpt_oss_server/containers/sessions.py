@@ -60,12 +60,14 @@ class Containers:
     async def find(self, container: str) -> Container:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
         toolset = await self._tools.ready()
-        found = await self._open(toolset, container)
-        if found is None:
+        conversation = _conversation(toolset, container)
+        session = _session(toolset, conversation)
+        if session is None:
             raise ContainerNotFound(self._why_missing(container), param="container_id")
-        toolset.toolbox.touch(_conversation(toolset, container), _PYTHON)
-        found.metadata.used = self._clock()
-        return found
+        metadata = await self._metadata_of(session, conversation)
+        toolset.toolbox.touch(conversation, _PYTHON)
+        metadata.used = self._clock()
+        return Container(container, session, metadata, self._clock)
 
     def _why_missing(self, container: str) -> str:
         is_shared = self._service.served.stores.claims is not None  # other servers may use the same store
@@ -79,24 +81,22 @@ class Containers:
     async def of_owner(self, owner: str) -> list[Container]:
         """The open containers that this owner created, the oldest first."""
         toolset = await self._tools.ready()
-        names = [container_id(each) for each in toolset.toolbox.conversations(_PYTHON)]
-        found = [await self._open(toolset, name) for name in names]
-        own = [each for each in found if each is not None and each.metadata.owner == owner]
+        own: list[Container] = []
+        for conversation in toolset.toolbox.conversations(_PYTHON):
+            session = _session(toolset, conversation)
+            metadata = self._metadata.get(session) if session is not None else None
+            if session is not None and metadata is not None and metadata.owner == owner:
+                own.append(Container(container_id(conversation), session, metadata, self._clock))
         return sorted(own, key=lambda each: each.metadata.since)
 
     async def find_to_fill(self, container: str) -> Container:
         """The same, but where python is off, the error names the setting."""
-        toolset = await self._tools.ready()
-        if _PYTHON not in toolset.local:
-            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
+        await self._ready_with_python()
         return await self.find(container)
 
     async def create(self, conversation: str, name: str | None, owner: str) -> Container:
         """Opens a container without a conversation; `conversation` is the unused name of one."""
-        toolset = await self._tools.ready()
-        if _PYTHON not in toolset.local:
-            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
-        _open_session(toolset, conversation)
+        _open_session(await self._ready_with_python(), conversation)
         created = await self.find(container_id(conversation))
         created.metadata.name, created.metadata.owner = name, owner
         return created
@@ -107,21 +107,19 @@ class Containers:
         toolset = await self._tools.ready()
         toolset.toolbox.forget(_conversation(toolset, container), _PYTHON)
 
-    async def _open(self, toolset: Toolset, container: str) -> Container | None:
+    async def _ready_with_python(self) -> Toolset:
+        toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
-            return None
-        from tools.python import PythonSession
+            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
+        return toolset
 
-        conversation = _conversation(toolset, container)
-        session = toolset.toolbox.session(conversation, _PYTHON) if conversation else None
-        if not isinstance(session, PythonSession):
-            return None  # also if another server runs python and keeps the files
+    async def _metadata_of(self, session: PythonSession, conversation: str) -> Metadata:
         metadata = self._metadata.get(session)
         if metadata is None:
             since = await self._stored_since(conversation)
             metadata = Metadata(self._clock() if since is None else since)
             self._metadata[session] = metadata
-        return Container(container, session, metadata, self._clock)
+        return metadata
 
     async def _stored_since(self, conversation: str) -> float | None:
         """When the stored response or conversation of this id was created; None if none is stored."""
@@ -214,6 +212,15 @@ class Container:
 
 def _conversation(toolset: Toolset, container: str) -> str:
     return conversation_of(container, toolset.toolbox.conversations(_PYTHON))
+
+
+def _session(toolset: Toolset, conversation: str) -> PythonSession | None:
+    if not conversation or _PYTHON not in toolset.local:
+        return None
+    from tools.python import PythonSession
+
+    session = toolset.toolbox.session(conversation, _PYTHON)
+    return session if isinstance(session, PythonSession) else None  # another server may run python
 
 
 def _open_session(toolset: Toolset, conversation: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import EngineUnavailable
@@ -37,15 +37,17 @@ class LateApp:
         self._make, self._ended, self._patience = make, ended, patience
         self._app: FastAPI | None = None
         self._over: asyncio.Future[None] | None = None  # done: nothing is left to wait for
-        self._early = Edge(self._answer_early)
+        self._early = Edge(_answer_early)
         self.failure: BaseException | None = None
         self.loading = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        else:
-            await (self._app or self._early)(scope, receive, send)
+            return
+        if self._app is None and self._over is not None and not _asks_for_state(scope):
+            await asyncio.wait({self._over}, timeout=self._patience)
+        await (self._app or self._early)(scope, receive, send)  # the application has an `Edge` of its own
 
     def stop_waiting(self) -> None:
         """Refuses the requests that wait, because the server is stopping."""
@@ -106,33 +108,26 @@ class LateApp:
         threading.Thread(target=run, name="loading", daemon=True).start()
         return made
 
-    # Requests before the application exists -----------------------------------------------------------
-
-    async def _answer_early(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in ("/health", "/ready"):
-            await _state(scope["path"])(scope, receive, send)
-            return
-        if self._over is not None:
-            await asyncio.wait({self._over}, timeout=self._patience)
-        if self._app is not None:
-            await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await _unavailable()(scope, receive, send)
-        else:
-            await receive()
-            await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER})
-
 
 async def _received(receive: Receive) -> None:
     await receive()
 
 
-def _state(path: str) -> ASGIApp:
-    if path == "/ready":
-        return _unavailable()
-    return JSONResponse({"status": "ok", "version": __version__, "ready": False})
+# Requests before the application exists ---------------------------------------------------------------
 
 
-def _unavailable() -> ASGIApp:
-    error = EngineUnavailable("The model is still loading. GET /ready answers 200 once it can generate.")
-    return JSONResponse(error.body(), status_code=error.status, headers={"retry-after": str(_RETRY_AFTER)})
+def _asks_for_state(scope: Scope) -> bool:
+    return scope["type"] == "http" and scope["path"].rstrip("/") in ("/health", "/ready")
+
+
+async def _answer_early(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER})
+    elif scope["path"] == "/health":
+        state = {"status": "ok", "version": __version__, "ready": False}
+        await JSONResponse(state)(scope, receive, send)
+    else:
+        error = EngineUnavailable("The model is still loading. GET /ready answers 200 once it can generate.")
+        headers = {"retry-after": str(_RETRY_AFTER)}
+        await JSONResponse(error.body(), status_code=error.status, headers=headers)(scope, receive, send)

@@ -19,15 +19,16 @@ from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
 from gpt_oss_server.turns.transcript import GenerationSpan
 from inference.engine import EngineInfo
+from inference.script_file import TRACE_FORMAT
 
-FORMAT, VERSION = "gpt-oss-server/trace", 1
+VERSION = 1
 _LEAST = -9999.0  # JSON has no infinity
 
 
 def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
     responses = [_response(record, encoding) for record in records]
     return {
-        "format": FORMAT,
+        "format": TRACE_FORMAT,
         "version": VERSION,
         "server": {
             "gpt_oss_server": __version__,

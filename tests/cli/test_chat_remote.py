@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gpt_oss_server.cli.chat.remote import api_of
+from gpt_oss_server.cli.chat.server_api import api_of
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.server_process import serving

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,19 @@ def test_an_unknown_response_and_an_unknown_file(tmp_path: Path, capsys: pytest.
     other.write_text("{}")
     assert main(["trace", "show", str(other)]) == 1
     assert "is not a trace of version 1" in capsys.readouterr().err
+
+
+def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Site) as site:
+        threading.Thread(target=site.handle_request, daemon=True).start()
+        assert main(["trace", "resp_1", "--url", f"127.0.0.1:{site.server_port}"]) == 1
+    assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err

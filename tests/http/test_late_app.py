@@ -120,3 +120,26 @@ async def test_a_failure_is_kept_for_the_caller() -> None:
         assert str(late.failure) == "no model"
         start, _ = await ask(late, "/v1/models")
         assert start["status"] == 503
+
+
+async def test_a_request_that_waited_has_one_id() -> None:
+    may_load = threading.Event()
+
+    def make() -> FastAPI:
+        assert may_load.wait(60)
+        app = create_app(scripted(HELLO))
+
+        @app.get("/fails")
+        async def fails() -> None:
+            raise ValueError("a bug")
+
+        return app
+
+    late = LateApp(make, bool)
+    async with alive(late):
+        waiting = asyncio.create_task(ask(late, "/fails"))
+        await asyncio.sleep(0.05)
+        may_load.set()
+        start, body = await waiting
+    assert start["status"] == 500
+    assert dict(start["headers"])[b"x-request-id"] in body["body"]  # which names the id in the log

@@ -151,6 +151,14 @@ def test_the_settings_load_no_third_party_package() -> None:
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
 
 
+def test_the_help_loads_no_http_code() -> None:
+    check = (
+        "import sys; from gpt_oss_server.cli.parser import build_parser; build_parser(); "
+        "sys.exit(bool({'fastapi', 'starlette', 'pydantic', 'uvicorn'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
 @pytest.mark.parametrize("module", ["model_json", "json_check", "turn_check"])
 def test_checking_the_models_json_loads_no_http_code(module: str) -> None:
     check = (

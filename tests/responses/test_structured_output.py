@@ -273,6 +273,18 @@ async def test_without_llguidance_only_a_schema_is_refused(
     assert (await run_of(scripted(FITS), tools=[LOOSE])).response["status"] == "completed"
 
 
+def test_the_lack_of_llguidance_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, encoding: Encoding
+) -> None:
+    def missing(encoding: Encoding) -> Grammars:
+        raise GrammarsMissing("Install it here.")
+
+    monkeypatch.setattr(binding, "grammars_of", missing)
+    for _ in range(2):  # before the application exists, and when it starts
+        binding.make_ready(encoding).join()
+    assert [each.getMessage().rpartition(". ")[2] for each in caplog.records] == ["Install it here."]
+
+
 class City(BaseModel):
     name: str
     size: int

@@ -105,9 +105,7 @@ def listed_again(tools: Any, instructions: Any) -> McpListing | None:
         return None
     if not all(isinstance(tool, Mapping) and _is_listed(tool) for tool in tools):
         return None
-    words = {
-        original: word for word, original in safe_names(tool["name"] for tool in tools).originals.items()
-    }
+    words = safe_names(tool["name"] for tool in tools).words
     return McpListing(
         tuple(
             ListedTool(
@@ -134,7 +132,7 @@ def _is_listed(tool: Mapping[str, Any]) -> bool:
 
 def _listing(client: Client, tools: tuple[Tool, ...], cut_short: bool) -> McpListing:
     names = safe_names(tool.name for tool in tools)
-    words = {original: word for word, original in names.originals.items()}
+    words = names.words
     notes = (*names.notes, *((f"Only the first {len(tools)} tools are used.",) if cut_short else ()))
     server = client.server_info
     return McpListing(

@@ -27,8 +27,10 @@ class SafeNames:
     originals: Mapping[str, str]
     notes: tuple[str, ...]
 
-    def word_for(self, original: str) -> str | None:
-        return next((word for word, name in self.originals.items() if name == original), None)
+    @property
+    def words(self) -> dict[str, str]:
+        """The word of each name."""
+        return {name: word for word, name in self.originals.items()}
 
 
 def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> SafeNames:

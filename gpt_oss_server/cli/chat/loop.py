@@ -9,8 +9,7 @@ from gpt_oss_server.cli.chat.conversation import Conversation
 from gpt_oss_server.cli.chat.reading import Reader
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import visible
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+from gpt_oss_server.settings import EFFORTS
 
 HELP = f'''\
 /new           start a new conversation

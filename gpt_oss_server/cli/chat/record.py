@@ -51,12 +51,7 @@ class Record:
 
     def raw(self, *, colour: bool) -> str:
         """The exact prompt and output of the last answer, as Harmony text."""
-        text = self._debug("__debug")
-        return (
-            text
-            if colour is False or not self._turns
-            else marked(text, lambda token: styled(token, CYAN, on=True))
-        )
+        return marked(visible(self._debug("__debug")), lambda token: styled(token, CYAN, on=colour))
 
     def tokens(self, *, colour: bool) -> str:
         ids, scores = self._debug("__debug_output_ids"), self._debug("__debug_output_logprobs")
@@ -107,7 +102,7 @@ class Record:
         if not self._turns:
             return _NOTHING
         found = (self._turns[-1].response.get("metadata") or {}).get(key)
-        return _NO_DEBUG if found is None else (visible(found) if key == "__debug" else found)
+        return _NO_DEBUG if found is None else found
 
 
 def _without_debug(response: Item) -> Item:

@@ -17,12 +17,11 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.chat import tools as chat_tools
-from gpt_oss_server.cli.chat.loop import EFFORTS
 from gpt_oss_server.cli.commands.loading import load_engine
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings import EFFORTS, Settings
 from tools.outputs import encodable
 
 if TYPE_CHECKING:
@@ -175,4 +174,9 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
 def _remote(args: argparse.Namespace) -> Any:
     from gpt_oss_server.cli.chat.remote import RemoteTalker
 
-    return RemoteTalker(args.url, args.api_key or os.environ.get(KEY_VARIABLE), getattr(args, "model", None))
+    return RemoteTalker(args.url, key_of(args), getattr(args, "model", None))
+
+
+def key_of(args: argparse.Namespace) -> str | None:
+    key: str | None = args.api_key or os.environ.get(KEY_VARIABLE)
+    return key

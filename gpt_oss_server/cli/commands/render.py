@@ -18,7 +18,6 @@ from gpt_oss_server.cli.terminal.console import CYAN, styled
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.cli.terminal.token_text import is_special, token_line
 from gpt_oss_server.errors import InvalidJson
-from gpt_oss_server.http.body import decode_json
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
@@ -110,6 +109,8 @@ def _tools(settings: Settings) -> ToolsetMaker:
 
 def read_request(name: str) -> dict[str, Any]:
     """Reads a body as the server does."""
+    from gpt_oss_server.http.body import decode_json
+
     try:
         body = decode_json(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
     except OSError as error:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import urllib.error
-import urllib.request
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.chat.remote import api_of
-from gpt_oss_server.cli.commands.chat import KEY_VARIABLE
+from gpt_oss_server.cli.commands.chat import key_of
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.cli.terminal.trace_view import lines_of
@@ -30,8 +25,6 @@ The server must allow it (--debug-api). A trace holds the request, the answer an
 you pass it on. The playground opens trace files too."""
 
 _SECONDS = 60.0
-_MOST_ERROR = 64 * 1024
-_FORMAT = "gpt-oss-server/trace"
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
@@ -62,6 +55,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def read_trace(name: str) -> dict[str, Any]:
+    from inference.script_file import TRACE_FORMAT
+
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         found = json.loads(raw)
@@ -69,28 +64,13 @@ def read_trace(name: str) -> dict[str, Any]:
         raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
     except ValueError as error:
         raise CommandLineError(f"{name} is not JSON: {error}.") from error
-    if not isinstance(found, dict) or found.get("format") != _FORMAT or found.get("version") != 1:
+    if not isinstance(found, dict) or found.get("format") != TRACE_FORMAT or found.get("version") != 1:
         raise CommandLineError(f"{name} is not a trace of version 1, as `gpt-oss-server trace ID` saves it.")
     return found
 
 
 def _fetched(response_id: str, args: argparse.Namespace) -> Any:
-    api = api_of(args.url)
+    from gpt_oss_server.cli.chat.server_api import ServerApi
+
     query = "?conversation=true" if args.conversation else ""
-    key = args.api_key or os.environ.get(KEY_VARIABLE)
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    request = urllib.request.Request(f"{api}/responses/{response_id}/trace{query}", headers=headers)
-    try:
-        with closing(urllib.request.urlopen(request, timeout=_SECONDS)) as reply:
-            return json.load(reply)
-    except urllib.error.HTTPError as error:
-        try:
-            message = json.loads(error.read(_MOST_ERROR))["error"]["message"]
-        except (OSError, ValueError, KeyError, TypeError):
-            message = f"status {error.code}, {error.reason}"
-        raise CommandLineError(f"The server at {api} refused: {message}") from error
-    except OSError as error:
-        raise CommandLineError(
-            f"No server answers at {api}: {getattr(error, 'reason', error)}. Start one with "
-            "`gpt-oss-server serve`, or correct --url."
-        ) from error
+    return ServerApi(args.url, key_of(args)).fetch(f"/responses/{response_id}/trace{query}", _SECONDS)

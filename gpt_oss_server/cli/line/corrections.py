@@ -48,7 +48,7 @@ def corrected(words: Sequence[str], parsers: Parsers) -> str | None:
     notes += flag_notes
     if not notes:
         return None
-    model_note, rest = _with_meant_model(rest, command, parsers[command])
+    model_note, rest = _with_meant_model(rest, parsers[command])
     line = shlex.join([PROGRAM, command, *rest])
     return "\n".join([*notes, *model_note, f"Try: {line}"])
 
@@ -123,9 +123,7 @@ def _meant_flag(name: str, command: str, parsers: Parsers) -> tuple[str, str]:
     return f"{said} `{PROGRAM} {command} --help-all` lists all flags.", ""
 
 
-def _with_meant_model(
-    words: list[str], command: str, parser: argparse.ArgumentParser
-) -> tuple[list[str], list[str]]:
+def _with_meant_model(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
     """The name that this server has for a model that another program calls otherwise."""
     if not any(action.dest in ("given_model", "question") for action in parser._actions):
         return [], words

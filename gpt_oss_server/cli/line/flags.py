@@ -15,7 +15,6 @@ from gpt_oss_server.settings import OPTIONS, SettingsError
 from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
-TAKE_MODEL = ("serve", "bench")  # as a word
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +28,14 @@ def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
     `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
     two models.
     """
+    takes_model = "given_model" in given
     word = given.pop("given_model", None)
     rest = list(further)
     if "question" in given:
         words = [*given["question"], *rest]
         word = words.pop(0) if words and names_model(words[0]) else None
         given["question"], rest = words, []
-    elif rest and word is None and given.get("command") in TAKE_MODEL:
+    elif rest and word is None and takes_model:
         word = rest.pop(0)
     if rest:
         raise SettingsError(

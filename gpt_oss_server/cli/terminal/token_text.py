@@ -18,8 +18,11 @@ def is_special(token: int) -> bool:
 
 def token_line(token: int, logprob: float | None = None) -> str:
     """The id and the text: in quotes, or bare for a special token; with its probability where it is known."""
-    chance = "" if logprob is None else f"  {math.exp(logprob):7.2%}"
-    return f"{token:>6}{chance}  {token_text(token)}"
+    return f"{token:>6}{chance(logprob)}  {token_text(token)}"
+
+
+def chance(logprob: float | None) -> str:
+    return "" if logprob is None else f"  {math.exp(logprob):7.2%}"
 
 
 def token_text(token: int) -> str:

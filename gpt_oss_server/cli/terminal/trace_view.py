@@ -7,13 +7,12 @@ with control characters.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from gpt_oss_server.cli.terminal.console import BOLD, CYAN, DIM, GREEN, RED, styled, visible
+from gpt_oss_server.cli.terminal.token_text import chance, is_special
 
-_FIRST_SPECIAL = 199998
 _CHANNELS = {"analysis": DIM, "final": GREEN, "commentary": "33"}
 
 
@@ -68,10 +67,9 @@ class _View:
         channels = [(message["end"], message["channel"]) for message in generation["messages"]]
         for at, token in enumerate(generation["tokens"]):
             score = scores[at] if scores else None
-            chance = "" if score is None else f"  {math.exp(score):7.2%}"
             channel = next((name for end, name in channels if at < end), None)
-            code = CYAN if token >= _FIRST_SPECIAL else _CHANNELS.get(channel or "", "")
-            yield f"{token:>8}{chance}  {self._styled(self._shown(token), code)}"
+            code = CYAN if is_special(token) else _CHANNELS.get(channel or "", "")
+            yield f"{token:>8}{chance(score)}  {self._styled(self._shown(token), code)}"
             yield from map(self._slip, slips.get(at, []))
 
     def _readings(self, generation: dict[str, Any]) -> Iterator[str]:
@@ -117,9 +115,7 @@ class _View:
     def _shown(self, token: int) -> str:
         found = self._vocabulary.get(str(token))
         if isinstance(found, str):
-            return (
-                visible(found) if token >= _FIRST_SPECIAL else visible(json.dumps(found, ensure_ascii=False))
-            )
+            return visible(found if is_special(token) else json.dumps(found, ensure_ascii=False))
         return repr(bytes(found or ()))
 
     def _styled(self, text: str, code: str) -> str:

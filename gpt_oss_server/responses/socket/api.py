@@ -8,9 +8,10 @@ with 404 for other paths.
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, WebSocket
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.hosts import refuse_socket
 from gpt_oss_server.http.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.connection import SocketConnection
@@ -51,7 +52,4 @@ def _switched_off() -> UpgradeRequired:
 
 
 async def _deny(socket: WebSocket, error: ApiError) -> None:
-    if "websocket.http.response" in socket.scope.get("extensions", {}):
-        await socket.send_denial_response(JSONResponse(error.body(), status_code=error.status))
-    else:
-        await socket.close()  # this ASGI server can only answer 403
+    await refuse_socket(error, socket.scope, socket.receive, socket.send)

@@ -34,7 +34,7 @@ def test_every_name_gets_a_word_of_its_own_and_maps_back_to_it(names: list[str],
         assert len(word) <= 64
         assert word not in taken
         assert all(character.isascii() and (character.isalnum() or character in "_-") for character in word)
-        assert safe.word_for(name) == word
+        assert safe.words[name] == word
         if word != name:
             assert any(repr(name) in note for note in safe.notes)
 

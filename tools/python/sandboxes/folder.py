@@ -116,8 +116,7 @@ class Folder:
     @property
     def in_memory(self) -> int:
         """The bytes of memory that its files take, as a file system in memory of its own."""
-        room = os.fstatvfs(self._descriptor)
-        return (room.f_blocks - room.f_bfree) * room.f_frsize
+        return bytes_in(os.fstatvfs(self._descriptor))
 
     def usage(self, max_files: int) -> tuple[int, int]:
         """The bytes on disk and the number of entries; stops counting soon after `max_files` entries."""
@@ -178,6 +177,11 @@ class Folder:
             yield current
         finally:
             os.close(current)
+
+
+def bytes_in(room: os.statvfs_result) -> int:
+    """The bytes that the files of a file system take."""
+    return (room.f_blocks - room.f_bfree) * room.f_frsize
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tools.python.sandboxes.bounds.cgroups import Groups
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
-from tools.python.sandboxes.folder import Folder
+from tools.python.sandboxes.folder import Folder, bytes_in
 from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER
 from tools.python.sandboxes.spawn import Spawned
 
@@ -101,7 +101,7 @@ class RunningBox:
         return None
 
     def _file_bytes(self) -> int:
-        return sum((room.f_blocks - room.f_bfree) * room.f_frsize for room in self._rooms())
+        return sum(map(bytes_in, self._rooms()))
 
     def _rooms(self) -> list[os.statvfs_result]:
         """Of each folder in memory that the code can write to."""
