@@ -159,6 +159,15 @@ def test_dark_and_narrow(visit: Visiting) -> None:
         desk.shot("dark")
 
 
+def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
+    with serving(scripted(HELLO)) as url:
+        for width in (1440, 1180, 1024, 901, 900, 390):
+            page = visit(url, viewport={"width": width, "height": 780}).open()
+            box = page.get_by_label("Message", exact=True).bounding_box()
+            assert box["width"] > 200, width
+            assert box["x"] + box["width"] <= width
+
+
 def test_a_conversation_is_exported_and_imported(visit: Visiting, tmp_path: Path) -> None:
     with serving(scripted(HELLO)) as url:
         found = visit(url)
