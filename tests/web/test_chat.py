@@ -112,7 +112,7 @@ def test_editing_and_regenerating_make_branches(visit: Visiting) -> None:
         page.get_by_label("Edit", exact=True).click()
         page.get_by_label("Edit the message").fill("Hi again")
         page.get_by_role("button", name="Send as a new branch").click()
-        page.get_by_text("Third.").wait_for()
+        page.get_by_text("Third.", exact=True).wait_for()
         found.shot("branches")
         page.get_by_label("Previous version").click()
         page.get_by_text("Hello there.").wait_for()
