@@ -14,7 +14,7 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, ROOT, THINK, call, command, run
+from tests.doubles.clients.running import HELLO, PLACE, ROOT, THINK, call, command, run
 from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.clients
@@ -161,8 +161,7 @@ def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
         "additionalProperties": False,
     }
     (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
-    place = f'{THINK}<|channel|>final<|message|>{{"city":"Paris"}}<|return|>'
-    with recorded(scripted(place, loop=False)) as (url, recorder):
+    with recorded(scripted(PLACE, loop=False)) as (url, recorder):
         items = Codex(tmp_path, url).items("--output-schema", str(tmp_path / "schema.json"), "A city?")
     assert [json.loads(text) for text in messages(items)] == [{"city": "Paris"}]
     assert recorder.of("/v1/responses")[0].body["text"]["format"]["schema"] == schema

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, PLACE, THINK, call, command, run
+from tests.doubles.clients.running import HELLO, PLACE, call, command, final, run
 from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
@@ -135,10 +135,7 @@ def test_pi_writes_a_file(api: str, path: str, tmp_path: Path) -> None:
 def test_aider_edits_a_file(tmp_path: Path) -> None:
     aider = command("aider", "aider")
     edit = "made.txt\n```\n<<<<<<< SEARCH\n=======\nhi\n>>>>>>> REPLACE\n```"
-    with recorded(scripted(f"{THINK}<|channel|>final<|message|>{edit}<|return|>", loop=False)) as (
-        url,
-        recorder,
-    ):
+    with recorded(scripted(final(edit), loop=False)) as (url, recorder):
         where = ["--model", "openai/scripted", "--openai-api-base", url, "--openai-api-key", "any"]
         flags = ["--edit-format", "diff", "--no-git", "--yes-always", "--analytics-disable"]
         quiet = ["--no-check-update", "--no-show-model-warnings", "--no-show-release-notes"]

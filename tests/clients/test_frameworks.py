@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from tests.doubles.clients.recording import Recorder
-from tests.doubles.clients.running import HELLO, PLACE, SUNNY, THINK, WEATHER, call, run_with
+from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, final, run_with
 
 pytestmark = pytest.mark.clients
 
 SENTENCE = "It is sunny in Paris."
-
-
-def final(text: str) -> str:
-    return f"{THINK}<|channel|>final<|message|>{text}<|return|>"
 
 
 def history_of_calls(recorder: Recorder) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, Finish, Sampling, Step
-from tests.doubles.clients.running import SECONDS, THINK, call
+from tests.doubles.clients.running import SECONDS, call, final
 from tests.doubles.serving import serving
 
 pytestmark = pytest.mark.clients
@@ -65,7 +65,7 @@ class Obedient:
     def _turn(self, prompt: str) -> str:
         if "type get_weather = " in prompt:
             return call("get_weather", {"location": "San Francisco, CA"})
-        return f"{THINK}<|channel|>final<|message|>{_answer(prompt)}<|return|>"
+        return final(_answer(prompt))
 
 
 def _answer(prompt: str) -> str:

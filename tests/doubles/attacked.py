@@ -47,7 +47,7 @@ class Attacked:
         return socket.create_connection((self.host, self.port), timeout=timeout)
 
     def memory(self) -> int:
-        """Bytes of the process that are resident, and the most that were."""
+        """The most bytes of the process that have been resident."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         found = re.search(r"VmHWM:\s+(\d+)", status)
         assert found is not None

@@ -10,7 +10,7 @@ from typing import Any
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from tests.doubles.published.check import check_event
+from tests.doubles.published.check import UNLISTED, check_event
 
 Event = dict[str, Any]
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
@@ -222,7 +222,7 @@ def _for_the_sdk(value: Event) -> Event:
     """Replaces the two error codes that the SDK's types do not list, and that OpenAI's service sends."""
     if "response" in value:
         return {**value, "response": _for_the_sdk(value["response"])}
-    if (value.get("error") or {}).get("code") not in ("context_length_exceeded", "server_is_overloaded"):
+    if (value.get("error") or {}).get("code") not in UNLISTED:
         return value
     return {**value, "error": {**value["error"], "code": "server_error"}}
 

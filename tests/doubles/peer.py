@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.doubles.server_process import free_port
+
 PEER = "gpt-oss==0.0.9"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpt-oss-server" / "benchmarks"
 
@@ -46,7 +48,7 @@ def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iter
     """Runs the server and yields its host and port."""
     tokens = scratch / "completion.json"
     tokens.write_text(json.dumps(list(completion)))
-    port = _free_port()
+    port = free_port()
     launcher = Path(__file__).with_name("reference_server.py")
     with (scratch / "peer.log").open("wb") as log:
         process = subprocess.Popen(
@@ -58,13 +60,6 @@ def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iter
         finally:
             process.kill()  # it needs no clean-up
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

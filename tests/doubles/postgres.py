@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+
+from tests.doubles.server_process import free_port
 
 _USER = "postgres"  # initdb and pg_ctl refuse to run as root
 _FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -98,10 +99,7 @@ def running_postgres() -> Iterator[Postgres]:
         folder.chmod(0o755)
         if os.geteuid() == 0:
             shutil.chown(folder, _USER)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        server = Postgres(folder, port)
+        server = Postgres(folder, free_port())
         server.initialize()
         server.start()
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,13 +14,9 @@ from typing import Any
 
 import httpx
 
+from tests.doubles.server_process import free_port
+
 _START_SECONDS = 120
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @dataclass

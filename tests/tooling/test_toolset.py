@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,10 @@ import pytest
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling import toolset
 from gpt_oss_server.tooling.toolset import ToolsetMaker
+from tests.doubles.server_process import free_port
 from tests.doubles.tools.echo_server import ServerThread
 from tests.doubles.tools.small_tools import Sums
 from tools.mcp.serve import ServedTool
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 async def test_a_tool_server_that_starts_later_is_found(

@@ -112,7 +112,7 @@ def test_editing_and_regenerating_make_branches(visit: Visiting) -> None:
         page.get_by_label("Edit", exact=True).click()
         page.get_by_label("Edit the message").fill("Hi again")
         page.get_by_role("button", name="Send as a new branch").click()
-        page.get_by_text("Third.").wait_for()
+        page.get_by_text("Third.", exact=True).wait_for()
         found.shot("branches")
         page.get_by_label("Previous version").click()
         page.get_by_text("Hello there.").wait_for()
@@ -157,6 +157,15 @@ def test_dark_and_narrow(visit: Visiting) -> None:
         desk.answered()
         desk.page.locator(".row.same, .row.differs").first.wait_for()
         desk.shot("dark")
+
+
+def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
+    with serving(scripted(HELLO)) as url:
+        for width in (1440, 1180, 1024, 901, 900, 390):
+            page = visit(url, viewport={"width": width, "height": 780}).open()
+            box = page.get_by_label("Message", exact=True).bounding_box()
+            assert box["width"] > 200, width
+            assert box["x"] + box["width"] <= width
 
 
 def test_a_conversation_is_exported_and_imported(visit: Visiting, tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ import time
 
 import pytest
 
+from tests.doubles.attacked import LONGEST_WAIT
 from tools.browser.pages.body import Body
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
 
-pytestmark = pytest.mark.attacks
-
-LONGEST_WAIT = 1.5  # seconds; a quiet machine keeps a quarter
 PAGES = {
     "40,000 deep": b"<div>" * 40_000,
     "300,000 deep": b"<div>" * 300_000,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.attacked import LONGEST_WAIT
 from tests.doubles.tools.calling import call, output_of, what_gets_through
 from tests.tools.python.conftest import bubblewrap, known  # noqa: F401 (a fixture)
 from tools.python import PythonTool, SandboxLimits
@@ -18,9 +19,6 @@ from tools.python.sandboxes.bounds.cgroups import Groups
 from tools.python.sandboxes.bounds.host_memory import host_memory
 from tools.python.sandboxes.bounds.limits import MIB
 
-pytestmark = pytest.mark.attacks
-
-LONGEST_WAIT = 1.5  # seconds; a quiet machine keeps a quarter
 MOST_OF_MACHINE = 1024 * MIB  # by which the machine's memory may fall: other programs use it too
 MOST_OF_SERVER = 512 * MIB
 

@@ -27,9 +27,11 @@ SCRIPTS = ROOT / "tests" / "clients" / "scripts"
 SECONDS = 300  # generous: clients are large, and the machine may be busy
 
 THINK = "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant"
-HELLO = f"{THINK}<|channel|>final<|message|>Hello!<|return|>"
-SUNNY = f"{THINK}<|channel|>final<|message|>It is sunny in Paris.<|return|>"
-PLACE = f'{THINK}<|channel|>final<|message|>{{"city":"Paris"}}<|return|>'
+
+
+def final(text: str) -> str:
+    """A turn that answers."""
+    return f"{THINK}<|channel|>final<|message|>{text}<|return|>"
 
 
 def call(function: str, arguments: object) -> str:
@@ -38,6 +40,9 @@ def call(function: str, arguments: object) -> str:
     return f"{THINK}<|channel|>commentary to=functions.{function} <|constrain|>json<|message|>{text}<|call|>"
 
 
+HELLO = final("Hello!")
+SUNNY = final("It is sunny in Paris.")
+PLACE = final('{"city":"Paris"}')
 WEATHER = call("get_weather", {"city": "Paris"})
 
 

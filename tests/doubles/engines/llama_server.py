@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from pathlib import Path
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
 from inference import tiny
 from inference.export.gguf_file import write_gguf
+from tests.doubles.server_process import free_port
 
 READY_SECONDS = 120
 
@@ -51,9 +51,7 @@ def llama_server(
     program: str, model: Path, *flags: str, context: int = 4096, slots: int = 8
 ) -> Iterator[str]:
     """Yields its URL. One thread: with two busy ones, a small machine is slower."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
     process = subprocess.Popen(
         [program, "-m", str(model), "--host", "127.0.0.1", "--port", str(port), *sizes, *flags],

@@ -18,7 +18,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 _ROOT = "https://published/"
-_UNLISTED = ("context_length_exceeded", "server_is_overloaded")
+UNLISTED = ("context_length_exceeded", "server_is_overloaded")
+"""The error codes that OpenAI's service sends, and that neither its document nor its SDK lists."""
 _NEWER = {"response.compaction.compacting"}
 """Events that are newer than the document. The official SDK has types for them."""
 
@@ -63,7 +64,7 @@ def check_object(name: str, value: Any) -> None:
 def check_response(response: dict[str, Any]) -> None:
     unset = {"usage"} if response["status"] in ("queued", "in_progress") else set()
     checked = {key: value for key, value in response.items() if value is not None or key not in unset}
-    if checked["error"] is not None and checked["error"]["code"] in _UNLISTED:
+    if checked["error"] is not None and checked["error"]["code"] in UNLISTED:
         checked["error"] = {**checked["error"], "code": "server_error"}
     check_object("Response", checked)
 

@@ -20,6 +20,7 @@ from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
 from tests.contracts.tool_contract import ToolContract
+from tests.doubles.server_process import free_port
 from tests.doubles.tools import small_tools
 from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
 from tests.doubles.tools.small_tools import Notes, Sums
@@ -237,9 +238,7 @@ class TestExternal(ToolContract):
 
 
 async def test_serving_over_http_ends_at_a_signal() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "PYTHONPATH": str(SMALL_TOOLS.parents[3])}
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SMALL_TOOLS), "notes", str(port), env=environment

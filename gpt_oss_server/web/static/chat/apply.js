@@ -12,7 +12,6 @@ const FIELD = {
   "response.code_interpreter_call_code.delta": "code",
   "response.custom_tool_call_input.delta": "input",
 };
-const ENDS = new Set(["response.completed", "response.incomplete", "response.failed", "response.cancelled"]);
 
 export const newStep = (input) => ({ input, id: null, status: "starting", items: [], sequence: -1, began: Date.now(), times: {} });
 
@@ -38,13 +37,12 @@ export function apply(step, event) {
   } else if (event.response && event.type.startsWith("response.")) {
     next.id = event.response.id;
     next.status = event.response.status;
-    if (ENDS.has(event.type) || ["completed", "cancelled"].includes(event.response.status)) end(next, event.response);
+    if (isOver(next)) end(next, event.response);
   }
   return next;
 }
 
-export function end(step, response) {
-  step.status = response.status;
+function end(step, response) {
   step.items = response.output.map(unscored);
   step.usage = response.usage;
   step.error = response.error?.message;
@@ -73,6 +71,6 @@ function withText(item, event) {
 
 // Calls that wait for the user: functions without an output, and approvals without an answer.
 export function pending(step) {
-  if (!isOver(step) || step.status !== "completed") return [];
+  if (step.status !== "completed") return [];
   return step.items.filter((item) => item && ["function_call", "custom_tool_call", "mcp_approval_request"].includes(item.type));
 }

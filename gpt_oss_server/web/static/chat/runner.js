@@ -1,6 +1,6 @@
 // Runs responses: in the background on the server, so that a page that is loaded again reads on.
 import { ApiError, call, stream } from "../lib/api.js";
-import { add, change, lastStep, pathTo, textOf } from "./tree.js";
+import { add, change, lastStep, pathTo } from "./tree.js";
 import { conversations, current, update } from "./store.js";
 import { apply, isOver, newStep, pending } from "./apply.js";
 import { fieldsOf, options } from "./options.js";
@@ -33,42 +33,39 @@ export function answer(id, question) {
     node = added;
     return next;
   });
-  step(id, node, null);
+  step(id, node);
 }
 
 // The text of a user's node with its files, as the model reads it.
-export const inputOf = (node) => [
+const inputOf = (node) => [
   ...(node.files ?? []).map((file) => `File ${file.name}:\n\`\`\`\n${file.text}\n\`\`\``),
   node.text,
 ].join("\n\n");
 
 // Begins a step of an assistant's node: a response to the question, or to the outputs of its calls.
-async function step(id, node, outputs) {
+async function step(id, node, outputs = null) {
   let body;
   try {
     body = bodyOf(id, node, outputs);
   } catch (error) {
-    body = null;
-    fail(id, node, error);
+    setSteps(id, node, (steps) => [...steps, { ...newStep([]), status: "failed", error: error.message }]);
+    return;
   }
-  if (!body) return;
   setSteps(id, node, (steps) => [...steps, newStep(body.input)]);
-  await follow(id, node, () => begun(id, node, body));
+  await follow(id, node, (signal) => begun(id, node, body, signal));
 }
 
 function bodyOf(id, node, outputs) {
   const path = pathTo(conversations.get().all[id], node);
-  const own = path.at(-1);
   const fields = { ...fieldsOf(options.get()), stream: true, background: true, store: true };
-  if (outputs) return { ...fields, input: outputs, previous_response_id: lastStep(own).id };
-  const question = path.at(-2);
-  const before = path.at(-3);
-  const previous = before && lastStep(before)?.status !== "failed" ? lastStep(before)?.id : null;
-  const input = [{ role: "user", content: inputOf(question) }];
-  return previous ? { ...fields, input, previous_response_id: previous } : { ...fields, input: wholeInput(path.slice(0, -1)) };
+  if (outputs) return { ...fields, input: outputs, previous_response_id: lastStep(path.at(-1)).id };
+  const before = path.length > 2 ? lastStep(path.at(-3)) : null;
+  const previous = before?.status !== "failed" && before?.id;
+  return previous ? { ...fields, input: wholeInput([path.at(-2)]), previous_response_id: previous } : { ...fields, input: wholeInput(path) };
 }
 
-// The conversation as items, for a server that has forgotten it.
+// The conversation as items, for a server that has forgotten it. Of a step that begins, these are the outputs that
+// it answers.
 function wholeInput(path) {
   return path.flatMap((node) =>
     node.role === "user"
@@ -79,15 +76,13 @@ function wholeInput(path) {
 
 const keeps = (item) => ["message", "function_call", "reasoning"].includes(item.type);
 
-async function* begun(id, node, body, signal = active.get(node)?.signal) {
+async function* begun(id, node, body, signal) {
   try {
     yield* stream("v1/responses", { method: "POST", body, signal });
   } catch (error) {
     if (!body.previous_response_id || !LOST.includes(error.code)) throw error;
     const { previous_response_id: _, ...whole } = body;
-    const path = pathTo(conversations.get().all[id], node);
-    whole.input = [...wholeInput(path.slice(0, -1)), ...wholeInput([{ ...path.at(-1), steps: path.at(-1).steps.slice(0, -1) }])];
-    if (body.input[0]?.type) whole.input.push(...body.input);
+    whole.input = wholeInput(pathTo(conversations.get().all[id], node));
     yield* stream("v1/responses", { method: "POST", body: whole, signal });
   }
 }
@@ -109,18 +104,16 @@ async function follow(id, node, events) {
     if (!isOver(latest)) latest = { ...latest, status: "failed", error: "The stream ended too early. Load the page again to read on." };
   } catch (error) {
     if (error.name === "AbortError") return;
-    latest = { ...latest, status: "failed", error: error.message, code: error.code };
+    latest = { ...latest, status: "failed", error: error.message };
   } finally {
     clearTimeout(due);
     active.delete(node);
   }
   show();
-  answerCanned(id, node);
+  answerCanned(id, node, pending(latest));
 }
 
-function answerCanned(id, node) {
-  const last = lastStep(conversations.get().all[id].nodes[node]);
-  const calls = pending(last);
+function answerCanned(id, node, calls) {
   if (!calls.length) return;
   const canned = new Map(options.get().functions.filter((one) => one.canned?.trim()).map((one) => [one.name, one.canned]));
   if (calls.every((item) => item.type === "function_call" && canned.has(item.name))) {
@@ -171,10 +164,6 @@ async function* replay(last, signal) {
   }
 }
 
-function fail(id, node, error) {
-  setSteps(id, node, (steps) => [...steps, { ...newStep([]), status: "failed", error: error.message }]);
-}
-
 function setSteps(id, node, alter) {
   update(id, (conversation) => {
     const found = conversation.nodes[node];
@@ -183,5 +172,3 @@ function setSteps(id, node, alter) {
 }
 
 export const isRunning = (node) => node?.role === "assistant" && (!node.steps.length || !isOver(lastStep(node)));
-
-export { textOf };

@@ -57,13 +57,12 @@ export function begin() {
 }
 
 export function discard(id) {
-  const { [id]: gone, ...all } = conversations.get().all;
+  const { [id]: _, ...all } = conversations.get().all;
   clearTimeout(waiting.get(id));
   waiting.delete(id);
   remove(`conversation:${id}`);
   conversations.set({ all });
   if (conversations.get().open === id) begin();
-  return gone;
 }
 
 export function take(conversation) {

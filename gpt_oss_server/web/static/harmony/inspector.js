@@ -1,11 +1,7 @@
 // All that is known of one token: id, text, bytes, probability, and what the model could have written instead.
 import { html } from "../vendor/preact.js";
+import { percent } from "../lib/token.js";
 import { textOf } from "./rows.js";
-
-const percent = (logprob) => {
-  const share = Math.exp(logprob) * 100;
-  return share >= 0.1 || share === 0 ? `${share.toFixed(1)} %` : "< 0.1 %";
-};
 
 export function Inspector({ trace, token }) {
   if (!token) {

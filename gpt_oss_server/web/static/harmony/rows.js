@@ -1,7 +1,8 @@
 // A trace as rows of known height, so that only those in sight are drawn: titles, lines of tokens, slips, tools,
 // and the library's reading.
+import { isSpecial } from "../lib/token.js";
+
 const [RETURN, CHANNEL, START, END, MESSAGE, CALL] = [200002, 200005, 200006, 200007, 200008, 200012];
-const FIRST_SPECIAL = 199998;
 export const HEIGHTS = { response: 40, title: 36, tokens: 25, slip: 94, tool: 56, same: 30, differs: 30, reading: 26, warning: 44 };
 
 const decoder = new TextDecoder();
@@ -89,7 +90,7 @@ function framed(ids, { cached = 0, generation }) {
   let message = 0;
   return ids.map((id, at) => {
     const token = { id, at, kind: state.mode, cached: at < cached, channel: state.channel || state.author };
-    if (id >= FIRST_SPECIAL) {
+    if (isSpecial(id)) {
       token.kind = "special";
       follow(state, id);
       token.channel = state.channel || state.author;
@@ -151,7 +152,7 @@ function paint(trace, tokens) {
   for (const token of tokens) {
     if (token.id === START) [author, channel, header, marked] = ["", "", "", false];
     else if (token.id === CHANNEL) marked = true;
-    else if (token.id < FIRST_SPECIAL && token.header) {
+    else if (!isSpecial(token.id) && token.header) {
       header += textOf(trace, token.id);
       if (!marked) author = header.trim().split(/[\s<]/)[0];
       else channel += textOf(trace, token.id);

@@ -15,11 +15,9 @@ import { Virtual } from "./virtual.js";
 
 export function Tokens() {
   const { trace: opened, subject } = useShared(view);
-  const conversation = useShared(conversations, (state) => current(state));
-  const newest = newestOf(conversation);
-  const own = subject && Object.values(conversation.nodes).some((node) => node.steps?.some((step) => step.id === subject));
-  const id = own ? subject : newest?.id;
-  const running = Boolean(newest && id === newest.id && newest.running);
+  // Not the conversation, which changes with every token: the rows would all be drawn again.
+  const id = useShared(conversations, (state) => shownOf(current(state), subject));
+  const running = useShared(conversations, (state) => isGenerating(current(state), id));
   const live = useTrace(opened ? null : id, running);
   const trace = opened?.trace ?? live.trace;
   return html`<div class="tokens-view">
@@ -31,6 +29,17 @@ export function Tokens() {
     </div>
     ${trace ? html`<${Legend} /><${Sheet} trace=${trace} running=${running} />` : html`<p class="hint faint">${live.problem || (id ? "Reading the tokens…" : "Send a message: its tokens appear here while the model writes them.")}</p>`}
   </div>`;
+}
+
+// The id of the response whose tokens are shown: the chosen one if it is of this conversation, else the newest.
+function shownOf(conversation, subject) {
+  const own = subject && Object.values(conversation.nodes).some((node) => node.steps?.some((step) => step.id === subject));
+  return own ? subject : newestOf(conversation)?.id;
+}
+
+function isGenerating(conversation, id) {
+  const newest = newestOf(conversation);
+  return Boolean(newest && newest.id === id && newest.running);
 }
 
 function newestOf(conversation) {

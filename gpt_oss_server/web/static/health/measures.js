@@ -4,7 +4,7 @@ import { json } from "../lib/api.js";
 export const EVERY = 1000;
 const MOST = 120;
 
-export const flattened = (found, before = "") =>
+const flattened = (found, before = "") =>
   Object.entries(found ?? {}).reduce((all, [name, value]) => {
     if (typeof value === "number") all[before + name] = value;
     else if (value && typeof value === "object") Object.assign(all, flattened(value, `${before}${name}.`));

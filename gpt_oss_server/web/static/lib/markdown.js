@@ -41,7 +41,7 @@ purify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-export function safeHtml(text) {
+function safeHtml(text) {
   return purify.sanitize(text, RULES);
 }
 

@@ -1,12 +1,13 @@
 // The items of a response: reasoning that folds, answers with their sources, tools at work.
-import { html, useState } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { Code, Markdown } from "../lib/markdown.js";
 import { messageText } from "../chat/tree.js";
 import { isWeb, Sources } from "./sources.js";
 
+// An item is drawn again only when it changes: those before a growing one stay as they are.
 export function Item({ item, time, open, waits, response }) {
   const View = VIEWS[item.type] ?? Unknown;
-  return html`<${View} item=${item} time=${time} open=${open} waits=${waits} response=${response} />`;
+  return useMemo(() => html`<${View} item=${item} time=${time} open=${open} waits=${waits} response=${response} />`, [item, time, open, waits, response]);
 }
 
 function Fold({ title, note, open, kind, children }) {

@@ -3,30 +3,29 @@ import { html, useState } from "../vendor/preact.js";
 import { copy } from "../lib/files.js";
 import { answer, edit, isRunning } from "../chat/runner.js";
 import { update } from "../chat/store.js";
-import { choose, lastStep, siblings, textOf } from "../chat/tree.js";
+import { choose, lastStep, textOf } from "../chat/tree.js";
 import { isOver, pending } from "../chat/apply.js";
 import { Calls } from "./calls.js";
 import { IconButton } from "./icons.js";
 import { Item } from "./items.js";
 import { inspect } from "./view.js";
 
-function Branches({ conversation, node }) {
-  const all = siblings(conversation, node.id);
-  if (all.length < 2) return null;
-  const at = all.indexOf(node.id);
-  const go = (to) => update(conversation.id, (now) => choose(now, all[to]));
+function Branches({ conversation, node, versions }) {
+  if (versions.length < 2) return null;
+  const at = versions.indexOf(node.id);
+  const go = (to) => update(conversation, (now) => choose(now, versions[to]));
   return html`<span class="branches">
     <${IconButton} icon="left" label="Previous version" disabled=${at === 0} onClick=${() => go(at - 1)} />
-    <span>${at + 1} / ${all.length}</span>
-    <${IconButton} icon="right" label="Next version" disabled=${at === all.length - 1} onClick=${() => go(at + 1)} /></span>`;
+    <span>${at + 1} / ${versions.length}</span>
+    <${IconButton} icon="right" label="Next version" disabled=${at === versions.length - 1} onClick=${() => go(at + 1)} /></span>`;
 }
 
-export function User({ conversation, node }) {
+export function User({ conversation, node, versions }) {
   const [text, setText] = useState(null);
   const submit = (event) => {
     event.preventDefault();
     setText(null);
-    if (text.trim()) edit(conversation.id, node, text);
+    if (text.trim()) edit(conversation, node, text);
   };
   return html`<article class="message user" aria-label="You">
     ${node.files?.length > 0 && html`<ul class="files">${node.files.map((file) => html`<li>${file.name}</li>`)}</ul>`}
@@ -37,14 +36,14 @@ export function User({ conversation, node }) {
           <div><button type="button" class="quiet" onClick=${() => setText(null)}>Cancel</button><button class="primary">Send as a new branch</button></div>
         </form>`}
     <div class="tools">
-      <${Branches} conversation=${conversation} node=${node} />
+      <${Branches} conversation=${conversation} node=${node} versions=${versions} />
       <${IconButton} icon="copy" label="Copy" onClick=${() => copy(node.text)} />
       <${IconButton} icon="edit" label="Edit" onClick=${() => setText(node.text)} />
     </div>
   </article>`;
 }
 
-export function Assistant({ conversation, node }) {
+export function Assistant({ conversation, node, versions }) {
   const running = isRunning(node);
   const last = lastStep(node);
   const calls = last ? pending(last) : [];
@@ -57,11 +56,11 @@ export function Assistant({ conversation, node }) {
       ${step.status === "cancelled" && html`<p class="faint">Stopped.</p>`}
     </div>`)}
     ${running && !last?.items.length && html`<p class="waiting" aria-label="The model is reading"><i></i><i></i><i></i></p>`}
-    ${calls.length > 0 && html`<${Calls} conversation=${conversation.id} node=${node.id} calls=${calls} />`}
+    ${calls.length > 0 && html`<${Calls} conversation=${conversation} node=${node.id} calls=${calls} />`}
     ${!running && html`<div class="tools">
-      <${Branches} conversation=${conversation} node=${node} />
+      <${Branches} conversation=${conversation} node=${node} versions=${versions} />
       <${IconButton} icon="copy" label="Copy the answer" onClick=${() => copy(textOf(node))} />
-      <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation.id, node.parent)} />
+      <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation, node.parent)} />
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
       <span class="faint">${costOf(node)}</span></div>`}
   </article>`;

@@ -1,4 +1,4 @@
-// What the server states about itself: models, context, whether it wants a key, whether traces may be read.
+// What the server states about itself: its models, with their contexts, and whether it wants a key.
 import { createState } from "../lib/state.js";
 import { json } from "../lib/api.js";
 
@@ -12,5 +12,3 @@ export async function meet() {
     server.set({ problem: error.message, needsKey: error.status === 401 || error.status === 403 });
   }
 }
-
-export const contextLength = () => server.get().models[0]?.context_length ?? 0;

@@ -14,19 +14,13 @@ export function Sidebar() {
   const { version } = useShared(server);
   const [query, setQuery] = useState("");
   const found = useMemo(() => listed(state).filter((each) => fits(each, query)), [state.all, query]);
-  const close = () => innerWidth <= 900 && view.set({ list: false });
   const next = { auto: "dark", dark: "light", light: "auto" }[theme];
   return html`<aside class="sidebar" aria-label="Conversations">
     <div class="brand"><img src="web/icon.svg" alt="" width="26" height="26" /><strong>gpt-oss-server</strong></div>
     <button type="button" class="new" onClick=${() => (begin(), close())}><${Icon} name="plus" />New conversation</button>
     <label class="search"><${Icon} name="search" /><input type="search" placeholder="Search" aria-label="Search conversations" value=${query} onInput=${(e) => setQuery(e.target.value)} /></label>
     <ul class="list">
-      ${found.map(
-        (each) => html`<li key=${each.id} class=${each.id === state.open ? "open" : ""}>
-          <button type="button" class="entry" aria-current=${each.id === state.open} onClick=${() => (open(each.id), close())}>${each.title || "Untitled"}</button>
-          <${IconButton} icon="save" label="Export" onClick=${() => save(`${each.title.slice(0, 40) || "conversation"}.json`, JSON.stringify({ format: "gpt-oss-server/conversation", version: 1, conversation: each }, null, 1))} />
-          <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${each.title}”?`) && discard(each.id)} /></li>`,
-      )}
+      ${found.map((each) => html`<${Entry} key=${each.id} conversation=${each} isOpen=${each.id === state.open} />`)}
     </ul>
     ${!found.length && html`<p class="faint empty">${query ? "Nothing found." : "Conversations stay in this browser."}</p>`}
     <footer>
@@ -37,6 +31,17 @@ export function Sidebar() {
       <span class="faint">${version}</span>
     </footer>
   </aside>`;
+}
+
+const close = () => innerWidth <= 900 && view.set({ list: false });
+
+// Drawn again only when its conversation changes: an answer changes one of many, many times.
+function Entry({ conversation, isOpen }) {
+  const { id, title } = conversation;
+  return useMemo(() => html`<li class=${isOpen ? "open" : ""}>
+    <button type="button" class="entry" aria-current=${isOpen} onClick=${() => (open(id), close())}>${title || "Untitled"}</button>
+    <${IconButton} icon="save" label="Export" onClick=${() => save(`${title.slice(0, 40) || "conversation"}.json`, JSON.stringify({ format: "gpt-oss-server/conversation", version: 1, conversation }, null, 1))} />
+    <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${title}”?`) && discard(id)} /></li>`, [conversation, isOpen]);
 }
 
 function fits(conversation, query) {

@@ -1,9 +1,9 @@
 // The messages of the branch that is shown. It follows a growing answer unless the user has scrolled up.
-import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { send } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
-import { shown } from "../chat/tree.js";
+import { shown, siblings } from "../chat/tree.js";
 import { Assistant, User } from "./message.js";
 import { server } from "./server.js";
 
@@ -23,9 +23,17 @@ export function Thread() {
   };
   return html`<section class="thread" ref=${place} onScroll=${onScroll} aria-label="Messages" tabindex="0">
     <div class="column" role="log">
-      ${nodes.length ? nodes.map((node) => html`<${node.role === "user" ? User : Assistant} key=${node.id} conversation=${conversation} node=${node} />`) : html`<${Welcome} />`}
+      ${nodes.length ? nodes.map((node) => html`<${Message} key=${node.id} conversation=${conversation} node=${node} />`) : html`<${Welcome} />`}
     </div>
   </section>`;
+}
+
+// A message is drawn again only when it changes: those above a growing answer stay as they are.
+function Message({ conversation, node }) {
+  const { id } = conversation;
+  const versions = siblings(conversation, node.id);
+  const View = node.role === "user" ? User : Assistant;
+  return useMemo(() => html`<${View} conversation=${id} node=${node} versions=${versions} />`, [id, node, versions]);
 }
 
 function Welcome() {

@@ -9,7 +9,7 @@ export async function openDropped(files) {
 
 export const openDialog = async () => openDropped(await choose({ accept: ".json" }));
 
-export async function openTrace(file) {
+async function openTrace(file) {
   try {
     const trace = JSON.parse(await file.text());
     if (trace.format !== "gpt-oss-server/trace") throw new Error("it is no trace");

@@ -9,7 +9,7 @@ export const view = createState({
   list: wide(),
   theme: read("theme", "auto"),
   trace: null, // a trace that was opened from a file
-  subject: null, // { response, running }: whose tokens are shown; null: the newest of the conversation
+  subject: null, // the id of the response whose tokens are shown; null: the newest of the conversation
   notice: "",
 });
 

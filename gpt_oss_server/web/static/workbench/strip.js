@@ -1,5 +1,6 @@
 // Tokens in a flow: special tokens as chips, probabilities as tips, tokens that only one run has in a frame.
 import { html } from "../vendor/preact.js";
+import { isSpecial, percent } from "../lib/token.js";
 
 const MOST = 6000;
 
@@ -15,7 +16,7 @@ export function Strip({ tokens, cut = null, own, onChoose, label }) {
 }
 
 function classOf(token, at, cut, own, chooses) {
-  const names = ["t", token.id >= 199998 ? "special" : "text"];
+  const names = ["t", isSpecial(token.id) ? "special" : "text"];
   if (chooses) names.push("cut");
   if (cut !== null && at > cut) names.push("gone");
   if (own?.has(at)) names.push("other");
@@ -23,9 +24,8 @@ function classOf(token, at, cut, own, chooses) {
 }
 
 function about(token) {
-  const chance = (logprob) => `${(Math.exp(logprob) * 100).toFixed(1)} %`;
   const lines = [`id ${token.id}`];
-  if (token.logprob !== null && token.logprob !== undefined) lines.push(`probability ${chance(token.logprob)}`);
-  for (const [text, logprob] of Object.entries(token.top ?? {})) lines.push(`${JSON.stringify(text)} ${chance(logprob)}`);
+  if (token.logprob !== null && token.logprob !== undefined) lines.push(`probability ${percent(token.logprob)}`);
+  for (const [text, logprob] of Object.entries(token.top ?? {})) lines.push(`${JSON.stringify(text)} ${percent(logprob)}`);
   return lines.join("\n");
 }
