@@ -1,4 +1,4 @@
-"""Which network addresses a tool may reach when a client or a model chose the host.
+"""Which network addresses are of this machine, and which a tool may reach when another chose the host.
 
 Takes a host name or an IP address that a client or a model wrote. Returns addresses that are all public.
 Callers must connect to these addresses, because resolving the name again could give others. This module opens
@@ -95,3 +95,10 @@ async def resolve_allowed(
     if not allow_private and not all(is_public(address) for address in addresses):
         raise AddressRefused(f"The host {host!r} has an address that is not on the public internet.")
     return addresses
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Whether only this machine reaches a host, which is a name or an address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    return is_literal(host) and ip_address(host).is_loopback

@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError, HostNotAllowed, InvalidHttp
-from gpt_oss_server.http.origins import is_of_this_machine
 from gpt_oss_server.settings import Settings
-from tools.addresses import is_literal
+from tools.addresses import is_literal, is_of_this_machine
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d{0,5})?")
 # Reserved for private networks (RFC 6762, RFC 8375, ICANN 2024), as are names without a dot.

@@ -7,7 +7,6 @@ server's own, those of other servers and programs on this machine, and those of 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -18,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpt_oss_server.errors import OriginNotAllowed
 from gpt_oss_server.settings import Settings
-from tools.addresses import is_literal
+from tools.addresses import is_literal, is_of_this_machine
 
 # The schemes of programs whose window is a page, such as editors: no web site can have one of these.
 _PROGRAM_SCHEMES = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
@@ -104,9 +103,3 @@ def _parts(origin: str) -> tuple[str, str]:
         return parts.scheme.lower(), parts.hostname or ""
     except ValueError:  # brackets without an address
         return "", ""
-
-
-def is_of_this_machine(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    return is_literal(host) and ipaddress.ip_address(host).is_loopback

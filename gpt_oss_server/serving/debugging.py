@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from gpt_oss_server.options import AUTO
 from gpt_oss_server.settings import Settings
-from tools.addresses import is_literal
+from tools.addresses import is_of_this_machine
 
 
 def allows_debugging(settings: Settings) -> bool:
     if settings.debug_api != AUTO:
         return settings.debug_api == "on"
-    host = settings.host
-    return host == "localhost" or (is_literal(host) and ipaddress.ip_address(host).is_loopback)
+    return is_of_this_machine(settings.host)

@@ -18,9 +18,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.cli.commands.http_server import is_loopback, listen
+from gpt_oss_server.cli.commands.http_server import listen
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.server_process import serving
+from tools.addresses import is_of_this_machine
 
 
 def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(t
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", False), ("::", False)],
 )
 def test_which_addresses_only_this_machine_reaches(host: str, local: bool) -> None:
-    assert is_loopback(host) is local
+    assert is_of_this_machine(host) is local
 
 
 def test_the_embedded_model_is_introduced_as_what_it_is() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import math
 import os
@@ -33,6 +32,7 @@ from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import EngineInfo
+from tools.addresses import is_of_this_machine
 
 _log = logging.getLogger(__name__)
 EXPOSED = (
@@ -131,7 +131,7 @@ class Server(uvicorn.Server):
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if sockets:
             host, self._port = sockets[0].getsockname()[:2]
-            self._exposed = not is_loopback(host)
+            self._exposed = not is_of_this_machine(host)
             if self._exposed:
                 _log.warning(EXPOSED)
 
@@ -195,11 +195,6 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
 
 def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address. `host` is an address, as a bound socket has it."""
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = False) -> str:
