@@ -61,7 +61,8 @@ class Served:
         self.stores = stores or stores_of(self.settings, store)
         self.store = self.stores.responses
         self.counters = Counters()
-        self.traces = Traces(enabled=allows_debugging(self.settings))
+        allowed, most = allows_debugging(self.settings), self.settings.trace_max_bytes
+        self.traces = Traces(enabled=allowed, most_bytes=most)
         self.encoding = encoding or load_encoding()
         self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
         self.ids = ids

@@ -14,7 +14,7 @@ deleted with its last holder. A deleted response disappears immediately, with it
 as before, and its body does not outlive its deletion, as it would with a tombstone.
 
 **Plain data.** All records hold only text, numbers, and dicts and lists of them, so that a database can store
-them as bytes.
+them as bytes. A trace is bytes already.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class StoredResponse:
     added: Addition = field(default_factory=Addition)
     session: str = ""  # the key of the tools' sessions: the id of the chain's first response
     results: Mapping[str, str] = field(default_factory=dict)  # item id → the call's result for the model
+    trace: bytes = b""  # only a store that outlives the process keeps it; `get` leaves it out
 
     @property
     def id(self) -> str:

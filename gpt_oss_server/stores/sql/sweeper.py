@@ -18,6 +18,7 @@ from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
 from gpt_oss_server.stores.sql.responses import delete_response
 from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
+from gpt_oss_server.stores.sql.traces import delete_surplus_traces
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
@@ -45,6 +46,7 @@ class Bounds:
     conversation_age: float | None = None
     log_bytes: int | None = None
     log_age: float | None = None
+    trace_bytes: int | None = None
 
 
 class Sweeper:
@@ -83,6 +85,8 @@ class Sweeper:
         yield self._by_bytes
         yield partial(_aged, "runs", "ended_at", delete_ended, most.log_age)
         yield self._logs_by_bytes
+        if most.trace_bytes is not None:
+            yield partial(delete_surplus_traces, most_bytes=most.trace_bytes, at_once=_AT_ONCE)
         yield end_abandoned
         yield _unheld
 

@@ -22,6 +22,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.store import SqlStore
 from tests.doubles.postgres import Postgres
 from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
+from tests.doubles.waiting import until_found
 
 
 async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
@@ -102,8 +103,11 @@ async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(postgres:
     async def grown() -> None:
         """Returns when twelve more are stored, however busy the machine is."""
         least = len(kept) + 12
-        while len(kept) < least:
-            await asyncio.sleep(0.05)
+
+        async def count() -> int:
+            return len(kept)
+
+        await until_found(count, lambda found: found >= least)
 
     async with asyncio.TaskGroup() as group:
         for worker in range(12):
