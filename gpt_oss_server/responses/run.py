@@ -310,7 +310,8 @@ class Run:
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
         closing = closing_results(self._transcript, self._stream, self._served.renderer)
-        segments = (*self._prepared.hosted.carries, *self._transcript.segments, *closing)
+        hosted = self._prepared.hosted
+        segments = (*hosted.carries, *hosted.left_behind, *self._transcript.segments, *closing)
         turn = FinishedTurn(self._prepared, self._stream, segments, await self._packed_trace())
         await turn.keep(self._store, self._conversations, adds=adds)
 
