@@ -27,11 +27,3 @@ def delete_trace(tx: Transaction, key: str) -> bool:
 def trace_bytes(tx: Transaction) -> int:
     [[used]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM traces")
     return int(used)
-
-
-def delete_surplus_traces(tx: Transaction, most_bytes: int, at_once: int) -> int:
-    """Deletes a few of the oldest if all are larger than the bound."""
-    if trace_bytes(tx) <= most_bytes:
-        return 0
-    rows = tx.rows("SELECT id FROM traces ORDER BY position LIMIT ?", at_once)
-    return sum(delete_trace(tx, key) for [key] in rows)
