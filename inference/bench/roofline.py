@@ -6,6 +6,8 @@ machine's measured limits, they give the fraction of the roofline.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from inference.config import ModelConfig
 
 MXFP4_BYTES = 17 / 32  # of one weight, its scale included
@@ -17,17 +19,26 @@ def expected_experts(config: ModelConfig, tokens: int) -> float:
     return config.experts * (1 - missed)
 
 
-def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> float:
-    """The bytes that a step reads: needed weights once, all keys and values. `width`: bytes of a float."""
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Bytes of a number."""
+
+    plain: int
+    weights: int  # of attention's weights and the head
+    kv: int  # keys and values
+
+
+def decode_bytes(config: ModelConfig, batch: int, context: int, widths: Widths) -> float:
+    """The bytes that a step reads: needed weights once, all keys and values."""
     heads = config.heads + 2 * config.kv_heads
-    attention = config.hidden * config.head_dim * (heads + config.heads) * width
-    router = config.hidden * config.experts * width
+    attention = config.hidden * config.head_dim * (heads + config.heads) * widths.weights
+    router = config.hidden * config.experts * widths.plain
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
-    per_key = 2 * config.kv_heads * config.head_dim * width
+    per_key = 2 * config.kv_heads * config.head_dim * widths.kv
     keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
     return (
         config.layers * (attention + router + expected_experts(config, batch) * expert)
-        + config.vocab_size * config.hidden * width
+        + config.vocab_size * config.hidden * widths.weights
         + batch * keys * per_key
     )
 

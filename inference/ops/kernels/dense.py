@@ -92,7 +92,8 @@ def qkv(
     x_ptr, norm_ptr, weight_ptr, scales_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr,
     slots_ptr, tokens, hidden, heads, kv_heads, slot_stride, head_stride, eps,
     SCALED: tl.constexpr, HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr,
-    TOKENS: tl.constexpr, COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
+    TOKENS: tl.constexpr, COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs.
 

@@ -77,9 +77,10 @@ def rows_of(rows: int, columns: int, fp8: bool) -> Rows:
 
 def run_qkv(tokens: int, fp8: bool = False, kept: torch.dtype = torch.bfloat16) -> None:
     rows = (HEADS + 2 * KV_HEADS) * SIZE
+    weight = rows_of(rows, HIDDEN, fp8)
     cos, sin = (of(tokens, SIZE, dtype=torch.float32) for _ in range(2))
     fused.qkv(
-        of(tokens, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, rows_of(rows, HIDDEN, fp8), of(rows), cos, sin,
+        of(tokens, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, weight, of(rows), cos, sin,
         memory(kept), memory(kept), pages_of([1] * tokens, None),
     )  # fmt: skip
 
