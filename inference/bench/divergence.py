@@ -22,7 +22,7 @@ from inference.ops.pages import BLOCK_SIZE
 
 TOKENS = 10_000
 SEQUENCES = 16
-ROWS = 128  # whose logits are held at a time
+ROWS = 125  # whose logits are held at a time
 START = 200_006  # `<|start|>`, with which every text of a gpt-oss model begins
 
 

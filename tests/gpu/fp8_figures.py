@@ -8,14 +8,16 @@ processes.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from inference.bench.divergence import divergence
+from inference.bench.divergence import ROWS, divergence
 from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Workload
 from inference.bench.profile import kernels_of
@@ -36,7 +38,10 @@ from tests.doubles.inference.full_size import attention_error, product_error
 from tests.gpu.fp8_variants import PRODUCTS, TOKENS, Bench, Variant, compile_variant, every_variant
 
 BATCHES, CONTEXT, LONG, PROMPTS = (1, 8, 32, 64), 1024, 65_536, (2048, 8192)
-WORKERS = 12
+WORKERS = 10
+PROMPT, PART = 0, -1  # in place of a batch: a prompt's chunk, or a part of a text that is compared
+CHECKED = [(product, tokens) for product in PRODUCTS for tokens in (1, 2, 8, 16, 32, 64, 128, 300)]
+ATTENDED = [(queries, window) for queries in ([1], [1] * 17, [1, 1, 77, 300]) for window in (None, 128)]
 PRECISIONS = {
     "bf16": Precision(),
     "fp8": Precision(weights="fp8"),
@@ -81,10 +86,14 @@ class Figures:
             )
             for at in range(WORKERS)
         ]  # fmt: skip
-        for worker in workers:
-            _, complaint = worker.communicate(timeout=100)
-            for line in complaint.strip().splitlines()[-3:]:
-                say(f"compiling: {line[:200]}")
+        try:
+            for worker in workers:
+                _, complaint = worker.communicate(timeout=100)
+                for line in complaint.strip().splitlines()[-3:]:
+                    say(f"compiling: {line[:200]}")
+        finally:
+            for worker in workers:
+                worker.kill()
         say("compiled")
 
     def make_models(self) -> None:
@@ -95,14 +104,10 @@ class Figures:
         say(f"weights made; FP8 differs by {self.models['fp8'].rounding:.2%}")
 
     def correct(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for product in PRODUCTS:
-            for tokens in (1, 2, 8, 16, 32, 64, 128, 300):
-                found[f"{product} {tokens}"] = product_error(product, tokens, self.device)
-        for queries in ([1], [1] * 17, [1, 1, 77, 300]):
-            for window in (None, 128):
-                key = f"attention {len(queries)} sequences, window {window}"
-                found[key] = attention_error(queries, window, self.device)
+        found = {f"{product} {n}": product_error(product, n, self.device) for product, n in CHECKED}
+        for queries, window in ATTENDED:
+            key = f"attention {len(queries)} sequences, window {window}"
+            found[key] = attention_error(queries, window, self.device)
         wrong = {name: error for name, error in found.items() if not error < 1e-2}
         say(f"largest relative error {max(found.values()):.5f}; wrong: {wrong or 'none'}")
         return found
@@ -166,9 +171,21 @@ class Figures:
 
     def tuned(self) -> dict[str, float]:
         for _, variant in self.best.values():
-            # The tables of queries and of the output are one: the output's, which is applied later, stays.
             variant.apply()
+        self._shared().apply()
         return self.steps("fp8 tuned", more=False)
+
+    def _shared(self) -> Variant:
+        """The best for queries and output together: for 64 sequences, one entry of a table is for both."""
+        swept: dict[str, float] = self.found["sweep"]
+        both = [
+            (swept[f"qkv 64 {each}"] + swept[f"out 64 {each}"], str(each), each)
+            for each in every_variant()
+            if each.tokens == 64 and {f"qkv 64 {each}", f"out 64 {each}"} <= swept.keys()
+        ]
+        total, _, variant = min(both, key=lambda each: each[:2])
+        say(f"qkv and out 64 together: {total:.1f} µs with {variant}")
+        return variant
 
     def apart(self) -> dict[str, str]:
         found = {}
@@ -202,25 +219,44 @@ def models_of(plain: GptOss) -> dict[str, GptOss]:
 
 @torch.inference_mode()
 def work(number: int) -> None:
-    """Compiles a share of the kernels by running them once, on a model of two layers."""
-    device = torch.device("cuda")
-    bench = Bench(device)
-    for variant in list(every_variant())[number::WORKERS]:
+    """Compiles a share of the kernels by running them once, steps on a model of two layers."""
+    jobs = list(compilations(torch.device("cuda")))
+    for name, job in jobs[number::WORKERS]:
         try:
-            compile_variant(variant, bench)
+            job()
         except Exception as error:
-            sys.stderr.write(f"{variant.product} {variant.tokens} {variant}: {str(error)[:120]}\n")
+            sys.stderr.write(f"{name}: {type(error).__name__} {str(error)[:120]}\n")
+
+
+def compilations(device: torch.device) -> Iterator[tuple[str, Callable[[], object]]]:
+    bench = Bench(device)
+    for variant in every_variant():
+        name = f"{variant.product} {variant.tokens} {variant}"
+        yield name, partial(compile_variant, variant, bench)
+    for product, tokens in CHECKED:
+        yield f"{product} {tokens}", partial(product_error, product, tokens, device)
+    for queries, window in ATTENDED:
+        yield f"attention {len(queries)}", partial(attention_error, queries, window, device)
+    for name in PRECISIONS:
+        for batch in (*BATCHES, PROMPT, PART):
+            yield f"{name} step {batch}", partial(small_step, name, batch, device)
+
+
+@functools.cache
+def small_models(device: torch.device) -> dict[str, GptOss]:
     config = replace(SHAPES["20b"], layers=2, sliding_layers=(True, False))
-    machine = Machine("", "", "", "", 1.0, 1.0)
-    jobs = [(name, batch) for name in PRECISIONS for batch in (*BATCHES, 0)]
-    own = jobs[number::WORKERS]
-    if not own:
+    return models_of(random_model(config, device, progress=False))
+
+
+def small_step(name: str, batch: int, device: torch.device) -> None:
+    model = small_models(device)[name]
+    if batch == PART:
+        cache = model.new_cache()
+        for _ in range(2):
+            model.all_logits(list(range(ROWS)), cache)
         return
-    models = models_of(random_model(config, device, progress=False))
-    for name, batch in own:
-        workload = Workload(models[name], machine, BATCHES, 64 * (CONTEXT + 8))
-        (workload.step(batch, CONTEXT) if batch else workload.prompt(4096))()
-    torch.cuda.synchronize()
+    workload = Workload(model, Machine("", "", "", "", 1.0, 1.0), BATCHES, 64 * (CONTEXT + 8))
+    (workload.prompt(4096) if batch == PROMPT else workload.step(batch, CONTEXT))()
 
 
 def main() -> int:
