@@ -38,7 +38,7 @@ from tests.doubles.inference.full_size import attention_error, product_error
 from tests.gpu.fp8_variants import PRODUCTS, TOKENS, Bench, Variant, compile_variant, every_variant
 
 BATCHES, CONTEXT, LONG, PROMPTS = (1, 8, 32, 64), 1024, 65_536, (2048, 8192)
-WORKERS = 10
+WORKERS = 8
 PROMPT, PART = 0, -1  # in place of a batch: a prompt's chunk, or a part of a text that is compared
 CHECKED = [(product, tokens) for product in PRODUCTS for tokens in (1, 2, 8, 16, 32, 64, 128, 300)]
 ATTENDED = [(queries, window) for queries in ([1], [1] * 17, [1, 1, 77, 300]) for window in (None, 128)]
@@ -79,10 +79,11 @@ class Figures:
 
     def compile(self) -> None:
         """Every variant and every step, in processes; they share Triton's cache."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "2"}
         workers = [
             subprocess.Popen(
                 [sys.executable, __file__, "--worker", str(at)],
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
             )
             for at in range(WORKERS)
         ]  # fmt: skip

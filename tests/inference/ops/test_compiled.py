@@ -59,8 +59,8 @@ def test_products_use_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
 
 
 def test_fp8_weights_are_converted_by_fast_instructions_in_registers(compiled: list[dict[str, Any]]) -> None:
-    """F2F, half precision to bf16, has a quarter of the rate of the others, less than memory needs. Products of
-    many rows read converted weights from registers: only the results pass through shared memory."""
+    """F2F, half precision to bf16, has a quarter of the rate of the others: less than memory needs. Converted
+    weights do not pass through shared memory."""
     reading = [
         found
         for found in compiled
