@@ -93,9 +93,7 @@ class Sweeper:
         deleted = 0
         for at in range(0, len(found), _AT_ONCE):
             some = found[at : at + _AT_ONCE]
-            deleted += await self._database.write(
-                lambda tx, some=some: sum(_DELETIONS[kind](tx, key) for kind, key in some)
-            )
+            deleted += await self._database.write(partial(_delete_each, some))
             await asyncio.sleep(0)  # waiting writes come first
         return deleted
 
@@ -119,6 +117,10 @@ class Sweeper:
             yield partial(_excess, _OLDEST_LOGS, _logged_bytes, most.log_bytes)
         if most.trace_bytes is not None:
             yield partial(_excess, _OLDEST_TRACES, trace_bytes, most.trace_bytes)
+
+
+def _delete_each(keys: Sequence[_Key], tx: Transaction) -> int:
+    return sum(_DELETIONS[kind](tx, key) for kind, key in keys)
 
 
 def _unheld(tx: Transaction) -> int:
