@@ -121,8 +121,10 @@ class BrowserSession:
             self._history.read_again(cursor, await self._read(link, options, again=False))
             return ToolOutput("")
 
-        is_open = isinstance(request, Open)
-        details = open_details(page.url) if is_open else find_details(request.pattern, page.url)
+        if isinstance(request, Find):
+            details = find_details(request.pattern, page.url)
+        else:
+            details = open_details(page.url)
         output = await self._guard(read(), details)
         return output if output.failed else None
 
