@@ -73,12 +73,12 @@ class BackgroundRuns(Generic[R]):
         """Continues a run whose first events are in the log."""
         self._drive(run, claimed.events)
 
-    def running(self, run_id: str, owner: str) -> R | None:
+    def running(self, run_id: str, owner: str = "") -> R | None:
         """The owner's run of this id, if it runs here."""
         found = self._running.get(run_id)
         return found.run if found is not None and found.run.owner == owner else None
 
-    async def stop(self, run_id: str, owner: str) -> None:
+    async def stop(self, run_id: str, owner: str = "") -> None:
         """Waits for a run of this process to end; marks a run of another process as cancelled."""
         found = self._running.get(run_id)
         if found is None:
