@@ -19,6 +19,7 @@ SCRIPT: list[Any] = [
     "<|channel|>analysis<|message|>Quietly.<|end|>"
     "<|start|>assistant<|channel|>final<|message|>The secret is kept.<|return|>",
 ]
+_LIMITS = httpx.Limits(keepalive_expiry=1)  # sooner than the server closes an idle connection
 SPEED = 2_000  # tokens per second, so that a long answer is running while others are asked for it
 
 
@@ -29,7 +30,7 @@ def key_file(folder: Path, *lines: str) -> str:
 
 
 def client_of(url: str, key: str) -> httpx.Client:
-    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, limits=_LIMITS)
 
 
 def socket_of(url: str, key: str) -> ClientConnection:
