@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gpt_oss_server.ops.keys.access import Access, KeyLimits
 from gpt_oss_server.options import Kind, SettingsError, optional, size, whole
@@ -117,7 +118,8 @@ def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
         fits = False
     if not fits:
         raise SettingsError(f"{where}: {field} {kind.must}, not {value!r}.")
-    return replace(access, limits=replace(access.limits, **{field: limit}))
+    changed: dict[str, Any] = {field: limit}
+    return replace(access, limits=replace(access.limits, **changed))
 
 
 _FIELDS: Mapping[str, Reader] = {

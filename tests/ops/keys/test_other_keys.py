@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.keys import (
+from tests.doubles.apis.keyed import (
     ALICE,
     MALLORY,
     SCRIPT,

@@ -13,7 +13,7 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api, events_in
-from tests.doubles.keys import ask, socket_of
+from tests.doubles.apis.keyed import ask, socket_of
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
 
