@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import openai
@@ -11,6 +12,9 @@ from openai import OpenAI
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from gpt_oss_server.app import create_app
+from gpt_oss_server.ops.keys.guard import KeyGuard
+from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
@@ -180,3 +184,12 @@ def test_a_server_without_keys_takes_any_key_and_none() -> None:
         answer = httpx.post(f"{base}/responses", json=BODY, headers={"Authorization": "Bearer any"})
         assert answer.status_code == 200
         assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
+
+
+def test_a_server_without_keys_and_limits_has_no_layer_for_them() -> None:
+    def layers(**settings: Any) -> set[object]:
+        return {each.cls for each in create_app(scripted(HELLO), Settings(**settings)).user_middleware}
+
+    assert not layers() & {KeyGuard, LimitGuard}
+    assert layers(requests_per_minute=5) & {KeyGuard, LimitGuard} == {LimitGuard}
+    assert layers(api_key=(KEY,)) >= {KeyGuard, LimitGuard}

@@ -43,7 +43,8 @@ async def limited(tmp_path: Path) -> AsyncIterator[Make]:
 
 async def post(api: Api, key: str = "", path: str = "/responses", **body: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return await api.client.post(path, json={"input": "Hi", **body}, headers=headers)
+    given = {name: value for name, value in {"input": "Hi", **body}.items() if value is not None}
+    return await api.client.post(path, json=given, headers=headers)
 
 
 def rates(answer: httpx.Response, kind: str) -> list[str | None]:
@@ -281,3 +282,14 @@ async def test_a_stream_reports_what_is_left_when_it_begins(limited: Make) -> No
     assert events_in(answer.text)[-1]["type"] == "response.completed"
     assert rates(answer, "requests")[:2] == ["5", "4"]
     assert json.loads(json.dumps(dict(answer.headers)))["x-request-id"]
+
+
+async def test_the_python_sessions_of_a_key_are_limited(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("sk-a kernels=2\nsk-none kernels=0\nsk-b\n")
+    settings = Settings(api_key_file=str(tmp_path / "keys"), python="unsafe-local", key_python_sessions=3)
+    api = Api(scripted(HELLO), settings)
+    for key, most in (("sk-a", 2), ("sk-none", 0), ("sk-b", 3)):
+        answers = [await post(api, key, path="/containers", input=None) for _ in range(most + 1)]
+        assert [answer.status_code for answer in answers] == [200] * most + [429], key
+        assert answers[-1].json()["error"]["code"] == "too_many_containers"
+    await api.service.close()
