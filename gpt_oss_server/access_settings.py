@@ -18,7 +18,7 @@ class AccessSettings:
 
     api_key: tuple[str, ...] = setting(
         (),
-        names("KEY", "keys without spaces", lambda key: key.isprintable() and not any(map(str.isspace, key))),
+        names("KEY"),
         "Access",
         "A key that requests must have; repeatable. Without any key, the server is open to all who reach it. "
         "Prefer the variable or a file: other users of the machine can read the command line.",

@@ -30,6 +30,8 @@ class Keyring:
         """`tools` are the names of those that a key may be allowed. Raises `SettingsError` for a bad file."""
         self._tools = tools
         self._defaults = default_limits(settings)
+        if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):
+            raise SettingsError("--api-key: a key must have no spaces and no control characters.")
         given = map(digest_of, settings.api_key)
         self._given = {digest: access_of(digest, self._defaults) for digest in given}
         self._file = _path(settings.api_key_file)

@@ -159,3 +159,10 @@ async def test_closing_twice_and_without_a_file_is_harmless() -> None:
     keys.start()
     await keys.close()
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("key", ["sk a", "sk\ta", "sk\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(SettingsError, match="no spaces") as caught:
+        ring(None, key)
+    assert key not in str(caught.value)
