@@ -19,7 +19,11 @@ from inference.engine import (
     output_limit,
 )
 from inference.remote.connection import Caller
+from inference.remote.failures import Refused
+from inference.remote.form import Form
 from inference.remote.wire import Ask, Piece, Wire
+
+_BAD_REQUEST = 400
 
 
 class RemoteEngine:
@@ -64,19 +68,27 @@ class RemoteEngine:
     ) -> AsyncGenerator[Step, None]:
         prompt, sampled = list(tokens), 0
         cut = _Cut(sampling, limit)
+        form = Form(sampling, self._info.notation)
         while True:
             self._check_open()
             before = sampled
-            ask = Ask(sampling, sampled, limit - sampled)
-            async with aclosing(self._wire.sample(prompt, ask)) as pieces:
-                async for piece in pieces:
-                    step = cut.step(piece, sampled)
-                    sampled += len(step.tokens)
-                    prompt += step.tokens
-                    if step.tokens or step.finish:
-                        yield step
-                    if step.finish:
-                        return
+            ask = await form.of(Ask(sampling, sampled, limit - sampled))
+            try:
+                async with aclosing(self._wire.sample(prompt, ask)) as pieces:
+                    async for piece in pieces:
+                        step = cut.step(piece, sampled)
+                        sampled += len(step.tokens)
+                        prompt += step.tokens
+                        form.take(step.tokens)
+                        if step.tokens or step.finish:
+                            yield step
+                        if step.finish:
+                            return
+            except Refused as refused:
+                if ask.grammar is None or refused.status != _BAD_REQUEST or sampled > before:
+                    raise
+                form.give_up(refused)
+                continue
             if sampled == before:
                 raise EngineFailed(
                     f"The engine at {self._caller.url} ended a generation without a token. Its log may "

@@ -3,8 +3,8 @@
 It streams a chunk for each token, but none for a token that leaves a character unfinished: the next chunk has
 only its own id, and its count reveals that ids are missing. Nothing else in the stream tells them, and
 tokenising the text gives other ids than those sampled. An answer that is not streamed has them all, so this
-wire reads such a span again without streaming: from its beginning where the choice is greedy, else the whole
-request with its seed. A request is short enough that this costs little.
+wire reads such a span again without streaming: from its beginning where the choice is greedy and no grammar has
+to be followed to it, else the whole request with its seed. A request is short enough that this costs little.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE = 256  # tokens of one request, unless the choice is greedy
+AT_ONCE = 256  # tokens of one request, unless the choice is greedy and free
 RESAMPLED = 16  # tokens that are sampled without streaming where a repetition went another way
 _ALTERNATIVES = 200  # among which the logprob of an unseen token is looked for first
 _A_CHARACTER = 0  # the id of "!": any token that is a whole character
@@ -58,6 +59,7 @@ class LlamaWire:
     # Its penalties for presence and frequency count the prompt's tokens too, which clients do not mean.
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
     ignores: ClassVar[frozenset[str]] = frozenset()
+    notation: ClassVar[Notation | None] = Notation.GBNF
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -142,18 +144,21 @@ class LlamaWire:
         """The tokens after `known` up to `count`, some of which the stream did not show."""
         prompt = [*body["prompt"], *known]
         tokens: Sequence[int]
-        if ask.sampling.temperature == 0:
+        if ask.sampling.temperature == 0 and ask.grammar is None:
             tokens = await self._unstreamed(body, prompt, count - len(known))
         else:
             repeated = await self._unstreamed(body, body["prompt"], count)
             tokens = repeated[len(known) :]
             if repeated[: len(known)] != list(known) or not tokens:
-                # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew.
+                # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew. The
+                # engine knows what is left of a grammar.
                 _log.warning(
                     "%s repeated a request with other tokens; %d tokens are sampled anew.",
                     self._caller.url,
                     count - len(known),
                 )
+                if known and ask.grammar is not None:
+                    return
                 body = {**body, "seed": _seed(ask, len(known))}
                 tokens = await self._unstreamed(body, prompt, min(RESAMPLED, ask.limit - len(known)))
         if ask.sampling.logprobs is None:
@@ -194,7 +199,8 @@ class LlamaWire:
 
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
     sampling = ask.sampling
-    limit = ask.limit if sampling.temperature == 0 else min(ask.limit, AT_ONCE)
+    is_free = sampling.temperature == 0 and ask.grammar is None
+    limit = ask.limit if is_free else min(ask.limit, AT_ONCE)
     banned = set(sampling.ignored_stop_ids)
     if ask.sampled < sampling.min_tokens:
         limit = min(limit, sampling.min_tokens - ask.sampled)
@@ -216,6 +222,8 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         "return_tokens": True,
         "response_fields": list(_FIELDS),  # the last chunk would repeat the prompt
     }
+    if ask.grammar is not None:
+        body["grammar"] = ask.grammar
     if sampling.logprobs is not None:
         body["n_probs"] = max(sampling.logprobs, 1)
     return body

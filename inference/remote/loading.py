@@ -50,6 +50,7 @@ async def _checked(caller: Caller, kind: str, context: int | None) -> RemoteEngi
         description=f"{wire.title} at {caller.url}",
         honours=wire.honours,
         ignores=wire.ignores,
+        notation=wire.notation,
         plan=facts.about,
     )
     return RemoteEngine(caller, wire, info)

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
@@ -26,6 +27,7 @@ class VllmWire:
     title: ClassVar[str] = "vLLM"
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
     ignores: ClassVar[frozenset[str]] = frozenset()
+    notation: ClassVar[Notation | None] = Notation.XGRAMMAR
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -107,7 +109,7 @@ class VllmWire:
             "presence_penalty": sampling.presence_penalty,
             "frequency_penalty": sampling.frequency_penalty,
             "repetition_penalty": sampling.repetition_penalty,
-            "stop_token_ids": sorted(sampling.stop_token_ids - sampling.ignored_stop_ids),
+            "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
@@ -115,6 +117,8 @@ class VllmWire:
         }
         optional = {"seed": ask.seed(), "logit_bias": biases, "cache_salt": sampling.cache_salt}
         body |= {name: value for name, value in optional.items() if value not in (None, "", {})}
+        if ask.grammar is not None:
+            body["structured_outputs"] = {"grammar": ask.grammar}
         if sampling.logprobs is not None:
             body |= {"logprobs": max(sampling.logprobs, 1), "return_tokens_as_token_ids": True}
         return body

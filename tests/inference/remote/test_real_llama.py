@@ -16,6 +16,7 @@ from inference.engine import Engine, Finish, Sampling
 from inference.local.engine import load_local
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
+from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.llama_server import alternating, exported, found_llama_server, llama_server
 
 PROGRAM = found_llama_server()
@@ -47,7 +48,7 @@ async def engine(url: str) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-class TestRealLlama(EngineContract):
+class TestRealLlama(EngineContract, SpelledContract):
     @pytest.fixture
     async def engine(self, url: str) -> AsyncIterator[Engine]:
         engine = await asyncio.to_thread(load_remote, "llama", url)
