@@ -3,7 +3,7 @@
 The caller makes a `Grammar` and passes it to `generate` in `Sampling.grammar`. An engine that enforces
 grammars (`EngineInfo.enforces_grammar`) starts it once per generation and requests a mask before every token.
 An engine must not know what a grammar is made of. An engine of another program cannot request masks: it takes
-the grammar as a text, if the grammar can be written down in the notation that it reads (`EngineInfo.notation`).
+the grammar as a text, if the grammar can be written in the notation that it reads (`EngineInfo.notation`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Spelling(Protocol):
 
     @property
     def is_inside_character(self) -> bool:
-        """Whether the tokens end in the middle of a character: then `rest` is that of the next token alone."""
+        """Whether the tokens end in the middle of a character: then `rest` is about the next token alone."""
         ...
 
 

@@ -2,8 +2,8 @@
 
 Takes the allowed calls, the form of the answer, and whether a call is required, in terms of no API. Returns a
 `Binding`, or raises a 400 that names the schema's keyword and place. An engine that enforces grammars gets
-one for every turn, so that headers are always legal. One that takes them as text gets one too, and the finished
-turn is checked for what such a text leaves free; for all others the check is everything.
+one for every turn, so that headers are always legal. One that takes them as text gets one too, and the
+finished turn is checked for what such a text leaves free. For all others there is only the check.
 """
 
 from __future__ import annotations

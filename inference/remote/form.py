@@ -33,12 +33,13 @@ class Form:
         return await asyncio.to_thread(self._with_grammar, ask)
 
     def give_up(self, why: InferenceError) -> None:
-        """The server does not take the grammar: the rest of the turn is free, and checked when it has ended."""
+        """The server does not take the grammar: the turn's rest is free, and checked when it has ended."""
         _log.warning("The turn's form is checked after it has ended, not enforced. %s", why)
         self._spelling = None
 
     def _with_grammar(self, ask: Ask) -> Ask:
-        assert self._spelling is not None and self._notation is not None
+        assert self._spelling is not None
+        assert self._notation is not None
         grammar = self._spelling.rest(self._notation)
         if self._spelling.is_inside_character:
             ask = replace(ask, limit=1)

@@ -59,6 +59,8 @@ class Wire(Protocol):
     ignores: ClassVar[frozenset[str]]
     notation: ClassVar[Notation | None]  # how it takes grammars
 
+    caller: Caller
+
     def __init__(self, caller: Caller) -> None: ...
 
     @staticmethod
@@ -79,6 +81,10 @@ class Wire(Protocol):
 
         Closing it cancels the request.
         """
+        ...
+
+    async def is_healthy(self) -> bool:
+        """Whether the server could serve now."""
         ...
 
     async def read(self, prompt: Sequence[int]) -> None:

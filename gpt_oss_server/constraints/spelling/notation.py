@@ -1,10 +1,12 @@
 """Writes a grammar down in the notation of an engine.
 
-Both notations are a rule on each line, and differ in how they name tokens. Engines read special tokens as
+Both notations have a rule on each line, and differ in how they name tokens. Engines read special tokens as
 characters too, so rules of characters must not let one be spelt; llama.cpp's notation has no "any token but
-these" either, so there this holds for free text. No ordinary token has both signs with which the names of special
-ones begin: where the second follows the first, it is named as a token. An engine allows its own end tokens where a grammar is complete, and nowhere else: what a grammar has after one is
-left out.
+these" either, so there this holds for free text as well. No ordinary token has both signs with which the
+names of special ones begin: where the second follows the first, it is named as a token.
+
+An engine allows its own end tokens where a grammar is complete, and nowhere else: they are not written, and
+what a grammar has after one is left out.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ class _Writer:
     ) -> None:
         """Rules for characters that spell no special token, though both signs may occur.
 
-        Each option calls a rule at its end: as a repetition, xgrammar takes a thousand times as long for a mask.
+        Each option calls a rule at its end. For a repetition, xgrammar takes a thousand times as long.
         """
         signed = f"{name}s"
         after = [*after_sign, *([f"({self._tokens(bars)})"] if bars else [])]

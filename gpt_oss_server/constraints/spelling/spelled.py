@@ -87,7 +87,7 @@ class TurnSpelling:
 
 @lru_cache(4)
 def _ordinary(encoding: Encoding) -> tuple[Mapping[int, str], Sequence[int]]:
-    """The ordinary tokens that begin with a vertical bar, with their texts, and those that begin inside a character."""
+    """The ordinary tokens that begin with a bar, with their texts, and those that begin inside a character."""
     bars, inner = {}, []
     for token, content in enumerate(ordinary_tokens(encoding)):
         if content[:1] == b"|":

@@ -26,6 +26,8 @@ class VllmDouble(HttpDouble):
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
+            case "/health":
+                return b""
             case "/version":
                 return {"version": "0.32.0"}
             case "/v1/models":
@@ -53,6 +55,7 @@ class VllmDouble(HttpDouble):
             "input_tokens": len(body["prompt"]) >= self.context,
             "max_tokens": body.get("max_tokens", DEFAULT_LIMIT) < 1,
             "min_tokens": body.get("min_tokens", 0) > body.get("max_tokens", DEFAULT_LIMIT),
+            "temperature": not 0 <= body.get("temperature", 1.0) <= 2,
             "cache_salt": body.get("cache_salt") == "",
             "priority": body.get("priority", 0) != 0,
             "logprobs": (body.get("logprobs") or 0) > MOST_LOGPROBS,
