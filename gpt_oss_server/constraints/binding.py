@@ -36,7 +36,7 @@ from gpt_oss_server.constraints.matcher import (
     grammars_of,
 )
 from gpt_oss_server.constraints.schema_support import SchemaRefused
-from gpt_oss_server.constraints.spelling.spelled import SpelledTurn, spelled_turn
+from gpt_oss_server.constraints.spelled_turn import SpelledTurn, spelled_turn
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted

@@ -139,7 +139,7 @@ class _Vocabulary:
 
 
 def ordinary_tokens(encoding: Encoding) -> list[bytes]:
-    """The bytes of all, decoded many at a time, ten times as fast: split at a token that no ordinary one contains."""
+    """The bytes of all. Many are decoded at a time, with a token between them that no other contains."""
     separator, found = encoding.token_bytes([RETURN]), []
     for first in range(0, FIRST_SPECIAL, _CHUNK):
         chunk = range(first, min(first + _CHUNK, FIRST_SPECIAL))

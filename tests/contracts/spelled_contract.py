@@ -12,7 +12,7 @@ import pytest
 
 from gpt_oss_server.constraints.grammar import Callee, JsonBody, TurnShape, turn_grammar
 from gpt_oss_server.constraints.matcher import MatcherState, grammars_of
-from gpt_oss_server.constraints.spelling.spelled import spelled_turn
+from gpt_oss_server.constraints.spelled_turn import spelled_turn
 from gpt_oss_server.harmony.encoding import CALL, STOP_IDS, Encoding
 from inference.engine import Engine, EngineFailed, Finish, Sampling
 from tests.contracts.engine_contract import generated

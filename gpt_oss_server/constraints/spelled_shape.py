@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from gpt_oss_server.constraints.grammar import Body, Callee, JsonBody, TextBody, TurnShape
-from gpt_oss_server.constraints.spelling.json_value import JsonValues
+from gpt_oss_server.constraints.spelled_json import JsonValues
 from gpt_oss_server.constraints.spelling.nodes import (
     TEXT,
     Node,

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from gpt_oss_server.constraints.grammar import TurnShape
 from gpt_oss_server.constraints.matcher import GrammarError, ordinary_tokens
+from gpt_oss_server.constraints.spelled_shape import turn_tree
 from gpt_oss_server.constraints.spelling.nodes import NOTHING, Node, Token, Tree, choice, sequence
 from gpt_oss_server.constraints.spelling.notation import written
 from gpt_oss_server.constraints.spelling.rest import Rest, nodes_of
-from gpt_oss_server.constraints.spelling.turn import turn_tree
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, STOP_IDS, Encoding
 from inference.engine import EngineFailed
 from inference.grammar import GrammarState, Notation
@@ -87,7 +87,7 @@ class TurnSpelling:
 
 @lru_cache(4)
 def _ordinary(encoding: Encoding) -> tuple[Mapping[int, str], Sequence[int]]:
-    """The ordinary tokens that begin with a bar, with their texts, and those that begin inside a character."""
+    """The ordinary tokens that begin with a bar, with their texts, and those that begin in mid-character."""
     bars, inner = {}, []
     for token, content in enumerate(ordinary_tokens(encoding)):
         if content[:1] == b"|":
