@@ -30,7 +30,7 @@ from gpt_oss_server.constraints.spelling.nodes import (
 _MOST_LETTERS = 200  # of a string with a length; each is a state of the grammar
 _MOST_ITEMS = 50
 _MOST_VALUES = 64  # of an integer between bounds
-_SPELT = "<|"  # begins the name of a special token, which engines read as characters
+SPELT = "<|"  # begins the name of a special token, which engines read as characters
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 _SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 _ANNOTATIONS = frozenset({"$defs", "definitions"})
@@ -149,7 +149,7 @@ class JsonValues:
         others = schema.get("additionalProperties", True)
         if schema.get("patternProperties") or required - properties.keys():
             others = True
-        if any(_SPELT in key for key in properties):
+        if any(SPELT in key for key in properties):
             properties, others = {}, True
         pairs = [
             (sequence(_text(key), SPACE, ":", SPACE, self._of(each)), key in required)
@@ -193,7 +193,7 @@ def _joined(parts: Sequence[Node]) -> list[Node]:
 
 def _text(value: str) -> Node:
     written = json.dumps(value, ensure_ascii=False)
-    return _STRING if _SPELT in written else sequence(written)
+    return _STRING if SPELT in written else sequence(written)
 
 
 def _string(schema: Mapping[str, Any]) -> Node:

@@ -1,15 +1,18 @@
 """The shape of a turn as a grammar that can be written down: the same messages as `constraints.grammar` has.
 
-Texts that must follow a grammar of their own and banned strings are left free: the finished turn is checked.
+Banned strings are left free, and so are texts that must follow a grammar of their own, unless that is one
+regular expression or a list of texts: the finished turn is checked.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
 from gpt_oss_server.constraints.grammar import Body, Callee, JsonBody, TextBody, TurnShape
-from gpt_oss_server.constraints.spelled_json import JsonValues
+from gpt_oss_server.constraints.spelled_json import SPELT, JsonValues
 from gpt_oss_server.constraints.spelling.nodes import (
     TEXT,
     Node,
@@ -20,7 +23,13 @@ from gpt_oss_server.constraints.spelling.nodes import (
     maybe,
     sequence,
 )
+from gpt_oss_server.constraints.spelling.regex import node_of_pattern
 from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
+
+# As `text_grammar` writes a client's regular expression and its list of texts.
+_PATTERN = re.compile(r"start: /(.+)/\n", re.DOTALL)
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_TEXTS = re.compile(rf"start: {_STRING.pattern}(?: \| {_STRING.pattern})*\n")
 
 _NEXT = sequence(Token(END), Token(START), "assistant")
 
@@ -69,9 +78,22 @@ def _types(types: Sequence[str]) -> Node:
 
 def _body(body: Body, rules: dict[str, Node]) -> Node:
     match body:
-        case None | TextBody():
+        case None:
             return TEXT
+        case TextBody(lark):
+            return _text(lark)
         case JsonBody(schema):
             return JsonValues(schema, rules, f"body{len(rules)}").value()
         case _:
             assert_never(body)
+
+
+def _text(lark: str) -> Node:
+    """A grammar that is one regular expression or a list of texts; any other is left to the check."""
+    found: Node | None = None
+    if pattern := _PATTERN.fullmatch(lark):
+        found = node_of_pattern(pattern[1].replace(r"\/", "/"))
+    elif _TEXTS.fullmatch(lark):
+        texts = [json.loads(each) for each in _STRING.findall(lark)]
+        found = choice(texts) if all(each and SPELT not in each for each in texts) else None
+    return TEXT if found is None else found
