@@ -42,12 +42,14 @@ from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
+from inference.engine import EngineInfo
 from inference.grammar import Grammar, Notation
 from tools.tool import Declaration
 
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
+_PARTS = ("headers", "calls", "schemas", "grammars", "banned")  # of a turn's form
 _Compile = Callable[[TurnShape], CompiledGrammar | SpelledTurn]
 
 
@@ -67,6 +69,16 @@ class Binding:
         if reasons:
             return self.later if called else self.grammar
         return self.unreasoned_later if called else self.unreasoned
+
+
+def enforced(info: EngineInfo) -> dict[str, str]:
+    """How an engine is held to each part of a turn's form: while it samples, by a check, or both."""
+    sampling, both, check = "sampling", "sampling and check", "check"
+    if info.enforces_grammar:
+        return dict.fromkeys(_PARTS, sampling)
+    if info.notation is None:
+        return {"headers": "none", **dict.fromkeys(_PARTS[1:], check)}
+    return {"headers": sampling, "calls": sampling, "schemas": both, "grammars": both, "banned": check}
 
 
 def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:

@@ -17,8 +17,8 @@ from tests.contracts.spelled_contract import SHAPES
 
 WEATHER = "to=functions.weather"
 TURNS = (
-    "<|channel|>analysis<|message|>Hmm <| ok<|end|><|start|>assistant<|channel|>final<|message|>世界 🧿!<|return|>",
-    f'<|channel|>commentary {WEATHER} <|constrain|>json<|message|>{{"city": "Rome", "unit": "celsius"}}<|call|>',
+    "<|channel|>analysis<|message|><| ok<|end|><|start|>assistant<|channel|>final<|message|>世 🧿<|return|>",
+    f'<|channel|>commentary {WEATHER} <|constrain|>json<|message|>{{"city": "R", "unit": "celsius"}}<|call|>',
     f' {WEATHER}<|channel|>commentary json<|message|>{{"city":"R","days":7,"unit":"celsius"}}<|call|>',
     '<|channel|>final <|constrain|>json<|message|>{"city": "a", "unit": "fahrenheit", "hours": [1, -2.5e3]}',
     '<|channel|>final<|message|>{"note": "a <b> | \\n", "more": {"x": [null, true]}}<|return|>',

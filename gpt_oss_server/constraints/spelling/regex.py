@@ -26,7 +26,7 @@ _WORDS = (
     (95, 95),
     (97, 122),
     (0xAA, LAST_CODE),
-)  # no table of letters: the check has one
+)  # the check knows the letters
 _CLASSES = {"d": _DIGITS, "s": _SPACES, "w": _WORDS}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 _HEX = {"x": 2, "u": 4}

@@ -45,10 +45,17 @@ def exported(folder: Path, path: Path) -> Path:
 
 
 @contextmanager
-def llama_server(
-    program: str, model: Path, *flags: str, context: int = 4096, slots: int = 8
-) -> Iterator[str]:
-    """Yields its URL. One thread: with two busy ones, a small machine is slower."""
+def llama_server(program: str, model: Path, *flags: str, context: int = 4096) -> Iterator[str]:
+    """Yields its URL."""
+    with running_llama(program, model, *flags, context=context) as (url, _):
+        yield url
+
+
+@contextmanager
+def running_llama(
+    program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yields its URL and its process. One thread: with two busy ones, a small machine is slower."""
     port = free_port()
     sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
     process = subprocess.Popen(
@@ -59,7 +66,7 @@ def llama_server(
     url = f"http://127.0.0.1:{port}"
     try:
         await_health(url, process, READY_SECONDS)
-        yield url
+        yield url, process
     finally:
         process.kill()
         process.wait()
