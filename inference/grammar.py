@@ -59,7 +59,7 @@ class Spelling(Protocol):
         ...
 
     def rest(self, notation: Notation) -> str | None:
-        """What is left of the grammar; None after tokens that do not fit. Slow for long outputs."""
+        """What is left of the grammar; None if it cannot be written here. Slow for long outputs."""
         ...
 
     @property

@@ -69,6 +69,8 @@ class TurnSpelling:
         tree = Tree(choice(positions), self._tree.rules)
         bars, inner = _ordinary(self._encoding)
         if self._rest.is_inside_character:
+            if notation is Notation.GBNF:  # llama.cpp reads such a token as broken, even by its id
+                return None
             tree = Tree(choice([Token(token) for token in inner if self._rest.fits(token)]), {})
         return written(tree, notation, bars=bars)
 

@@ -40,7 +40,7 @@ def accepted(grammar: CompiledGrammar | SpelledTurn, tokens: Sequence[int]) -> i
         for count in range(1, len(tokens) + 1):
             spelling = grammar.spelling()
             spelling.take(tokens[:count])
-            if spelling.rest(Notation.GBNF) is None:
+            if spelling.rest(Notation.XGRAMMAR) is None:
                 return count - 1
         return len(tokens)
     state = grammar.start()
@@ -148,9 +148,10 @@ def test_the_rest_begins_with_the_rest_of_a_character(encoding: Encoding) -> Non
     spelling.take(encoding.encode_special('<|channel|>final<|message|>{"note": "'))
     spelling.take(orb[:-1])
     assert spelling.is_inside_character
-    rest = spelling.rest(Notation.GBNF)
+    assert spelling.rest(Notation.GBNF) is None
+    rest = spelling.rest(Notation.XGRAMMAR)
     assert rest is not None
-    assert f"<[{orb[-1]}]>" in rest
+    assert f"Token({orb[-1]})" in rest
     assert "final" not in rest
     spelling.take(orb[-1:])
     assert not spelling.is_inside_character
