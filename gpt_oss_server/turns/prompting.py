@@ -256,7 +256,7 @@ def sampling_of(
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
     own = {**given, "min_tokens": least, "stop_token_ids": stops}
-    labels = with_session(LABELS.get(), getattr(request, "prompt_cache_key", None))
+    labels = dict(with_session(LABELS.get(), getattr(request, "prompt_cache_key", None)))
     return Sampling(max_tokens=most, owner=OWNER.get(), labels=labels, **own)
 
 
