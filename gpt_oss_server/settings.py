@@ -48,7 +48,8 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings):
         text("MODEL"),
         "Model",
         "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
-        "(a server that runs elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
+        "(a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, or `random:20b` (random "
+        "weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )

@@ -204,11 +204,15 @@ class Served:
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
-        enforces = by_grammar and self.engine.info.enforces_grammar
-        if not wanted.binds and not enforces:
+        info = self.engine.info
+        enforces = by_grammar and info.enforces_grammar
+        notation = info.notation if by_grammar else None
+        if not wanted.binds and not enforces and notation is None:
             return Binding()
         guides = self.settings.guide_arguments
-        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces, guides=guides)
+        return await asyncio.to_thread(
+            bind, wanted, self.encoding, enforces=enforces, guides=guides, notation=notation
+        )
 
     async def stop(self) -> None:
         """Close the tools and the engine; running generations then end by themselves."""
