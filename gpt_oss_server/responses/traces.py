@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.errors import DebuggingOff, TraceNotFound
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.traces.document import trace_of
 from gpt_oss_server.traces.packed import unpacked
@@ -58,7 +59,7 @@ async def _records(service: ResponsesService, response_id: str, *, whole: bool) 
 async def _record(service: ResponsesService, response_id: str) -> TraceRecord | None:
     """Of this process, or of one that stored it."""
     served = service.served
-    record = served.traces.get(response_id)
+    record = served.traces.get(response_id, owner())
     if served.stores.traces is None or (record is not None and record.ended is None):
         return record
     stored = await served.store.get(response_id)

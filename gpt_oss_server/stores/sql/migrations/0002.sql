@@ -1,11 +1,20 @@
--- Until when a reader in another process wants to hear of each event.
-ALTER TABLE runs ADD COLUMN watched_until {real} NOT NULL DEFAULT 0;
+-- To whom each record belongs: the name of a key's owner, or '' on a server without keys.
+ALTER TABLE responses ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE items ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE completions ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 
--- What a trace is made of, compressed. A trace goes with its response.
-CREATE TABLE traces (
-    position {serial},
-    id TEXT NOT NULL UNIQUE,
-    size BIGINT NOT NULL,
-    body {bytes} NOT NULL
+-- Clients choose the ids of items, so that one owner's may be any other's.
+CREATE INDEX items_of_owner ON items (id, owner, position);
+CREATE INDEX responses_of_owner ON responses (owner, position, size);
+CREATE INDEX conversations_of_owner ON conversations (owner, id, size);
+CREATE INDEX completions_of_owner ON completions (owner, position, size);
+CREATE INDEX runs_of_owner ON runs (owner) WHERE ended_at IS NULL;
+
+-- What is left of a limit per minute, at a time; it grows again from then on.
+CREATE TABLE allowances (
+    name TEXT PRIMARY KEY,
+    amount {real} NOT NULL,
+    counted_at {real} NOT NULL
 );
-CREATE INDEX traces_with_size ON traces (position, size);
