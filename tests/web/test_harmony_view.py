@@ -1,4 +1,4 @@
-"""The Harmony view in a real browser: slips, traces as files, long responses, and the workbench."""
+"""The Harmony view in a real browser: slips, traces as files, and long responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-import inference
 from inference.registry import load
 from tests.doubles.serving import scripted, serving
 
@@ -123,41 +122,3 @@ SCROLL = """async () => {
   }
   return { shown, rows, perSecond: 100000 / (performance.now() - began) };
 }"""
-
-
-def test_the_workbench_runs_and_compares(visit: Visiting) -> None:
-    with serving(inference.load("tiny")) as url:
-        found = visit(url)
-        page = found.open()
-        page.get_by_role("button", name="Workbench").click()
-        page.get_by_label("A request: JSON, curl or Python").fill(
-            "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
-        )
-        page.get_by_role("button", name="Show its prompt").click()
-        page.locator(".strip .t.special").first.wait_for()
-        prompt = page.get_by_label("The prompt; special tokens may be written out")
-        assert "Who are you?" in prompt.input_value()
-        assert "Reasoning: low" in prompt.input_value()
-        page.get_by_label("Temperature").nth(1).fill("1.9")
-        page.get_by_role("button", name="Run both").click()
-        page.get_by_text("Run B:").wait_for()
-        assert page.locator(".strip").count() == 3
-        page.locator(".strip").first.locator(".t").nth(5).click()
-        assert page.locator(".strip .t.gone").count() > 10
-        found.shot("workbench")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"input": "a \\"b\\" c"}',
-        'curl x/v1/responses -H \'A: b\' -d \'{"input": "a \\"b\\" c"}\'',
-        "client.responses.create(input='a \"b\" c')",
-        'r = client.responses.create(\n    input="""a "b" c""",\n)',
-    ],
-)
-def test_requests_are_read_as_people_paste_them(visit: Visiting, text: str) -> None:
-    with serving(scripted(HELLO)) as url:
-        page = visit(url).open()
-        read = "async text => (await import('./web/workbench/parse.js')).parseRequest(text)"
-        assert page.evaluate(read, text) == {"input": 'a "b" c'}
