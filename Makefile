@@ -6,7 +6,7 @@
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
 #   make recipe-test      train small models by the recipe of the embedded one
-#   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
+#   make web-test         install Chromium and Firefox (Debian, as root) and Playwright, and test the playground
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
@@ -165,7 +165,7 @@ clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 	@$(BIN)/python -m pytest -m clients tests/clients
 
 web-test: $(VENV)/.developing
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; } >/dev/null
 	@$(PIP) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
 

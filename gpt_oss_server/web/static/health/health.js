@@ -39,7 +39,7 @@ export function Health() {
   const last = samples.at(-1);
   if (!last) return html`<p class="hint faint">${problem || "Reading…"}</p>`;
   const known = PLOTS.filter((plot) => `engine.${plot.name}` in last.values);
-  return html`<div class="scroll health">
+  return html`<div class="scroll health" tabindex="0" role="region" aria-label="Plots and counts">
     ${problem && html`<p class="bad wide">${problem}</p>`}
     ${known.map(({ name, title, rate }) => html`<${Plot} key=${name} title=${title} values=${rate ? rates(samples, `engine.${name}`) : levels(samples, `engine.${name}`)} />`)}
     ${answers.first.length > 0 && html`<${Plot} title="Your time to first token, ms" values=${answers.first} />`}
