@@ -179,7 +179,7 @@ clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 	@$(BIN)/python -m pytest -m clients tests/clients
 
 web-test: $(VENV)/.developing
-	@command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; } >/dev/null
+	@{ command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; }; } >/dev/null
 	@$(PIP) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import inference
-from tests.doubles.firefox import FIREFOX, FirefoxPage, firefox
+from tests.doubles.clients.firefox import FIREFOX, FirefoxPage, firefox
 from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.browser

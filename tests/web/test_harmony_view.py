@@ -122,3 +122,39 @@ SCROLL = """async () => {
   }
   return { shown, rows, perSecond: 100000 / (performance.now() - began) };
 }"""
+
+
+# The lowest contrast of a token with what is behind it, as WCAG computes it, and which token has it.
+CONTRAST = """() => {
+  const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const paint = (...colours) => {
+    for (const colour of colours) { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); }
+    const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].slice(0, 3).map((part) => {
+      const share = part / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = getComputedStyle(document.querySelector(".panel")).backgroundColor;
+  return [...document.querySelectorAll(".row.tokens .t")].map((token) => {
+    const { color, backgroundColor, opacity } = getComputedStyle(token);
+    const [text, behind] = [paint(ground, backgroundColor, color), paint(ground, backgroundColor)];
+    const [dark, light] = [Math.min(text, behind), Math.max(text, behind)];
+    return [Number(opacity) * ((light + 0.05) / (dark + 0.05)), token.className];
+  }).sort(([a], [b]) => a - b)[0];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_tokens_can_be_read(visit: Visiting, scheme: str) -> None:
+    """Those that the next turn leaves out too: 4.5 is the contrast that WCAG asks of text."""
+    with serving(scripted(HELLO, SLIPS)) as url:
+        found = visit(url, color_scheme=scheme, viewport={"width": 1280, "height": 1400})
+        page = found.open()
+        for number in (1, 2):
+            found.ask("Hi")
+            found.answered(number)
+            page.locator(".row.same, .row.differs").first.wait_for()
+            lowest, token = page.evaluate(CONTRAST)
+            assert lowest >= 4.5, token
+        assert page.locator(".t.dropped").count() > 0
