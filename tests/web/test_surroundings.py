@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from starlette.responses import JSONResponse
 
@@ -96,6 +97,18 @@ def test_with_a_key_that_stays_in_the_tab(visit: Visiting) -> None:
         page.get_by_role("button", name="Forget the key").click()
         page.get_by_label("The server requires a key").wait_for()
         assert "sesame" not in page.evaluate("JSON.stringify(sessionStorage)")
+        without_refusals(found)
+
+
+def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
+    with serving(scripted(HELLO), wrap=Guard()) as url:
+        headers = {"authorization": "Bearer sesame"}
+        id_ = httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=headers).json()["id"]
+        found = visit(url)
+        found.page.goto(f"{found.base}#trace=v1/responses/{id_}/trace")
+        give_key(found.page)
+        found.page.locator(".row.response", has_text=id_).wait_for()
+        assert found.page.get_by_role("alert").count() == 0
         without_refusals(found)
 
 

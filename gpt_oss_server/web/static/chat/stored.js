@@ -45,7 +45,7 @@ async function readCompletion(id) {
   return grower.conversation;
 }
 
-function asItems({ role, content, reasoning, tool_calls: calls, tool_call_id: answers }) {
+function asItems({ role, content, reasoning_content: thought, reasoning = thought, tool_calls: calls, tool_call_id: answers }) {
   if (role === "tool") return [{ type: "function_call_output", call_id: answers, output: textOf(content) }];
   const items = reasoning ? [{ type: "reasoning", content: [{ type: "reasoning_text", text: reasoning }] }] : [];
   const text = textOf(content);

@@ -3,6 +3,7 @@ import { html, useState } from "../vendor/preact.js";
 import { access, key } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
 import { meet } from "./server.js";
+import { openLinked } from "./traces.js";
 
 export function KeyForm() {
   const { asks, why } = useShared(access);
@@ -13,6 +14,7 @@ export function KeyForm() {
     key.set(text.trim());
     setText("");
     meet();
+    openLinked(); // it was refused without the key
   };
   return html`<form class="card key-form" onSubmit=${submit}>
     <label>The server requires a key<input type="password" autocomplete="off" value=${text} onInput=${(e) => setText(e.target.value)} /></label>

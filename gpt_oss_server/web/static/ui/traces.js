@@ -46,6 +46,7 @@ export async function openLinked() {
   try {
     if (new URL(address(place)).origin !== location.origin) throw new Error("it is on another server: save it as a file, and drop the file here");
     openTrace(place.split("/").filter((part) => part && part !== "trace").at(-1), await json(place));
+    notice("");
   } catch (error) {
     notice(`The trace of the link cannot be opened: ${error.message.replace(/\.$/, "")}.`);
   }
