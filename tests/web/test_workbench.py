@@ -47,6 +47,10 @@ def test_the_model_continues_from_any_token_of_an_answer(visit: Visiting) -> Non
         page.locator(".row.same").wait_for()
         page.locator(".t.final.text", has_text="tiny").click()
         page.get_by_role("button", name="Continue from here").click()
+        last = page.locator(".strip .t.last")
+        last.wait_for()
+        panel = page.locator(".panel").bounding_box()
+        assert panel["y"] < last.bounding_box()["y"] < panel["y"] + panel["height"]
         kept = page.locator(".strip").first.inner_text()
         assert kept.endswith(" tiny")
         assert "<|channel|>final<|message|>" in kept.replace("\u200b", "")

@@ -84,7 +84,7 @@ const Mcp = ({ item, open }) => html`<${Fold} kind="tool" title=${`${item.server
   ${item.error && html`<pre class="output bad" tabindex="0">${typeof item.error === "string" ? item.error : JSON.stringify(item.error, null, 1)}</pre>`}<//>`;
 
 const McpList = ({ item }) => html`<${Fold} kind="tool" title=${`Tools of ${item.server_label}`} note=${`${item.tools?.length ?? 0}`} open=${false}>
-  <ul class="hits">${(item.tools ?? []).map((tool) => html`<li><code>${tool.name}</code><p class="faint">${tool.description}</p></li>`)}</ul>${item.error && html`<p class="bad">${JSON.stringify(item.error)}</p>`}<//>`;
+  <ul class="hits" tabindex="0">${(item.tools ?? []).map((tool) => html`<li><code>${tool.name}</code><p class="faint">${tool.description}</p></li>`)}</ul>${item.error && html`<p class="bad">${JSON.stringify(item.error)}</p>`}<//>`;
 
 const Approval = ({ item, waits }) => html`<${Fold} kind="call" title=${`${item.server_label}: ${item.name}`} note=${waits ? "waits for your approval" : "asked for approval"} open=${waits}><${Code} code=${pretty(item.arguments)} language="json" /><//>`;
 

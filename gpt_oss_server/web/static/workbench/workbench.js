@@ -1,5 +1,5 @@
 // The workbench: the exact prompt of a request, edited by hand, continued from any token, two runs side by side.
-import { html, useMemo, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { baseUrl } from "../lib/api.js";
 import { copy } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
@@ -15,6 +15,9 @@ const SPELLINGS = [["curl", asCurl], ["Python", asPython], ["JavaScript", asJava
 export function Workbench() {
   const { request, text, tokens, cut, other, a, b, runs } = useShared(bench);
   const [busy, setBusy] = useState(false);
+  const place = useRef();
+  // A reader who comes from a token in the tokens view sees that token first.
+  useEffect(() => place.current.querySelector(".strip .t.last")?.scrollIntoView({ block: "center" }), []);
   const guarded = (work) => async () => {
     setBusy(true);
     try {
@@ -29,7 +32,7 @@ export function Workbench() {
   const edit = (event) => editPrompt(event.target.value).catch((error) => notice(error.message));
   const differences = useMemo(() => runs.a && runs.b && compared(runs.a.tokens.map((t) => t.id), runs.b.tokens.map((t) => t.id)), [runs]);
 
-  return html`<div class="scroll workbench">
+  return html`<div class="scroll workbench" ref=${place}>
     <label>A request: JSON, curl or Python<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => bench.set({ request: e.target.value })}></textarea></label>
     <div class="row-of"><button type="button" class="primary" disabled=${busy} onClick=${guarded(showPrompt)}>Show its prompt</button>
       <span class="faint">Copy as</span>${SPELLINGS.map(([name, spell]) => html`<button type="button" class="quiet" onClick=${take(spell)}>${name}</button>`)}</div>
