@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 FIREFOX = shutil.which("firefox") or shutil.which("firefox-esr")
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c"}
 _START_SECONDS = 120
-_WAIT_SECONDS = 60
+_WAIT_SECONDS = 180
 # Firefox asks its maker for nothing: no updates, no experiments, no list of unsafe sites.
 _PREFERENCES = """\
 user_pref("app.normandy.enabled", false);
