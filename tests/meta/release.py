@@ -34,7 +34,10 @@ def problems(version: str) -> Iterator[str]:
 
 def build(folder: Path) -> tuple[Path, Path]:
     """The source archive, and the wheel that is built from it."""
-    subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True)
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
     return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
 
 
