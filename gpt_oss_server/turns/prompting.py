@@ -19,6 +19,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.json_values import is_larger
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.turns.plan import default_output_limit
@@ -248,6 +249,8 @@ def sampling_of(
             param="priority",
         )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
+    if whose := owner():  # no timing of a prompt shows what another owner's contained
+        given["cache_salt"] = f"{whose} {given.get('cache_salt', '')}"
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]

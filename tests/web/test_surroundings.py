@@ -113,7 +113,7 @@ def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
 
 
 def test_with_a_key_over_websocket(visit: Visiting) -> None:
-    with serving(scripted(HELLO, HELLO), wrap=Guard()) as url:
+    with serving(scripted(HELLO, HELLO), Settings(api_key=("sesame",))) as url:
         found = visit(url)
         page = found.open()
         give_key(page)

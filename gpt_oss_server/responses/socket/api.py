@@ -7,19 +7,15 @@ with 404 for other paths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
 
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.connections.sub_protocols import chosen
 from gpt_oss_server.http.hosts import refuse_socket
 from gpt_oss_server.http.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.responses.socket.connection import SocketConnection
-
-# A page cannot send headers with a WebSocket. OpenAI's SDK sends the key as the name of a sub-protocol.
-KEY_PROTOCOL = "openai-insecure-api-key."
 
 
 def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
@@ -32,7 +28,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
         if refusal is not None:
             await _deny(socket, refusal)
             return
-        await socket.accept(subprotocol=_chosen(socket.scope["subprotocols"]))
+        await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
         await SocketConnection(service, socket._receive, socket._send).serve()
 
     @router.websocket("/{path:path}")
@@ -50,11 +46,6 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
         raise MethodNotAllowed("/v1/responses", "GET", ["POST"])
 
     return router
-
-
-def _chosen(offered: Sequence[str]) -> str | None:
-    """The sub-protocol of the connection: a browser that offers some closes it if the server accepts none."""
-    return next((name for name in offered if not name.startswith(KEY_PROTOCOL)), None)
 
 
 def _switched_off() -> UpgradeRequired:
