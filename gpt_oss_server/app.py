@@ -29,7 +29,7 @@ from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.edge import Edge
 from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
-from gpt_oss_server.http.openapi_document import describe
+from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.ops.keys.guard import KeyGuard
