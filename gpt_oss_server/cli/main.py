@@ -20,7 +20,7 @@ from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.own_packages import foreign_packages
-from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_settings
+from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_configuration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +54,8 @@ def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
         for strange, meant in misspelt_variables(os.environ):
             console.err(f"The variable {strange} is not a setting. Did you mean {meant}?")
         settle_words(vars(args), further)
-        settings = read_settings(vars(args), os.environ)
+        args.configuration = read_configuration(vars(args), os.environ)
+        settings = args.configuration.settings
     except SettingsError as error:
         console.err(str(error))
         return 2
