@@ -90,6 +90,9 @@ class CudaRunner:
             picker = self.picker(Sampling(logit_bias=bias))
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
 
+    def problem(self) -> str | None:
+        return device_problem(self._device)
+
     def close(self) -> None:
         """Frees recorded steps, which hold memory outside of tensors; references keep the rest alive."""
         self._graphs = self._latest = None

@@ -6,10 +6,12 @@ from the tokens so far: a server may stop at tokens of its own choice, at which 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from inference.engine import (
+    EngineBusy,
     EngineClosed,
     EngineFailed,
     EngineInfo,
@@ -19,7 +21,10 @@ from inference.engine import (
     output_limit,
 )
 from inference.remote.connection import Caller
+from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Piece, Wire
+
+CHECK_SECONDS = 10.0
 
 
 class RemoteEngine:
@@ -31,6 +36,22 @@ class RemoteEngine:
     @property
     def info(self) -> EngineInfo:
         return self._info
+
+    async def check(self) -> None:
+        """Raises `EngineFailed` if the server is not reached, or reports that it cannot generate."""
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self._caller.reach(self._wire.health)
+        except TimeoutError as error:
+            raise EngineFailed(
+                f"The engine at {self._caller.url} does not answer {self._wire.health} within "
+                f"{CHECK_SECONDS:g} s."
+            ) from error
+        except Refused as error:
+            if error.status >= 500:  # any other answer: a proxy without this path, which reaches the server
+                raise
+        except EngineBusy as error:  # it answers 503 while it loads its model, and once it has failed
+            raise EngineFailed(str(error)) from error
 
     async def close(self) -> None:
         self._closed = True

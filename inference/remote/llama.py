@@ -57,6 +57,7 @@ class LlamaWire:
     title: ClassVar[str] = "llama-server"
     # Its penalties for presence and frequency count the prompt's tokens too, which clients do not mean.
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
+    health: ClassVar[str] = "/health"
     ignores: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, caller: Caller) -> None:

@@ -54,6 +54,7 @@ class Wire(Protocol):
     title: ClassVar[str]
     honours: ClassVar[frozenset[str]]
     ignores: ClassVar[frozenset[str]]
+    health: ClassVar[str]  # a path that answers 200 while the server can generate
 
     def __init__(self, caller: Caller) -> None: ...
 
