@@ -39,6 +39,9 @@ from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.health.api import health_router
+from gpt_oss_server.ops.health.counted_engine import checked
+from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
@@ -67,7 +70,8 @@ def create_app(
     """A server for `engine`. It closes the engine when it shuts down."""
     settings = settings or Settings()
     tools = ToolsetMaker(settings)
-    served = Served(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
+    served = Served(checked(_as_engine(engine)), settings, store=store, ids=ids, clock=clock, tools=tools)
+    health = Health(served.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
@@ -76,7 +80,9 @@ def create_app(
         served.make_ready()
         served.stores.start()
         service.continuing.start()
+        health.start()
         yield
+        await health.close()
         await service.close()
 
     # A redirect would bypass a proxy in front of the server; see Edge.
@@ -89,6 +95,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
+    app.state.health = health
     app.include_router(responses_router(service))
     app.include_router(traces_router(service))
     origins = Origins(settings)
@@ -97,6 +104,7 @@ def create_app(
     app.include_router(chat_router(chat))
     app.include_router(completions_router(served, chat.prompt))
     app.include_router(models_router(served))
+    app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
     app.include_router(pages_router(served))
     describe(app)

@@ -20,7 +20,7 @@ def device_problem(device: torch.device) -> str | None:
         return None
     except RuntimeError as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return f"The device {device} computes nothing any more ({first}). Only a new process can use it again."
+        return f"The device {device} computes nothing any more ({first}). Only a new process can use it."
     if found != _COMPUTED:
         return f"The device {device} computes wrongly: 1 + 1 is {found:g} there."
     return None

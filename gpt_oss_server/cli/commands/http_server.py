@@ -1,8 +1,8 @@
-"""The HTTP server around the app: the socket, the greeting, and two ways to stop.
+"""The HTTP server around the app: the socket, the greeting, and the ways to stop.
 
 Takes what makes the app, and the settings, and serves until a signal arrives: first `/health` alone, the app
-as soon as it is made. The first Ctrl-C lets running requests finish within the grace period; a second one
-ends the process immediately, as does the first while the model loads. An unusable address is an error.
+as soon as it is made. The first signal drains the server (`ops/drain`); a second one ends the process
+immediately, as does the first while the model loads. An unusable address is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+import threading
 from types import FrameType
 
 import uvicorn
@@ -28,6 +28,8 @@ from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.http.late_app import LateApp
+from gpt_oss_server.ops.drain.drain import BackgroundWork, Drain, ExitCode
+from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
@@ -43,14 +45,13 @@ _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
 _FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
+_CLOSING = 30  # seconds that tools, engine and stores may then take to close
 
 
-def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> None:
-    """Raises what the start failed with, if it did."""
+def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> int:
+    """Returns the exit code. Raises what the start failed with, if it did."""
     server = Server(settings, start)
-    # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
+    server.run(sockets=[listener])
     if server.app.failure is not None:
         raise server.app.failure
     if server.app.loading:
@@ -58,6 +59,7 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
         # the interpreter ends around it.
         console.err("Stopped while the model was loading.")
         os._exit(128 + server.stopped_by)
+    return server.drain.code
 
 
 def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
@@ -72,7 +74,7 @@ def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
         ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",
         log_config=None,
-        access_log=settings.access_log,
+        access_log=False,  # `ops/logs` has a line of its own
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
@@ -102,6 +104,7 @@ class Server(uvicorn.Server):
         self._settings = settings
         self._start = start
         self._port, self._exposed = settings.port, False
+        self.drain = Drain(grace=settings.shutdown_grace)
         self.stopped_by: int = signal.SIGINT
 
     def _loaded(self) -> None:
@@ -109,20 +112,46 @@ class Server(uvicorn.Server):
             self.should_exit = True
         else:
             self._greet()
+            if self._settings.exit_on_engine_failure and self._health is not None:
+                self._health.on_failure = self._engine_failed
+
+    @property
+    def _health(self) -> Health | None:
+        return None if self.app.app is None else self.app.app.state.health
+
+    def _engine_failed(self, problem: str) -> None:
+        assert self._health is not None
+        _log.error("The server ends, because its engine cannot generate (--exit-on-engine-failure).")
+        self.drain.begin_after_failure(self._health)
+
+    async def on_tick(self, counter: int) -> bool:
+        self.should_exit = self.should_exit or self.drain.is_due
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stop_waiting()
-        ending = asyncio.create_task(self._end_late_responses())
+        self._end_in_any_case()
+        app = self.app.app
+        if app is None:
+            await super().shutdown(sockets)
+            return
+        work: BackgroundWork = app.state.service.continuing
+        draining = asyncio.create_task(self.drain.run(work, self.server_state.tasks))
         try:
             await super().shutdown(sockets)
         finally:
-            ending.cancel()
+            draining.cancel()
 
-    async def _end_late_responses(self) -> None:
-        """Closes the engine after the grace period, so that late responses fail instead of being cut off."""
-        await asyncio.sleep(self._settings.shutdown_grace)
-        if self._start.engine is not None:
-            await self._start.engine.close()
+    def _end_in_any_case(self) -> None:
+        """Ends the process even if something never closes, such as an engine that hangs in a driver."""
+
+        def end() -> None:
+            _log.error("The server could not close everything within %d s, and ends anyway.", _CLOSING)
+            os._exit(self.drain.code or ExitCode.LATE)
+
+        timer = threading.Timer(self._settings.shutdown_grace + _REPORTING + _CLOSING, end)
+        timer.daemon = True
+        timer.start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -145,19 +174,26 @@ class Server(uvicorn.Server):
             console.give_up_output()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if sig == signal.SIGINT and self.should_exit:
+        if self.drain.has_begun:
             # Immediately: an orderly end would wait for the very streams that the user no longer wants to
             # wait for.
             console.err("Stopped immediately.")
-            os._exit(130)
+            os._exit(128 + sig)
         self.stopped_by = sig
-        running = 0 if self.app.loading else len(self.server_state.tasks)
-        if running and not self.should_exit:
-            grace = f"{self._settings.shutdown_grace:g} s"
-            console.err(
-                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops immediately."
-            )
-        super().handle_exit(sig, frame)
+        delay = 0.0 if sig == signal.SIGINT or self.app.app is None else self._settings.drain_delay
+        self.drain.begin(self._health, delay=delay)
+        if self.app.app is None:
+            self.should_exit = True
+            return
+        running = len(self.server_state.tasks) + self.app.app.state.service.background.count
+        if running or delay:
+            console.err(f"\n{_stopping(running, delay, self._settings.shutdown_grace)}")
+
+
+def _stopping(running: int, delay: float, grace: float) -> str:
+    words = [f"Not ready any more; new requests are still served for {delay:g} s."] if delay else []
+    words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
+    return " ".join([*words, "Ctrl-C or SIGTERM again stops immediately."])
 
 
 def listen(host: str, port: int) -> socket.socket:
