@@ -30,7 +30,7 @@ class BreakingRunner(MemoryRunner):
     def launch(self, parts: Listed[StepPart]) -> Underway:
         self.launched += 1
         if self.failure is not None:
-            raise self.failure
+            raise type(self.failure)(*self.failure.args)  # another one each time: tracebacks add up
         return super().launch(parts)
 
 
