@@ -17,6 +17,7 @@ from typing import Any
 from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
+from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -173,7 +174,20 @@ class Run:
                     self.error = from_exception(error, f"The response {self.id}")
                 yield await self._finish(outcome(finish, self.error))
             finally:
+                self._note()
                 await self._close_tools()
+
+    def _note(self) -> None:
+        """Of a run that is stopped, `stopped` notes the end."""
+        if self._ending or not self.outlives:
+            note_answer(
+                response_id=self.id,
+                model=self.response["model"],
+                finish=self.response["status"],
+                usage=usage_of(*self._used),
+                code=None if self.error is None else self.error.code,
+                reason=None if self.error is None else self.error.message,
+            )
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:
         """Count a client that disconnects, unless the run continues without its client."""
@@ -211,7 +225,9 @@ class Run:
 
     async def stopped(self) -> list[Event]:
         """The events that end the response, after `events` was cancelled."""
-        return await self._finish("cancelled")
+        end = await self._finish("cancelled")
+        self._note()
+        return end
 
     def __aiter__(self) -> AsyncGenerator[list[Event], None]:
         return self.events()

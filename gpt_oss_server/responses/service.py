@@ -22,6 +22,7 @@ from gpt_oss_server.errors import (
 )
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.ops.logs.record import note
 from gpt_oss_server.responses.continuing import Continuing
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -261,6 +262,7 @@ class ResponsesService:
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Run to the end, even if nobody reads the log."""
+        note(response_id=run.id, finish=run.response["status"])
         try:
             try:
                 return await self.background.start(run, run.continuation)

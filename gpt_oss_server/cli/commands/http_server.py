@@ -20,6 +20,7 @@ from types import FrameType
 
 import uvicorn
 
+from gpt_oss_server import __version__
 from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
@@ -166,7 +167,12 @@ class Server(uvicorn.Server):
 
     def _greet(self) -> None:
         """Prints the greeting. A closed standard output does not matter to the server."""
-        if sys.stdout is None or self._start.engine is None:
+        if self._start.engine is None:
+            return
+        if self._settings.log_format == "json":
+            _log_start(self._settings, self._start.engine.info, self._port)
+            return
+        if sys.stdout is None:
             return
         try:
             console.out(greeting(self._settings, self._start.engine.info, self._port, self._exposed))
@@ -177,7 +183,7 @@ class Server(uvicorn.Server):
         if self.drain.has_begun:
             # Immediately: an orderly end would wait for the very streams that the user no longer wants to
             # wait for.
-            console.err("Stopped immediately.")
+            self._tell("Stopped immediately.")
             os._exit(128 + sig)
         self.stopped_by = sig
         delay = 0.0 if sig == signal.SIGINT or self.app.app is None else self._settings.drain_delay
@@ -187,7 +193,13 @@ class Server(uvicorn.Server):
             return
         running = len(self.server_state.tasks) + self.app.app.state.service.background.count
         if running or delay:
-            console.err(f"\n{_stopping(running, delay, self._settings.shutdown_grace)}")
+            self._tell(_stopping(running, delay, self._settings.shutdown_grace))
+
+    def _tell(self, message: str) -> None:
+        if self._settings.log_format == "json":
+            _log.warning(message)
+        else:
+            console.err(f"\n{message}")
 
 
 def _stopping(running: int, delay: float, grace: float) -> str:
@@ -252,6 +264,18 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
 """
 
 
+def _log_start(settings: Settings, model: EngineInfo, port: int) -> None:
+    """The greeting of a log that programs read."""
+    fields = {
+        "version": __version__,
+        "model": model.name,
+        "context": model.context_length,
+        "store": kept_where(settings.store),
+        "url": url_of(settings.host, port),
+    }
+    _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
+
+
 def _further_names(settings: Settings, model: EngineInfo) -> str:
     names = [
         name for name in dict.fromkeys(settings.served_model_name) if name not in (model.name, ANY_MODEL)
@@ -259,13 +283,3 @@ def _further_names(settings: Settings, model: EngineInfo) -> str:
     if ANY_MODEL in settings.served_model_name:
         names.append("any other name")
     return f"\n  Names    {', '.join([model.name, *names])}" if names else ""
-
-
-def set_up_logging(settings: Settings) -> None:
-    level = settings.log_level.upper()
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    # uvicorn logs its own start and end at info; the greeting replaces them.
-    logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
-    logging.getLogger("uvicorn.access").setLevel("INFO")

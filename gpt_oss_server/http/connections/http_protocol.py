@@ -26,6 +26,7 @@ from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, Inv
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.edge import HEADER, new_request_id
 from gpt_oss_server.http.owner import new_connection, set_connection
+from gpt_oss_server.ops.logs.record import log_refused_connection
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so that it reads the answer
@@ -189,11 +190,12 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True  # its application waits for the rest of the body
             self.cycle.message_event.set()
-        body = to_json(error.body())
+        body, request_id = to_json(error.body()), new_request_id()
+        log_refused_connection(request_id, self.client[0] if self.client else "unknown", error.status, body)
         head = (
             f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\nx-should-retry: false\r\n"
-            f"{HEADER}: {new_request_id()}\r\n\r\n"
+            f"{HEADER}: {request_id}\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         if self.transport.can_write_eof():

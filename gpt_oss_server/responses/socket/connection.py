@@ -20,6 +20,7 @@ from gpt_oss_server.errors import ApiError, SocketLimitReached
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
+from gpt_oss_server.ops.logs.record import note_refusal, part_of_connection
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
@@ -115,11 +116,16 @@ class SocketConnection:
             del self._lanes[name]
 
     async def _answer(self, request: Create) -> None:
+        with part_of_connection("response.create"):
+            await self._run(request)
+
+    async def _run(self, request: Create) -> None:
         try:
             run = await self._service.start_streamed(
                 request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
+            note_refusal(error.status, error.code, error.message)
             await self._forget_parent(request)
             await self._send_text(error_text(error, request.lane))
             return
