@@ -28,6 +28,7 @@ from gpt_oss_server.cli.terminal.introduction import introduction
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.tls import Tls, tls_of
 from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.ops.drain.drain import BackgroundWork, Drain, ExitCode
 from gpt_oss_server.ops.health.state import Health
@@ -44,6 +45,7 @@ EXPOSED = (
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
+_TICKS_TO_CERTIFICATE = 50  # of a tenth of a second: a changed certificate is found after 5 s
 _FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
 _CLOSING = 30  # seconds that tools, engine and stores may then take to close
@@ -51,7 +53,7 @@ _CLOSING = 30  # seconds that tools, engine and stores may then take to close
 
 def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> int:
     """Returns the exit code. Raises what the start failed with, if it did."""
-    server = Server(settings, start)
+    server = Server(settings, start, tls_of(settings))
     server.run(sockets=[listener])
     if server.app.failure is not None:
         raise server.app.failure
@@ -63,7 +65,7 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
     return server.drain.code
 
 
-def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
+def _config(app: LateApp, settings: Settings, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=HttpProtocol.within(connection_limits(settings)),
@@ -74,6 +76,8 @@ def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # costs more than it saves when clients are near
         ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None or tls.key is None else str(tls.key),
         log_config=None,
         access_log=False,  # `ops/logs` has a line of its own
         server_header=False,
@@ -99,9 +103,10 @@ def _most_files() -> int:
 class Server(uvicorn.Server):
     """uvicorn, plus a greeting once it can generate, and a message about how long stopping takes."""
 
-    def __init__(self, settings: Settings, start: Start) -> None:
+    def __init__(self, settings: Settings, start: Start, tls: Tls | None = None) -> None:
         self.app = LateApp(start.app, self._loaded)
-        super().__init__(_config(self.app, settings))
+        super().__init__(_config(self.app, settings, tls))
+        self._tls = tls
         self._settings = settings
         self._start = start
         self._port, self._exposed = settings.port, False
@@ -127,6 +132,8 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         self.should_exit = self.should_exit or self.drain.is_due
+        if self._tls is not None and self.config.ssl is not None and counter % _TICKS_TO_CERTIFICATE == 0:
+            self._tls.read_again_if_changed(self.config.ssl)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -165,17 +172,32 @@ class Server(uvicorn.Server):
             if self._exposed:
                 _log.warning(EXPOSED)
 
+    @property
+    def _url(self) -> str:
+        """The address for a client on this machine."""
+        host = self._settings.host
+        host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+        if self._tls is None:
+            return url_of(host, self._port)
+        return url_of(self._tls.name_for(host), self._port, "https")
+
+    @property
+    def _ca(self) -> str:
+        """What curl needs to trust the certificate."""
+        needs = self._tls is not None and self._tls.is_self_signed
+        return f"--cacert {self._settings.tls_cert} " if needs else ""
+
     def _greet(self) -> None:
         """Prints the greeting. A closed standard output does not matter to the server."""
         if self._start.engine is None:
             return
         if self._settings.log_format == "json":
-            _log_start(self._settings, self._start.engine.info, self._port)
+            _log_start(self._settings, self._start.engine.info, self._url)
             return
         if sys.stdout is None:
             return
         try:
-            console.out(greeting(self._settings, self._start.engine.info, self._port, self._exposed))
+            console.out(greeting(self._settings, self._start.engine.info, self._url, self._exposed, self._ca))
         except OSError:
             console.give_up_output()
 
@@ -241,14 +263,12 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
     )
 
 
-def url_of(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def url_of(host: str, port: int, scheme: str = "http") -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = False) -> str:
+def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
     """The model, the address, and a command to try."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
-    url = url_of(host, port)
     memory = f"\n  Memory   {model.plan}" if model.plan else ""
     warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
     return f"""
@@ -257,21 +277,21 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
   Store    {kept_where(settings.store)}
   API      {url}/v1   (Responses and Chat Completions; any API key){warning}
 
-  Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
+  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json" \\
              -d '{{"input": "Who are you?"}}'
 
   Ctrl-C   lets running responses finish; a second one stops immediately.
 """
 
 
-def _log_start(settings: Settings, model: EngineInfo, port: int) -> None:
+def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
     """The greeting of a log that programs read."""
     fields = {
         "version": __version__,
         "model": model.name,
         "context": model.context_length,
         "store": kept_where(settings.store),
-        "url": url_of(settings.host, port),
+        "url": url,
     }
     _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
 
