@@ -36,6 +36,7 @@ COMMANDS = (
     Command("store", "look at a store, move it or delete from it", "gpt_oss_server.cli.commands.store"),
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
     Command("config", "show the settings in force", "gpt_oss_server.cli.commands.config"),
+    Command("doctor", "check what works on this machine", "gpt_oss_server.cli.commands.doctor"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 INTRODUCTION = """\

@@ -36,7 +36,8 @@ COMMANDS = {
     "ps": "list",
     "show": "list",
     "benchmark": "bench",
-    "collect-env": "version",
+    "collect-env": "doctor",
+    "check": "doctor",
     "info": "version",
 }
 NO_COMMANDS = {
