@@ -110,10 +110,15 @@ def create_app(
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(OriginGuard, origins=origins)
-    app.add_middleware(HostGuard, hosts=Hosts(settings))
-    app.add_middleware(Edge)
+    _guard(app, served, origins)
     return app
+
+
+def _guard(app: FastAPI, served: Served, origins: Origins) -> None:
+    """Adds the layers around the routes, from the inside out."""
+    app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(served.settings))
+    app.add_middleware(Edge)
 
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:

@@ -22,7 +22,7 @@ Read = tuple[object, str]  # a value, and where it comes from
 
 def read_values(
     options: Sequence[Option], given: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[dict[str, object], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The values that are set, and where each comes from."""
     read: dict[str, Read] = {}
     config = next((option for option in options if option.name == CONFIG), None)

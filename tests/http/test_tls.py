@@ -18,8 +18,8 @@ from websockets.sync.client import connect
 
 from gpt_oss_server.http.connections.tls import Tls, tls_of
 from gpt_oss_server.settings import Settings, SettingsError
-from tests.doubles.certificates import DAY, write_certificate
 from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.ops.certificates import DAY, write_certificate
 from tests.doubles.server_process import Served, serving
 
 

@@ -16,7 +16,9 @@ EXAMPLES = """\
 examples:
   gpt-oss-server config
   gpt-oss-server config --changed --config server.toml --port 9000
-  gpt-oss-server config --port 9000 > server.toml"""
+  gpt-oss-server config --port 9000 > server.toml
+
+All flags of serve work here."""
 
 _DEFAULT = "default"
 
@@ -25,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     add_model(parser)
     parser.add_argument("--changed", action="store_true", help="only settings that are set somewhere")
     parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
-    add_flags(parser, everything=everything)
+    add_flags(parser, everything=False)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -21,7 +21,7 @@ examples:
   gpt-oss-server doctor openai/gpt-oss-20b --device cuda --store sqlite
   gpt-oss-server doctor --config server.toml --json
 
-The flags are those of serve. The exit code is 0 if all that these settings need works, and 1 if not."""
+All flags of serve work here. The exit code is 0 if all that these settings need works, and 1 if not."""
 
 _COLOURS = {"ok": console.GREEN, "note": console.CYAN, "problem": console.RED}
 _SANDBOXES = ("bubblewrap", "docker")
@@ -30,7 +30,7 @@ _SANDBOXES = ("bubblewrap", "docker")
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     add_model(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
-    add_flags(parser, everything=everything)
+    add_flags(parser, everything=False)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -118,7 +118,8 @@ class Server(uvicorn.Server):
             self.should_exit = True
         else:
             self._greet()
-            if self._settings.exit_on_engine_failure and self._health is not None:
+            settings = self._settings
+            if settings.exit_on_engine_failure and self._health is not None:
                 self._health.on_failure = self._engine_failed
 
     @property
@@ -207,15 +208,15 @@ class Server(uvicorn.Server):
             # wait for.
             self._tell("Stopped immediately.")
             os._exit(128 + sig)
-        self.stopped_by = sig
-        delay = 0.0 if sig == signal.SIGINT or self.app.app is None else self._settings.drain_delay
+        self.stopped_by, settings = sig, self._settings
+        delay = 0.0 if sig == signal.SIGINT or self.app.app is None else settings.drain_delay
         self.drain.begin(self._health, delay=delay)
         if self.app.app is None:
             self.should_exit = True
             return
         running = len(self.server_state.tasks) + self.app.app.state.service.background.count
         if running or delay:
-            self._tell(_stopping(running, delay, self._settings.shutdown_grace))
+            self._tell(_stopping(running, delay, settings.shutdown_grace))
 
     def _tell(self, message: str) -> None:
         if self._settings.log_format == "json":

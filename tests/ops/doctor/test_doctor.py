@@ -14,8 +14,8 @@ from gpt_oss_server.cli.commands import doctor
 from gpt_oss_server.ops.doctor import machine, surroundings
 from gpt_oss_server.ops.doctor.finding import Check, Finding, State, findings, ok
 from gpt_oss_server.settings import Settings
-from tests.doubles.certificates import DAY, write_certificate
 from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.ops.certificates import DAY, write_certificate
 
 pytestmark = pytest.mark.anyio
 
