@@ -96,14 +96,8 @@ def create_app(
     )
     app.state.service = service
     app.state.health = health
-    app.include_router(responses_router(service))
-    app.include_router(traces_router(service))
     origins = Origins(settings)
-    app.include_router(socket_router(service, origins))
-    app.include_router(conversations_router(service))
-    app.include_router(chat_router(chat))
-    app.include_router(completions_router(served, chat.prompt))
-    app.include_router(models_router(served))
+    _add_routes(app, service, chat, origins)
     app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
     app.include_router(pages_router(served))
@@ -112,6 +106,20 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     _guard(app, served, origins)
     return app
+
+
+def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, origins: Origins) -> None:
+    served = service.served
+    for router in (
+        responses_router(service),
+        traces_router(service),
+        socket_router(service, origins),
+        conversations_router(service),
+        chat_router(chat),
+        completions_router(served, chat.prompt),
+        models_router(served),
+    ):
+        app.include_router(router)
 
 
 def _guard(app: FastAPI, served: Served, origins: Origins) -> None:

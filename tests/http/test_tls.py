@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -47,6 +48,17 @@ def test_the_sdk_and_websockets_speak_https(tmp_path: Path) -> None:
         if shutil.which("curl"):
             command = ["curl", "-s", "--cacert", cert, f"{served.url}/live"]
             assert subprocess.run(command, capture_output=True, text=True).stdout == '{"status":"alive"}'
+
+
+def test_an_idle_client_does_not_hold_up_the_end_of_the_server(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
+    with serving(*flags, "--shutdown-grace", "300") as served:
+        trusting = ssl.create_default_context(cafile=cert)
+        with httpx.Client(verify=trusting) as client:
+            assert client.get(f"{served.url}/live").status_code == 200  # its connection stays open
+            served.process.send_signal(signal.SIGINT)
+            assert served.process.wait(25) == 0
 
 
 def serial(served: Served) -> str:

@@ -45,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._name = new_connection()
         self._refusal: ApiError | None = None
         self._is_refused = False  # no further byte is parsed
+        self._ends_with_server = False
         self._held = 0  # bytes since the parser last passed something on
         self._reads_head = True
         self._idle_since = self.loop.time()
@@ -116,6 +117,20 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
         super().on_response_complete()
+        if self._ends_with_server:
+            self._abort_soon()
+
+    def shutdown(self) -> None:
+        """Ends the connection once it is idle, because the server stops."""
+        super().shutdown()
+        self._ends_with_server = True
+        if self._is_idle:
+            self._abort_soon()
+
+    def _abort_soon(self) -> None:
+        """With TLS, `close` waits for the client's own farewell, which idle clients never read to send."""
+        if self.transport.get_extra_info("ssl_object") is not None:
+            self.loop.call_later(_LINGERING, self.transport.abort)
 
     def _should_upgrade(self) -> bool:
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
