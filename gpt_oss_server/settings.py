@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gpt_oss_server.access_settings import AccessSettings
 from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.operations_settings import OperationsSettings
 from gpt_oss_server.options import (
@@ -50,7 +51,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, StoreSettings, OperationsSettings):
+class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -58,7 +59,8 @@ class Settings(NetworkSettings, StoreSettings, OperationsSettings):
         text("MODEL"),
         "Model",
         "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
-        "(a server that runs elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
+        "(a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, or `random:20b` (random "
+        "weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )
@@ -306,7 +308,7 @@ class Configuration:
     sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
 
 
-_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Operations", "Logging")
+_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Operations", "Logging")
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )

@@ -1,4 +1,4 @@
-"""Running a server for others: its health, its end, its log.
+"""What an operator needs around the APIs: who may use them and how much, health, the end, the log.
 
-Each subfolder is a room of its own. None of them knows an API.
+Each folder is a room of its own. None of them knows an API.
 """

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
+from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.serving.served import Served
 
 
@@ -25,6 +26,7 @@ def models_router(served: Served) -> APIRouter:
             "context_length": info.context_length,
             "description": info.description,
             "is_demo": info.is_demo,
+            "enforces": enforced(info),
         }
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])

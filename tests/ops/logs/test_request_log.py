@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -201,18 +202,18 @@ def test_probes_and_files_of_pages_are_lines_only_at_level_debug(
     assert {line["path"] for line in lines.ended(5)} == {*paths, "/v1/models"}
 
 
-def test_the_name_of_the_key_is_in_the_line(lines: Lines) -> None:
-    def named(app: Any) -> Any:
-        async def with_key(scope: Any, receive: Any, send: Any) -> None:
-            scope.setdefault("state", {})["key_name"] = "alice"
-            await app(scope, receive, send)
-
-        return with_key
-
-    with serving(scripted(HELLO), Settings(python="off"), wrap=named) as url:
-        httpx.post(f"{url}/responses", json={"input": "Hi"})
-        [line] = lines.ended()
-    assert line["key"] == "alice"
+def test_the_name_of_the_key_is_in_the_line_and_the_key_is_not(lines: Lines, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sk-secret-of-alice name=alice\n")
+    settings = Settings(python="off", api_key_file=str(keys))
+    with serving(scripted(HELLO), settings) as url:
+        for key in ("sk-secret-of-alice", "sk-wrong"):
+            httpx.post(f"{url}/responses", json={"input": "Hi"}, headers={"authorization": f"Bearer {key}"})
+        known, unknown = lines.ended(2)
+    assert (known["status"], known["key"]) == (200, "alice")
+    assert (unknown["status"], unknown["error_code"]) == (401, "invalid_api_key")
+    assert "key" not in unknown
+    assert "sk-" not in str((known, unknown))
 
 
 # --- never a prompt --------------------------------------------------------------------------------
