@@ -92,7 +92,7 @@ async def mcp(settings: Settings) -> Finding:
     for server in servers:
         tool = McpTool(server.label, server.endpoint, server.credentials, timeout=30.0)
         try:
-            answered.append(f"{server.label} ({len(await tool.list())} tools)")
+            answered.append(f"{server.label} ({len((await tool.list()).tools)} tools)")
         except McpFailure as error:
             advice = "Start it, or correct --mcp; requests that need it will try again."
             return missing("mcp", f"--mcp {server.label}: {error}", advice, needed=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpt_oss_server.ops.doctor.finding import Check, Finding, State, findings, o
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.ops.certificates import DAY, write_certificate
+from tests.doubles.tools import echo_server
 
 pytestmark = pytest.mark.anyio
 
@@ -127,6 +129,13 @@ async def test_a_port_in_use_is_a_problem() -> None:
 async def test_an_mcp_server_that_does_not_start_is_a_problem() -> None:
     found = await surroundings.mcp(Settings(mcp=("mine=/no/such/command",)))
     assert (found.state, "'mine' was not found" in found.found) == (State.PROBLEM, True)
+
+
+async def test_an_mcp_server_lists_its_tools() -> None:
+    server = Path(echo_server.__file__)
+    found = await surroundings.mcp(Settings(mcp=(f"echo={sys.executable} {server}",)))
+    assert found.state is State.OK
+    assert "echo (" in found.found
 
 
 async def test_checks_that_hang_or_break_hide_nothing_and_keep_their_order() -> None:
