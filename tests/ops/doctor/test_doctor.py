@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +131,8 @@ async def test_an_mcp_server_that_does_not_start_is_a_problem() -> None:
 
 
 async def test_an_mcp_server_lists_its_tools() -> None:
-    server = Path(echo_server.__file__)
-    found = await surroundings.mcp(Settings(mcp=(f"echo={sys.executable} {server}",)))
+    with echo_server.serving() as url:
+        found = await surroundings.mcp(Settings(mcp=(f"echo={url}",)))
     assert found.state is State.OK
     assert "echo (" in found.found
 
