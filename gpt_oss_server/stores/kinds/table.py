@@ -27,6 +27,7 @@ from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.traces import SqlTraces
 
 _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
@@ -43,6 +44,7 @@ class Stores:
     sealing_secret: bytes | None = None  # None: the key is in a file
     allowances: Allowances = field(default_factory=MemoryAllowances)
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
+    traces: SqlTraces | None = None  # None: traces end with the process
 
     def start(self) -> None:
         """Begins work that no request waits for."""
@@ -117,6 +119,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         sealing_secret=secret,
         allowances=SqlAllowances(database),
         sweeper=Sweeper(database, bounds_of(settings)),
+        traces=SqlTraces(database),
     )
 
 
