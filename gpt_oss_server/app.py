@@ -32,6 +32,9 @@ from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.health.api import health_router
+from gpt_oss_server.ops.health.counted_engine import checked
+from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.ops.keys.guard import KeyGuard
 from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.pages.router import pages_router
@@ -62,7 +65,8 @@ def create_app(
     """A server for `engine`. It closes the engine when it shuts down."""
     settings = settings or Settings()
     tools = ToolsetMaker(settings)
-    served = Served(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
+    served = Served(checked(_as_engine(engine)), settings, store=store, ids=ids, clock=clock, tools=tools)
+    health = Health(served.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
@@ -72,7 +76,9 @@ def create_app(
         served.make_ready()
         served.stores.start()
         service.continuing.start()
+        health.start()
         yield
+        await health.close()
         await served.keys.close()
         await service.close()
 
@@ -86,14 +92,10 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    app.include_router(responses_router(service))
-    app.include_router(traces_router(service))
+    app.state.health = health
     origins = Origins(settings)
-    app.include_router(socket_router(service, origins))
-    app.include_router(conversations_router(service))
-    app.include_router(chat_router(chat))
-    app.include_router(completions_router(served, chat.prompt))
-    app.include_router(models_router(served))
+    _add_routes(app, service, chat, origins)
+    app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
     app.include_router(pages_router(served))
     describe(app)
@@ -101,6 +103,20 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     _guard(app, served, origins)
     return app
+
+
+def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, origins: Origins) -> None:
+    served = service.served
+    for router in (
+        responses_router(service),
+        traces_router(service),
+        socket_router(service, origins),
+        conversations_router(service),
+        chat_router(chat),
+        completions_router(served, chat.prompt),
+        models_router(served),
+    ):
+        app.include_router(router)
 
 
 def _guard(app: FastAPI, served: Served, origins: Origins) -> None:

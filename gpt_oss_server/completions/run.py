@@ -16,6 +16,7 @@ from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
+from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
@@ -90,6 +91,7 @@ class CompletionRun:
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
         self._sampled = 0
+        self._begun: list[_Choice] = []
         self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
@@ -108,11 +110,24 @@ class CompletionRun:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
                 self._served.counters.count(outcome(None, self.error), ())
             finally:
+                self._note()
                 self._spending.settle(self._usage()["total_tokens"])
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:
                 yield [{**self._head, "choices": [], "usage": self._usage()}]
+
+    def _note(self) -> None:
+        made = sum(choice.sampled for choice in self._begun)
+        finishes = {str(choice.finish) for choice in self._begun}
+        note_answer(
+            response_id=str(self._head["id"]),
+            model=str(self._head["model"]),
+            finish="failed" if self.error is not None else ",".join(sorted(finishes)),
+            usage={**self._usage(), "completion_tokens": made},
+            code=None if self.error is None else self.error.code,
+            reason=None if self.error is None else self.error.message,
+        )
 
     async def wait(self) -> dict[str, Any]:
         parts: dict[int, list[dict[str, Any]]] = {}
@@ -168,6 +183,7 @@ class CompletionRun:
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text(choice)
+        self._begun.append(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:

@@ -1,4 +1,4 @@
-"""What an operator needs around the APIs: who may use them, and how much.
+"""What an operator needs around the APIs: who may use them and how much, health, the end, the log.
 
-Its rooms take the settings and requests before any API sees them. They must not know an API.
+Each folder is a room of its own. None of them knows an API.
 """
