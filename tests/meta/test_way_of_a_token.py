@@ -31,6 +31,9 @@ class Watched(ReplayEngine):
                 frame = frame.f_back
             yield step
 
+    async def check(self) -> None:
+        """As the project's engines have it; the server counts the failures of others itself."""
+
 
 @pytest.mark.parametrize(
     ("path", "body", "way"),
