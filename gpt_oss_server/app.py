@@ -39,6 +39,9 @@ from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.metrics.api import metrics_router
+from gpt_oss_server.ops.metrics.metrics import Metrics
+from gpt_oss_server.ops.metrics.stores import measured
 from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
@@ -49,6 +52,7 @@ from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.kinds.table import stores_of
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
@@ -66,8 +70,12 @@ def create_app(
 ) -> FastAPI:
     """A server for `engine`. It closes the engine when it shuts down."""
     settings = settings or Settings()
-    tools = ToolsetMaker(settings)
-    served = Served(_as_engine(engine), settings, store=store, ids=ids, clock=clock, tools=tools)
+    metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)
+    tools = ToolsetMaker(settings, on_call=None if metrics is None else metrics.on_tool_call)
+    stores = stores_of(settings, store)
+    if metrics is not None:
+        stores = measured(stores, metrics.figures)
+    served = Served(_as_engine(engine), settings, stores=stores, ids=ids, clock=clock, tools=tools)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
@@ -98,13 +106,16 @@ def create_app(
     app.include_router(completions_router(served, chat.prompt))
     app.include_router(models_router(served))
     app.include_router(containers_router(service, tools, clock))
+    if metrics is not None:
+        served.observers.append(metrics.runs)
+        app.include_router(metrics_router(metrics, service))
     app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(OriginGuard, origins=origins)
     app.add_middleware(HostGuard, hosts=Hosts(settings))
-    app.add_middleware(Edge)
+    app.add_middleware(Edge, observers=() if metrics is None else (metrics.http,))
     return app
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from gpt_oss_server.network_settings import NetworkSettings
+from gpt_oss_server.observation_settings import ObservationSettings
 from gpt_oss_server.options import (
     AUTO,
     ENV_PREFIX,
@@ -39,7 +40,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, StoreSettings):
+class Settings(NetworkSettings, StoreSettings, ObservationSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -275,7 +276,7 @@ class Settings(NetworkSettings, StoreSettings):
             option.check(getattr(self, option.name))
 
 
-_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging")
+_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging", "Observation")
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )

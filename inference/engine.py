@@ -72,6 +72,7 @@ class Sampling:
     cache_salt: str | None = None
     owner: str = ""
     priority: int = 0
+    trace: str = ""  # the W3C `traceparent` of the generation, for engines that send it on
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Step:
     cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step that knows them
     # On the first step, if requested: one per prompt token; None for the first, which has no context.
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
+    queued: float | None = None  # on the first step: seconds before it was computed, if the engine knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ as one object. Choice j of prompt i has the index i * n + j. Closing the iterato
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.serving.counters import outcome
+from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.logprobs import Speller
@@ -24,6 +26,7 @@ from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
+from gpt_oss_server.turns.watching import GenerationSpan, generating
 from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
@@ -46,6 +49,7 @@ class _Choice:
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
     stopped_by: int | None = None  # a stop id of the request's own
+    generations: list[GenerationSpan] = field(default_factory=list)  # one, once it has begun
 
 
 class CompletionRun:
@@ -85,6 +89,8 @@ class CompletionRun:
         search = beam_search(request, served.engine)
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
+        self._observed = served.observed("completions", completion_id, request.model)
+        self._observed.usage = self._observed_usage
         self._sampled = 0
         self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
@@ -95,14 +101,14 @@ class CompletionRun:
             for position in range(len(self._prompts))
             for choice in self._choices_of(position)
         )
-        with self._served.counters.counting_cancellation():
+        with self._observed.running():
             try:
                 async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                     async for batch in batches:
                         yield batch
             except Exception as error:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
-                self._served.counters.count(outcome(None, self.error), ())
+                self._observed.turn_ended(outcome(None, self.error), error=self.error)
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:
@@ -164,19 +170,28 @@ class CompletionRun:
         text = self._text(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
-        async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
-            async for step in steps:
-                if self.request.echo and choice.scored is not None and not choice.has_begun:
-                    yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
-                choice.cached += step.cached_tokens
-                if self.request.max_tokens == 0:  # the client wants only the prompt's scores
-                    choice.finish = Finish.LENGTH
-                    break
-                if chunk := self._feed(choice, text, step):
-                    yield [chunk]
-                if text.stopped is not None:
-                    choice.finish = Finish.STOP
-                    break
+        watch = self._observed.watch
+        with generating(watch, 0, time.monotonic, lambda: choice.sampled) as span:
+            choice.generations.append(span)
+            self._observed.turns.append(choice)
+            read = span.reads.append
+            sampling = replace(choice.sampling, trace=span.trace) if span.trace else choice.sampling
+            async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
+                async for step in steps:
+                    read(time.monotonic())
+                    if span.first is None:
+                        span.first_step(step, len(choice.prompt), span.reads[0])
+                    if self.request.echo and choice.scored is not None and not choice.has_begun:
+                        yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
+                    choice.cached += step.cached_tokens
+                    if self.request.max_tokens == 0:  # the client wants only the prompt's scores
+                        choice.finish = Finish.LENGTH
+                        break
+                    if chunk := self._feed(choice, text, step):
+                        yield [chunk]
+                    if text.stopped is not None:
+                        choice.finish = Finish.STOP
+                        break
         self._count(choice)
         yield [await self._last(choice, text)]
 
@@ -235,6 +250,15 @@ class CompletionRun:
         # The tokens of a prompt count once; they count as cached if none of its choices computed them.
         return _counted(given, self._sampled, sum(self._cached.values()))
 
+    def _observed_usage(self) -> Usage:
+        """The tokens of all choices that began, those that were cut off included."""
+        begun = [turn for turn in self._observed.turns if isinstance(turn, _Choice)]
+        given = sum(len(self._prompts[position]) for position in {choice.position for choice in begun})
+        cached: dict[int, int] = {}
+        for choice in begun:
+            cached[choice.position] = min(cached.get(choice.position, choice.cached), choice.cached)
+        return Usage(given, sum(cached.values()), sum(choice.sampled for choice in begun))
+
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
         return _counted(len(choice.prompt), choice.sampled, choice.cached)
@@ -244,7 +268,7 @@ class CompletionRun:
         self._sampled += choice.sampled
         least = self._cached.get(choice.position, choice.cached)
         self._cached[choice.position] = min(least, choice.cached)
-        self._served.counters.count(outcome(choice.finish, None), ())
+        self._observed.turn_ended(outcome(choice.finish, None))
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:

@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -17,11 +21,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.arrival import ARRIVED
 from gpt_oss_server.http.owner import OWNER, owner_of
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 _PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else could break the answer's header
+_SWITCHED = 101  # an accepted WebSocket
 _log = logging.getLogger(__name__)
 
 
@@ -35,9 +41,27 @@ def _without_last_slash(scope: Scope) -> Scope:
     return {**scope, "path": path.rstrip("/")} if path.endswith("/") and path.strip("/") else scope
 
 
+class EdgeObserver(Protocol):
+    """Learns of every request and every WebSocket. Nothing that it does may fail them."""
+
+    def began(self, scope: Scope) -> None: ...
+
+    def ended(self, scope: Scope, status: int, seconds: float) -> None:
+        """After the body. The status is 0 where no answer began: the client left, or the server stops."""
+        ...
+
+
+@dataclass(slots=True)
+class _Start:
+    """The status of an answer that has begun."""
+
+    status: int = 0
+
+
 class Edge:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, observers: Sequence[EdgeObserver] = ()) -> None:
         self._app = app
+        self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -45,14 +69,23 @@ class Edge:
             return
         scope = _without_last_slash(scope)
         OWNER.set(owner_of(scope))
+        ARRIVED.set(began := time.monotonic())
+        start = _Start()
+        for observer in self._observers:
+            observer.began(scope)
+        try:
+            await self._answer(scope, receive, send, start)
+        finally:
+            for observer in self._observers:
+                observer.ended(scope, start.status, time.monotonic() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, start: _Start) -> None:
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
-        started = False
 
         async def send_with_id(message: Message) -> None:
-            nonlocal started
             if message["type"] in _STARTS:
-                started = True
+                start.status = message.get("status", _SWITCHED)
                 MutableHeaders(scope=message)[HEADER] = request_id
             await send(message)
 
@@ -68,7 +101,7 @@ class Edge:
             _log.warning("%s %s was cut off: the server is stopping.", scope["method"], scope["path"])
         except Exception:
             _log.exception("%s %s failed (%s).", scope["method"], scope["path"], request_id)
-            if started:
+            if start.status:
                 raise  # part of the answer is sent; the server closes the connection
             body = ApiError(f"The server failed; its log says why, under {request_id}.").body()
             await JSONResponse(body, status_code=ApiError.status)(scope, receive, send_with_id)

@@ -86,6 +86,15 @@ class Append:
             yield ConversationPart(tuple(items), part.added)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """What a store holds now."""
+
+    responses: int
+    conversations: int
+    bytes: int
+
+
 class Store(Protocol):
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         """Stores the response and appends its turn to a conversation: both, or neither where this raises.

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun, Transcript
+from gpt_oss_server.turns.transcript import ToolRun, Transcript
+from gpt_oss_server.turns.watching import GenerationSpan
 
 _BYTES = 64 * 1024**2
 _RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, SocketLimitReached
+from gpt_oss_server.http.arrival import ARRIVED
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
@@ -115,6 +116,7 @@ class SocketConnection:
             del self._lanes[name]
 
     async def _answer(self, request: Create) -> None:
+        ARRIVED.set(request.arrived)
         try:
             run = await self._service.start_streamed(
                 request.body, store=self._store, generates=request.generates

@@ -6,11 +6,11 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.base import Store, StoreSize
 from gpt_oss_server.stores.completions import Completions, MemoryCompletions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.kinds.bounds import bounds_of
@@ -23,6 +23,7 @@ from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
+from gpt_oss_server.stores.sql.statistics import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
 
@@ -40,6 +41,7 @@ class Stores:
     claims: Claims | None = None  # None: no other process can continue a run
     sealing_secret: bytes | None = None  # None: the key is in a file
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
+    size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: not known
 
     def start(self) -> None:
         """Begins work that no request waits for."""
@@ -90,7 +92,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         max_conversation_age=settings.store_max_conversation_age,
     )
     completions = MemoryCompletions(most=settings.store_max_responses or _MOST_IN_MEMORY)
-    return Stores(responses, _event_logs_in_memory(settings), completions)
+    return Stores(responses, _event_logs_in_memory(settings), completions, size=responses.size)
 
 
 def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
@@ -100,6 +102,10 @@ def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
 
 
 def _in_database(database: Database, settings: Settings) -> Stores:
+    async def size() -> StoreSize:
+        held = await database.read(statistics)
+        return StoreSize(held.responses, held.conversations, held.bytes)
+
     held = Held()
     secret = None
     if settings.sealing_key_file is None:
@@ -113,6 +119,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         claims=logs,
         sealing_secret=secret,
         sweeper=Sweeper(database, bounds_of(settings)),
+        size=size,
     )
 
 
