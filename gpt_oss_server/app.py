@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -39,9 +39,7 @@ from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.ops.metrics.api import metrics_router
-from gpt_oss_server.ops.metrics.metrics import Metrics
-from gpt_oss_server.ops.metrics.stores import measured
+from gpt_oss_server.ops.observation import Observation
 from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
@@ -57,6 +55,9 @@ from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
 InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as in the reference
 
 
@@ -67,14 +68,13 @@ def create_app(
     store: Store | None = None,
     ids: Ids = random_ids,
     clock: Callable[[], float] = time.time,
+    tracer_provider: TracerProvider | None = None,
 ) -> FastAPI:
-    """A server for `engine`. It closes the engine when it shuts down."""
+    """A server for `engine`. It closes the engine when it shuts down. Spans go to a `tracer_provider`."""
     settings = settings or Settings()
-    metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)
-    tools = ToolsetMaker(settings, on_call=None if metrics is None else metrics.on_tool_call)
-    stores = stores_of(settings, store)
-    if metrics is not None:
-        stores = measured(stores, metrics.figures)
+    observation = Observation(settings, tracer_provider)
+    tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
+    stores = observation.measured(stores_of(settings, store))
     served = Served(_as_engine(engine), settings, stores=stores, ids=ids, clock=clock, tools=tools)
     service, chat = ResponsesService(served), ChatService(served)
 
@@ -86,6 +86,7 @@ def create_app(
         service.continuing.start()
         yield
         await service.close()
+        await observation.close()
 
     # A redirect would bypass a proxy in front of the server; see Edge.
     app = FastAPI(
@@ -97,26 +98,33 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    app.include_router(responses_router(service))
-    app.include_router(traces_router(service))
     origins = Origins(settings)
-    app.include_router(socket_router(service, origins))
-    app.include_router(conversations_router(service))
-    app.include_router(chat_router(chat))
-    app.include_router(completions_router(served, chat.prompt))
-    app.include_router(models_router(served))
+    _add_routes(app, service, chat, origins)
     app.include_router(containers_router(service, tools, clock))
-    if metrics is not None:
-        served.observers.append(metrics.runs)
-        app.include_router(metrics_router(metrics, service))
+    observation.watch(app, service)
     app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(OriginGuard, origins=origins)
     app.add_middleware(HostGuard, hosts=Hosts(settings))
-    app.add_middleware(Edge, observers=() if metrics is None else (metrics.http,))
+    observation.add_spans(app)
+    app.add_middleware(Edge, observers=observation.of_http)
     return app
+
+
+def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, origins: Origins) -> None:
+    served = service.served
+    for router in (
+        responses_router(service),
+        traces_router(service),
+        socket_router(service, origins),
+        conversations_router(service),
+        chat_router(chat),
+        completions_router(served, chat.prompt),
+        models_router(served),
+    ):
+        app.include_router(router)
 
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:

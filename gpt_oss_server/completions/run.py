@@ -180,7 +180,7 @@ class CompletionRun:
                 async for step in steps:
                     read(time.monotonic())
                     if span.first is None:
-                        span.first_step(step, len(choice.prompt), span.reads[0])
+                        span.first_step(step, len(choice.prompt), span.reads[-1])
                     if self.request.echo and choice.scored is not None and not choice.has_begun:
                         yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
                     choice.cached += step.cached_tokens

@@ -75,7 +75,7 @@ class Transcript:
             self.cached_tokens += step.cached_tokens
         span = self.generations[-1]
         if span.first is None:
-            span.first_step(step, prompt, self.clock())
+            span.first_step(step, prompt, span.reads[-1])
 
     def sample(self, tokens: Sequence[int], scores: Sequence[TokenLogprob] | None = None) -> None:
         """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""

@@ -105,7 +105,7 @@ class LlamaWire:
         body = _body(prompt, ask)
         known: list[int] = []
         count = 0  # of the tokens that the server has sampled
-        async with aclosing(self._chunks(body)) as chunks:
+        async with aclosing(self._chunks(body, ask)) as chunks:
             async for chunk, cached in chunks:
                 count = chunk["tokens_predicted"]
                 tokens = tuple(chunk["tokens"])
@@ -120,11 +120,11 @@ class LlamaWire:
             async for piece in pieces:
                 yield piece
 
-    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[tuple[Json, int], None]:
+    async def _chunks(self, body: Mapping[str, Any], ask: Ask) -> AsyncGenerator[tuple[Json, int], None]:
         """The chunks that hold tokens or the end, and the number of the prompt's cached tokens."""
         cached, ended = 0, False
         whole = {**body, "stream": True, "return_progress": True}
-        async with aclosing(self._caller.events("/completion", whole)) as events:
+        async with aclosing(self._caller.events("/completion", whole, ask.headers)) as events:
             async for event in events:
                 if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
                     cached = progress["cache"]

@@ -64,7 +64,8 @@ class VllmWire:
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         last: Piece | None = None  # waits for the usage, which comes after it
         cached = 0
-        async with aclosing(self._caller.events("/v1/completions", self._body(prompt, ask))) as events:
+        body = self._body(prompt, ask)
+        async with aclosing(self._caller.events("/v1/completions", body, ask.headers)) as events:
             async for event in events:
                 if not event["choices"]:
                     cached = _cached(event)

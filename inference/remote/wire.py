@@ -19,6 +19,12 @@ class Ask:
     sampled: int  # tokens of this generation that earlier requests gave; they are the end of the prompt
     limit: int  # at most so many more; at least 1
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a router or a collector of traces needs of the request."""
+        trace = self.sampling.trace
+        return {"traceparent": trace} if trace else {}
+
     def seed(self, further: int = 0) -> int | None:
         """Of the request that continues after `further` more tokens.
 

@@ -15,9 +15,8 @@ def metrics_router(metrics: Metrics, service: ResponsesService) -> APIRouter:
 
     @router.get("/metrics")
     async def read(request: Request) -> Response:
-        await metrics.size_store(served)
         accept = request.headers.get("accept", "")
-        text, media_type = metrics.text(served, lambda: len(service.background), accept)
+        text, media_type = await metrics.text(served, lambda: len(service.background), accept)
         return Response(text, media_type=media_type, headers={"cache-control": "no-store"})
 
     return router

@@ -47,14 +47,13 @@ class Metrics:
         self.figures.add(table.TOOL_CALLS, labels=(tool, outcome))
         self.figures.observe(table.TOOL_SECONDS, seconds, (tool,))
 
-    def text(self, served: Served, background: Callable[[], int], accept: str) -> tuple[bytes, str]:
-        """What Prometheus reads, and its media type. Call it on the event loop."""
+    async def text(self, served: Served, background: Callable[[], int], accept: str) -> tuple[bytes, str]:
+        """What Prometheus reads, and its media type."""
+        await self._size_store(served)
         if self._exposition is None:
-            # Here: its package is only needed once something reads the figures.
-            from gpt_oss_server.ops.metrics.exposition import Exposition
-
+            make = await asyncio.to_thread(_load_exposition)
             model = served.model_names[0]
-            self._exposition = Exposition(lambda: self.values(served, background()), self._names, model)
+            self._exposition = make(lambda: self.values(served, background()), self._names, model)
         return self._exposition.text(accept)
 
     def values(self, served: Served, background: int) -> Mapping[Figure, Mapping[Labels, Value]]:
@@ -93,7 +92,7 @@ class Metrics:
         objects: dict[Labels, Value] = {("response",): size.responses, ("conversation",): size.conversations}
         return {table.STORED: objects, table.STORED_BYTES: {(): size.bytes}}
 
-    async def size_store(self, served: Served) -> None:
+    async def _size_store(self, served: Served) -> None:
         """Asks the store what it holds, from time to time. Only the first caller waits for the answer."""
         if self._sizing is not None and not self._sizing.done():
             return
@@ -112,6 +111,13 @@ class Metrics:
             self._size = None
             _log.warning("The size of the store is unknown: %s", error)
         self._sized_at = time.monotonic()
+
+
+def _load_exposition() -> type[Exposition]:
+    """On a thread, and once something reads the figures: importing its package takes a while."""
+    from gpt_oss_server.ops.metrics.exposition import Exposition
+
+    return Exposition
 
 
 def _is_counted(figure: Figure) -> bool:
