@@ -121,4 +121,4 @@ class ObservedRun:
             observer.ended(self)
         for turn in self.turns:
             for span in turn.generations:
-                span.take_gaps()  # a trace may keep the spans, and nobody needs these
+                span.take_reads()  # a trace may keep the spans, and nobody needs these

@@ -7,14 +7,13 @@ fail the turn. It must not know what becomes of the figures.
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inference.engine import Step
+from inference.engine import Step, queued_of
 
 
 def _no_reads() -> array[float]:
@@ -35,22 +34,22 @@ class GenerationSpan:
     sampled: int = 0  # tokens; set by its end
     trace: str = ""  # its W3C trace context, for an engine that passes it on
     queued: float | None = None  # seconds until the engine began to compute; None: the engine does not say
-    last: float | None = None  # the newest step that `take_gaps` has seen
-    reads: array[float] = field(default_factory=_no_reads)  # when steps arrived, since `take_gaps`
+    last: float | None = None  # the newest step that `take_reads` has seen
+    reads: array[float] = field(default_factory=_no_reads)  # when steps arrived, since `take_reads`
 
     def first_step(self, step: Step, prompt: int, now: float) -> None:
         """Records what the first step shows. `prompt` is the number of its tokens."""
-        self.first, self.cached, self.prompt, self.queued = now, step.cached_tokens, prompt, step.queued
+        self.first, self.cached, self.prompt, self.queued = now, step.cached_tokens, prompt, queued_of(step)
 
-    def take_gaps(self) -> list[float]:
-        """The seconds between steps that arrived since the last call."""
-        reads, last = self.reads, self.last
-        if not reads:
-            return []
-        times = reads.tolist() if last is None else [last, *reads]
-        self.last = times[-1]
-        del reads[:]
-        return [after - before for before, after in itertools.pairwise(times)]
+    def take_reads(self) -> array[float]:
+        """When steps arrived since the last call, after the last of those before."""
+        taken = self.reads[:]
+        del self.reads[:]  # not a new one: the generation holds this one's `append`
+        if self.last is not None:
+            taken.insert(0, self.last)
+        if taken:
+            self.last = taken[-1]
+        return taken
 
 
 @dataclass(slots=True)

@@ -6,10 +6,13 @@ not know how they are written out.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 Labels = tuple[str, ...]
 
@@ -52,19 +55,26 @@ class Figures:
         of_figure[labels] = of_figure.get(labels, 0) + amount
 
     def observe(self, figure: Figure, value: float, labels: Labels = ()) -> None:
-        self.observe_all(figure, (value,), labels)
+        histogram = self._histogram(figure, labels)
+        histogram.counts[bisect_left(figure.bounds, value)] += 1
+        histogram.sum += value
 
-    def observe_all(self, figure: Figure, values: Iterable[float], labels: Labels = ()) -> None:
+    def observe_gaps(self, figure: Figure, times: array[float]) -> None:
+        """Observes the differences between neighbours: for times, of which there are many."""
+        if len(times) < 2:
+            return
+        histogram = self._histogram(figure, ())
+        places = np.searchsorted(figure.bounds, np.diff(np.frombuffer(times)))
+        for place, count in enumerate(np.bincount(places).tolist()):
+            histogram.counts[place] += count
+        histogram.sum += times[-1] - times[0]
+
+    def _histogram(self, figure: Figure, labels: Labels) -> Histogram:
         of_figure = self._histograms.setdefault(figure, {})
         histogram = of_figure.get(labels)
         if histogram is None:
             histogram = of_figure[labels] = Histogram([0] * (len(figure.bounds) + 1))
-        bounds, counts = figure.bounds, histogram.counts
-        total = 0.0
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-            total += value
-        histogram.sum += total
+        return histogram
 
     def values(self, figure: Figure) -> Mapping[Labels, Value]:
         """By labels. A figure without labels has a value before anything happened."""

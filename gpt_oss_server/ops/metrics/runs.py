@@ -72,7 +72,7 @@ class RunFigures:
             for place, span in enumerate(turn.generations):
                 if id(span) in counted:
                     continue
-                self._figures.observe_all(table.BETWEEN_TOKENS, span.take_gaps())
+                self._figures.observe_gaps(table.BETWEEN_TOKENS, span.take_reads())
                 if span.ended is None:
                     continue
                 counted.add(id(span))

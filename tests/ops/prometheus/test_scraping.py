@@ -24,7 +24,7 @@ pytestmark = pytest.mark.observers
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text(encoding="utf-8"))
-VARIABLES = {"$job": "gpt-oss-server", "$instance": ".*", "$__rate_interval": "30s"}
+VARIABLES = {"$job": "gpt-oss-server", "$instance": ".*", "$__rate_interval": "60s"}
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'
 ANSWER = "<|channel|>final<|message|>It is 40 metres deep.<|return|>"
 SLIP = "<|channel|>final<|message|>Hello!<|start|>assistant"
@@ -69,7 +69,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
         prometheus.wait_for("count(gpt_oss_server_info) == 2")
         for _ in range(ROUNDS):
             load(model.api, tools.api)
-            time.sleep(2)  # further scrapes: a rate needs two
+            time.sleep(4)  # further scrapes: a rate needs two
         yield prometheus, [model.url, tools.url]
 
 
@@ -120,7 +120,7 @@ def test_the_alert_of_a_server_that_is_down_goes_off(tmp_path: Path) -> None:
 
 def test_prometheus_has_what_the_servers_report(loaded: tuple[Prometheus, list[str]]) -> None:
     prometheus, urls = loaded
-    time.sleep(3)
+    time.sleep(6)
     for url in urls:
         figures = scraped_at(url)
         instance = url.removeprefix("http://")
