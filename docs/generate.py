@@ -1,6 +1,7 @@
 """Writes the generated docs; with --check, fails when they are stale.
 
-Renders docs/settings.md from the table of settings, and docs/cli.md from the help of the commands.
+Renders docs/settings.md from the table of settings, docs/cli.md from the help of the commands, and
+docs/metrics-reference.md from the table of figures.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.ops.metrics import vllm_names
+from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS
 
@@ -56,7 +59,32 @@ def cli_page() -> str:
     return "\n".join(pages)
 
 
-PAGES = {"docs/settings.md": settings_page, "docs/cli.md": cli_page}
+def metrics_page() -> str:
+    lines = [
+        NOTE,
+        "# All figures of `/metrics`",
+        "",
+        "[Metrics and traces](metrics.md) explains when they count.",
+        "",
+        "| figure | kind | labels | vLLM's name | what it is |",
+        "|---|---|---|---|---|",
+    ]
+    for figure in TABLE:
+        name = f"{PREFIX}{figure.name}" + ("_total" if figure.kind == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in figure.labels)
+        known = vllm_names.NAMES.get(figure)
+        also = "" if known is None else f"`{vllm_names.PREFIX}{known}`"
+        lines.append(f"| `{name}` | {figure.kind} | {labels} | {also} | {_escaped(figure.help)} |")
+    reasons = f"`{vllm_names.PREFIX}{vllm_names.SUCCESS}` counts `{PREFIX}turns_total` by vLLM's reasons."
+    process = "In addition, `process_…` has the processor time, memory and open files of the process."
+    return "\n".join([*lines, "", reasons, process, ""])
+
+
+PAGES = {
+    "docs/settings.md": settings_page,
+    "docs/cli.md": cli_page,
+    "docs/metrics-reference.md": metrics_page,
+}
 
 
 def stale_pages() -> list[str]:

@@ -51,7 +51,7 @@ class Exposition(Collector):
         labels = (self._model, vllm_names.ENGINE)
         for figure, name in vllm_names.NAMES.items():
             if figure in values:
-                summed = {labels: vllm_names.summed(values[figure])}
+                summed = {labels: vllm_names.summed(figure, values[figure])}
                 yield _family(vllm_names.PREFIX + name, figure, vllm_names.LABELS, summed)
         reasons = vllm_names.successes(values.get(TURNS, {}))
         yield _family(

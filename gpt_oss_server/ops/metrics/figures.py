@@ -17,17 +17,6 @@ import numpy as np
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Figure:
-    """One figure of the server: a row of the table."""
-
-    name: str  # without the prefix, and without Prometheus' `_total`
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: Labels = ()
-    bounds: tuple[float, ...] = ()  # of a histogram's buckets, the last without a bound left out
-
-
 @dataclass(slots=True)
 class Histogram:
     """How many observations fell between any two bounds, and their sum."""
@@ -38,6 +27,21 @@ class Histogram:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figure:
+    """One figure of the server: a row of the table."""
+
+    name: str  # without the prefix, and without Prometheus' `_total`
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: Labels = ()
+    bounds: tuple[float, ...] = ()  # of a histogram's buckets, the last without a bound left out
+
+    def empty(self) -> Histogram:
+        """A histogram without observations."""
+        return Histogram([0] * (len(self.bounds) + 1))
 
 
 Value = float | Histogram
@@ -73,12 +77,12 @@ class Figures:
         of_figure = self._histograms.setdefault(figure, {})
         histogram = of_figure.get(labels)
         if histogram is None:
-            histogram = of_figure[labels] = Histogram([0] * (len(figure.bounds) + 1))
+            histogram = of_figure[labels] = figure.empty()
         return histogram
 
     def values(self, figure: Figure) -> Mapping[Labels, Value]:
         """By labels. A figure without labels has a value before anything happened."""
         if figure.kind == "histogram":
             found = self._histograms.get(figure, {})
-            return found or ({} if figure.labels else {(): Histogram([0] * (len(figure.bounds) + 1))})
+            return found or ({} if figure.labels else {(): figure.empty()})
         return self._numbers.get(figure, {}) or ({} if figure.labels else {(): 0})

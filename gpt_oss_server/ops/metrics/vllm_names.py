@@ -46,13 +46,16 @@ _REASONS = {
 }
 
 
-def summed(values: Mapping[Labels, Value]) -> Value:
+def summed(figure: Figure, values: Mapping[Labels, Value]) -> Value:
     """The sum over all of this server's labels: vLLM tells no APIs apart."""
-    numbers, histograms = 0.0, [value for value in values.values() if isinstance(value, Histogram)]
-    if not histograms:
-        return sum((value for value in values.values() if not isinstance(value, Histogram)), numbers)
-    counts = [sum(column) for column in zip(*(each.counts for each in histograms), strict=True)]
-    return Histogram(counts, sum(each.sum for each in histograms))
+    if figure.kind != "histogram":
+        return sum((value for value in values.values() if not isinstance(value, Histogram)), 0.0)
+    total = figure.empty()
+    for value in values.values():
+        if isinstance(value, Histogram):
+            total.counts = [before + more for before, more in zip(total.counts, value.counts, strict=True)]
+            total.sum += value.sum
+    return total
 
 
 def successes(turns: Mapping[Labels, Value]) -> dict[str, float]:

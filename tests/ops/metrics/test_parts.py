@@ -119,6 +119,13 @@ async def test_vllms_names_have_the_same_values_over_all_apis() -> None:
     assert labels == {"model_name": "scripted", "engine": "0"}
 
 
+async def test_there_are_figures_before_the_first_request() -> None:
+    figures = await scraped(Api(scripted(ANSWER), Settings(metrics_names="both")).client)
+    assert figures.value("vllm:time_to_first_token_seconds_count") == 0
+    assert figures.value("vllm:request_success_total") == figures.own("turns_total") == 0
+    assert figures.own("time_between_tokens_seconds_count") == 0
+
+
 @pytest.mark.parametrize("names", ["own", "vllm", "both"])
 async def test_the_names_are_those_of_the_setting(names: str) -> None:
     figures, _ = await with_names(names)
