@@ -98,7 +98,7 @@ class Toolbox:
         self._parent = parent
         self._outputs = outputs or OutputLimits()
         self._counters: dict[str, ToolCounters] = parent._counters if parent is not None else {}
-        self._on_call = on_call or (parent._on_call if parent is not None else None)
+        self._on_call: OnCall | None = on_call or (parent._on_call if parent is not None else None)
         self._running: set[asyncio.Task[ToolOutput]] = set()
         self._closed = False
 

@@ -39,10 +39,6 @@ class Prometheus:
         found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return found
 
-    def value(self, expression: str) -> float:
-        [series] = self.query(expression)
-        return float(series["value"][1])
-
     def wait_for(self, expression: str) -> list[dict[str, Any]]:
         """The first answer that has series."""
         until = time.monotonic() + _SECONDS

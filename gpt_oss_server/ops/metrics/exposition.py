@@ -14,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from gpt_oss_server.ops.metrics import vllm_names
 from gpt_oss_server.ops.metrics.figures import Figure, Histogram, Labels, Value
@@ -48,7 +47,7 @@ class Exposition(Collector):
             yield from self._of_vllm(values)
 
     def _of_vllm(self, values: Values) -> Iterator[Metric]:
-        labels = (self._model, vllm_names.ENGINE)
+        labels: Labels = (self._model, vllm_names.ENGINE)
         for figure, name in vllm_names.NAMES.items():
             if figure in values:
                 summed = {labels: vllm_names.summed(figure, values[figure])}
@@ -79,8 +78,9 @@ def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, V
 
 def _buckets(figure: Figure, histogram: Histogram) -> list[tuple[str, float]]:
     """The bounds, each with the number of observations up to it."""
-    total, found = 0, []
+    total = 0
+    found: list[tuple[str, float]] = []
     for bound, count in zip((*figure.bounds, math.inf), histogram.counts, strict=True):
         total += count
-        found.append((floatToGoString(bound), float(total)))
+        found.append(("+Inf" if bound == math.inf else str(bound), float(total)))
     return found
