@@ -139,6 +139,14 @@ def test_promtool_accepts_the_figures_of_a_server_under_load(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_alerts_go_off_when_they_should_and_not_before() -> None:
+    cases = Path(__file__).with_name("alerts_test.yml")
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", str(cases)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_example_configuration_is_valid() -> None:
     config = DEPLOY / "prometheus" / "prometheus.yml"
     done = subprocess.run(
