@@ -44,20 +44,28 @@ class Tracing:
             await asyncio.to_thread(self._own.shutdown)
 
 
+def check_tracing(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether traces are wanted. Raises `SettingsError` if they cannot be sent; loads no package for it."""
+    named = any(environment.get(name) for name in _ENDPOINTS)
+    if settings.otel_endpoint is None and (not named or _is_switched_off(environment)):
+        return False
+    if settings.otel_endpoint is None:
+        _check_protocol(environment)
+    else:
+        _checked(settings.otel_endpoint)
+    return True
+
+
 def tracing_of(
     settings: Settings, provider: TracerProvider | None = None, environment: Mapping[str, str] = os.environ
 ) -> Tracing | None:
     """None if nothing takes traces. Raises `SettingsError` if they are wanted and cannot be sent."""
     if provider is not None:
         return Tracing(provider)
-    named = any(environment.get(name) for name in _ENDPOINTS)
-    if settings.otel_endpoint is None and (not named or _is_switched_off(environment)):
+    if not check_tracing(settings, environment):
         return None
-    endpoint = None if settings.otel_endpoint is None else _checked(settings.otel_endpoint)
-    if endpoint is None:
-        _check_protocol(environment)
     try:
-        own = _provider(endpoint, environment)
+        own = _provider(settings.otel_endpoint, environment)
     except ImportError as error:
         raise SettingsError(f"OpenTelemetry traces: {how_to_install(error)}") from error
     return Tracing(own, own)
@@ -75,7 +83,8 @@ def _provider(endpoint: str | None, environment: Mapping[str, str]) -> SdkProvid
     if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in resources:
         attributes["service.name"] = SERVICE
     provider = TracerProvider(resource=Resource.create(attributes))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+    checked = None if endpoint is None else _checked(endpoint)  # None: as the variables say
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=checked)))
     return provider
 
 
