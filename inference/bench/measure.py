@@ -59,7 +59,7 @@ class Workload:
         )
         for layer in self.runner._memory.layers:
             for part in layer:
-                for block in part.split(BLOCKS_AT_ONCE):  # FP8 has no normal_
+                for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
                     block.copy_(torch.randn(block.shape, device=block.device))
 
     def decode(self, batch: int, context: int) -> Row:
