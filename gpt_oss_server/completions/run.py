@@ -35,6 +35,16 @@ Chunk = dict[str, Any]
 
 
 @dataclass(slots=True)
+class _Seen:
+    """What is counted of a choice; it outlives the choice, which holds more."""
+
+    position: int  # of its prompt
+    sampled: int = 0
+    cached: int = 0
+    generations: list[GenerationSpan] = field(default_factory=list)  # one, once it has begun
+
+
+@dataclass(slots=True)
 class _Choice:
     index: int
     position: int  # of its prompt
@@ -42,14 +52,15 @@ class _Choice:
     sampling: Sampling
     engine: Engine
     scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
-    sampled: int = 0
-    cached: int = 0
     finish: Finish = Finish.STOP
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
     stopped_by: int | None = None  # a stop id of the request's own
-    generations: list[GenerationSpan] = field(default_factory=list)  # one, once it has begun
+    seen: _Seen = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seen = _Seen(self.position)
 
 
 class CompletionRun:
@@ -171,9 +182,9 @@ class CompletionRun:
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         watch = self._observed.watch
-        with generating(watch, 0, time.monotonic, lambda: choice.sampled) as span:
-            choice.generations.append(span)
-            self._observed.turns.append(choice)
+        with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
+            choice.seen.generations.append(span)
+            self._observed.turns.append(choice.seen)
             read = span.reads.append
             sampling = replace(choice.sampling, trace=span.trace) if span.trace else choice.sampling
             async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
@@ -183,7 +194,7 @@ class CompletionRun:
                         span.first_step(step, len(choice.prompt), span.reads[-1])
                     if self.request.echo and choice.scored is not None and not choice.has_begun:
                         yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
-                    choice.cached += step.cached_tokens
+                    choice.seen.cached += step.cached_tokens
                     if self.request.max_tokens == 0:  # the client wants only the prompt's scores
                         choice.finish = Finish.LENGTH
                         break
@@ -196,7 +207,7 @@ class CompletionRun:
         yield [await self._last(choice, text)]
 
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
-        choice.sampled += len(step.tokens)
+        choice.seen.sampled += len(step.tokens)
         choice.ids += step.tokens
         choice.finish = step.finish or choice.finish
         step, choice.stopped_by = without_own_stop(step, choice.hidden)
@@ -252,22 +263,22 @@ class CompletionRun:
 
     def _observed_usage(self) -> Usage:
         """The tokens of all choices that began, those that were cut off included."""
-        begun = [turn for turn in self._observed.turns if isinstance(turn, _Choice)]
-        given = sum(len(self._prompts[position]) for position in {choice.position for choice in begun})
+        begun = [turn for turn in self._observed.turns if isinstance(turn, _Seen)]
+        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
         cached: dict[int, int] = {}
-        for choice in begun:
-            cached[choice.position] = min(cached.get(choice.position, choice.cached), choice.cached)
-        return Usage(given, sum(cached.values()), sum(choice.sampled for choice in begun))
+        for each in begun:
+            cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
+        return Usage(given, sum(cached.values()), sum(each.sampled for each in begun))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
-        return _counted(len(choice.prompt), choice.sampled, choice.cached)
+        return _counted(len(choice.prompt), choice.seen.sampled, choice.seen.cached)
 
     def _count(self, choice: _Choice) -> None:
         """Adds an ended choice to the usage and to the server's counters."""
-        self._sampled += choice.sampled
-        least = self._cached.get(choice.position, choice.cached)
-        self._cached[choice.position] = min(least, choice.cached)
+        self._sampled += choice.seen.sampled
+        least = self._cached.get(choice.position, choice.seen.cached)
+        self._cached[choice.position] = min(least, choice.seen.cached)
         self._observed.turn_ended(outcome(choice.finish, None))
 
 

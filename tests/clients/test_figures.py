@@ -20,7 +20,6 @@ REQUESTS, PROMPT, OUTPUT, STREAMS = 8, 100, 48, 2
 OFFLINE = {"HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "any"}
 APIS = {"/v1/completions": "completions", "/v1/chat/completions": "chat", "/v1/responses": "responses"}
 SLACK = 0.5  # seconds between the server and a client on a busy machine
-HEADER = 16  # tokens that the model may sample before the first that a client sees
 
 
 def measured(path: str, folder: Path) -> tuple[list[dict[str, Any]], Scraped]:
@@ -61,10 +60,11 @@ def test_guidellm_and_the_figures_agree(path: str, tmp_path: Path) -> None:
     assert figures.own("turns_total", api=api) == REQUESTS
     assert figures.own("output_tokens_total", api=api) == sum(each["output_tokens"] for each in requests)
     assert figures.own("prompt_tokens_total", api=api) == sum(each["prompt_tokens"] for each in requests)
-    between = mean(figures, "time_per_output_token_seconds")
     seen_first = sum(each["time_to_first_token_ms"] for each in requests) / REQUESTS / 1000
     first = mean(figures, "time_to_first_token_seconds", api=api)
-    assert first <= seen_first <= first + HEADER * between + SLACK
+    # The server counts from the first token; guidellm sees an answer's text, which the reasoning precedes.
+    assert first <= seen_first
+    assert api != "completions" or seen_first <= first + SLACK
     seen_whole = sum(each["request_latency"] for each in requests) / REQUESTS
     whole = mean(figures, "request_duration_seconds", api=api)
     assert whole <= seen_whole <= whole + SLACK
