@@ -16,6 +16,7 @@ from typing import Any
 from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
@@ -26,7 +27,7 @@ from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
-from gpt_oss_server.turns.watching import GenerationSpan, generating
+from gpt_oss_server.turns.watching import GenerationSpan, generating, with_trace
 from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
@@ -73,7 +74,10 @@ class CompletionRun:
         served: Served,
         completion_id: str,
         grammar: Grammar | None = None,
+        spending: Spending | None = None,
     ) -> None:
+        """`spending` holds the tokens that were reserved for it."""
+        self._spending = spending or no_spending()
         self.request = request
         self.error: ApiError | None = None
         self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
@@ -120,6 +124,8 @@ class CompletionRun:
             except Exception as error:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
                 self._observed.turn_ended(outcome(None, self.error), error=self.error)
+            finally:
+                self._spending.settle(self._usage()["total_tokens"])
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:
@@ -186,7 +192,7 @@ class CompletionRun:
             choice.seen.generations.append(span)
             self._observed.turns.append(choice.seen)
             read = span.reads.append
-            sampling = replace(choice.sampling, trace=span.trace) if span.trace else choice.sampling
+            sampling = with_trace(choice.sampling, span.trace)
             async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
                 async for step in steps:
                     read(time.monotonic())

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.arrival import ARRIVED
+from gpt_oss_server.http.labels import LABELS, labels_of
 from gpt_oss_server.http.owner import OWNER, owner_of
 
 HEADER = "x-request-id"
@@ -82,6 +83,7 @@ class Edge:
     async def _answer(self, scope: Scope, receive: Receive, send: Send, start: _Start) -> None:
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
+        LABELS.set({HEADER: request_id, **labels_of(scope)})
 
         async def send_with_id(message: Message) -> None:
             if message["type"] in _STARTS:

@@ -1,4 +1,5 @@
-"""What an operator needs of a server in use: figures, traces, limits. One room for each.
+"""What an operator needs around the APIs: who may use them and how much, and what they do.
 
-Takes what the other rooms report of their work. Nothing here changes an answer.
+Keys and limits take the settings and requests before any API sees them. Figures and traces take what the
+other rooms report of their work, and change no answer.
 """

@@ -30,6 +30,7 @@ from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
 from gpt_oss_server.turns.stop_ids import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.watching import with_trace
 from inference.engine import Finish, Sampling, Step
 from inference.grammar import Grammar
 
@@ -194,7 +195,7 @@ class Generation:
     def _sampling(self, prompt: int, trace: str) -> Sampling:
         """The plan's sampling, limited to the tokens that the turn's earlier generations have left."""
         plan, sampled = self._plan, self._transcript.sampled
-        sampling = replace(plan.sampling, trace=trace) if trace else plan.sampling
+        sampling = with_trace(plan.sampling, trace)
         if plan.parallel:
             sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids - {CALL})
         # Nothing follows an answer, even if the model ends it as an ordinary message.

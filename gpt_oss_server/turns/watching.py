@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from inference.engine import Step, queued_of
+from inference.engine import Sampling, Step, queued_of
 
 
 def _no_reads() -> array[float]:
@@ -105,3 +105,8 @@ def generating(
     finally:
         span.ended, span.sampled = clock(), sampled() - before
         watch.ended(span, error)
+
+
+def with_trace(sampling: Sampling, trace: str) -> Sampling:
+    """The sampling with a trace context, which the engine's own spans then continue."""
+    return replace(sampling, labels={**sampling.labels, "traceparent": trace}) if trace else sampling

@@ -11,7 +11,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.clients.running import command, run, run_script
-from tests.doubles.figures import Scraped, scraped_at
+from tests.doubles.observing.figures import Scraped, scraped_at
 from tests.doubles.serving import serving
 
 pytestmark = pytest.mark.clients

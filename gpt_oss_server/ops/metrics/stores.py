@@ -38,6 +38,10 @@ class _Measured:
         self._name = name
         self._figures = figures
 
+    def of(self, owner: str) -> _Measured:
+        """The part of an owner counts for the same store. Only stores that have owners are asked."""
+        return _Measured(cast(Any, self._store).of(owner), self._name, self._figures)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if name.startswith("_") or not inspect.iscoroutinefunction(found):

@@ -16,7 +16,7 @@ from gpt_oss_server.ops.metrics import vllm_names
 from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
-from tests.doubles.figures import Scraped, scraped
+from tests.doubles.observing.figures import Scraped, scraped
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import ANSWER
 

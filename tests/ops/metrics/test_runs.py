@@ -13,7 +13,7 @@ from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
 from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.figures import scraped
+from tests.doubles.observing.figures import scraped
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 from tests.doubles.waiting import until_found
 

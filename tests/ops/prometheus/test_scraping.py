@@ -15,8 +15,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.doubles.figures import scraped_at
-from tests.doubles.prometheus import Prometheus, scraping, tool
+from tests.doubles.observing.figures import scraped_at
+from tests.doubles.observing.prometheus import Prometheus, scraping, tool
 from tests.doubles.server_process import serving
 
 pytestmark = pytest.mark.observers

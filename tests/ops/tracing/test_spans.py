@@ -15,9 +15,10 @@ from starlette.types import Receive, Scope, Send
 from gpt_oss_server.settings import Settings
 from tests.contracts.remote_contract import connected
 from tests.doubles.apis.api_client import Api
+from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import VllmDouble
+from tests.doubles.observing.spans import Spans, attributes
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
-from tests.doubles.spans import Spans, attributes
 from tests.doubles.tools.echo_server import ServerThread, app_of, make_server
 from tests.doubles.waiting import until
 
@@ -209,13 +210,10 @@ async def test_a_remote_engine_gets_the_generations_trace() -> None:
 
 async def test_a_failure_is_its_code() -> None:
     spans = Spans()
-    async with VllmDouble(context=4000) as double:
-        double.fails_after = 2
-        engine = await connected(double, "vllm")
-        api = Api(engine, tracer_provider=spans.provider)
-        await api.refused("/completions", prompt="Hi", max_tokens=8)
-    generation = spans.one("generate_content model")
-    assert attributes(generation)["error.type"] == "Refused"
-    assert attributes(spans.one("text_completion model"))["error.type"] == "server_error"
+    api = Api(ReplayEngine([1, 2, 3, 4], fails_after=2), tracer_provider=spans.provider)
+    await api.refused("/completions", prompt="Hi", max_tokens=8)
+    generation = spans.one("generate_content replay")
+    assert attributes(generation)["error.type"] == "EngineFailed"
+    assert attributes(spans.one("text_completion replay"))["error.type"] == "server_error"
     assert not generation.status.is_ok
     assert not generation.events, "an exception's text may quote a client"
