@@ -8,7 +8,7 @@
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
 #   make recipe-test      train small models by the recipe of the embedded one
-#   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
+#   make web-test         install Chromium and Firefox (Debian, as root) and Playwright, and test the playground
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
@@ -180,7 +180,7 @@ clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 	@$(BIN)/python -m pytest -m clients tests/clients
 
 web-test: $(VENV)/.developing
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@{ command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; }; } >/dev/null
 	@$(PIP) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
 

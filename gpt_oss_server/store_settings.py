@@ -90,6 +90,13 @@ class StoreSettings:
     background_log_max_age: float = setting(
         600.0, duration(), "Store", "How long the events of an ended background response can be read again."
     )
+    trace_max_bytes: int = setting(
+        64 * 1024**2,
+        size(),
+        "Store",
+        "How many bytes the traces of stored responses may use, where clients may read them "
+        "(`--debug-api`); the oldest go first. A store other than `memory` keeps them over a restart.",
+    )
 
     sealing_key_file: str | None = setting(
         None,

@@ -34,6 +34,7 @@ from gpt_oss_server.harmony.encoding import (
 )
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept, split_leading_instructions
+from gpt_oss_server.harmony.layout import Layout
 
 __all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace", "builtin_namespace"]
 
@@ -203,11 +204,13 @@ class Renderer:
         self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
     ) -> list[int]:
         """The head, the history as the model sees it, and the start of the model's turn."""
-        tokens: list[int] = []
-        for segment in (*head, *kept(history, all_reasoning=all_reasoning)):
-            tokens += segment.tokens
-        tokens += self._cue
-        return tokens
+        return self.layout(head, history, all_reasoning=all_reasoning).tokens()
+
+    def layout(
+        self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
+    ) -> Layout:
+        """The same prompt, of which the length can be known before its tokens are joined."""
+        return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self._cue)
 
     def _assistant_message(self, channel: Literal["analysis", "commentary", "final"], text: str) -> Segment:
         return Segment(

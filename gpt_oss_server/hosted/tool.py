@@ -98,12 +98,23 @@ class HostedTool:
         """The container in the options: its session runs the calls instead of the conversation's session."""
         return None
 
-    def resumed(self, results: Callable[[], Sequence[str]]) -> Mapping[str, Any]:
+    def resumed(
+        self, results: Callable[[], Sequence[str]], carried: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
         """More options for each call, so that a new session continues from the results in the prompt.
 
-        `results` returns the header of each tool's result and the first tokens of its text.
+        `results` returns the header of each tool's result and the first tokens of its text. `carried` is what
+        `carries` returned at the end of earlier turns.
         """
         return {}
+
+    def carries(self, session: Any, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What later turns need of this turn's session, as plain data with the tool's own `type`."""
+        return None
+
+    def cited(self, options: Mapping[str, Any], cursor: int, line: int | None) -> tuple[str, str] | None:
+        """The (url, title) of a citation of an earlier turn, by what it carried."""
+        return None
 
     def item(self, call: HostedCall) -> ItemBuilder:
         raise NotImplementedError

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tools.browser.backends.base import Backend
 
 _SOURCES, _RESULTS = "web_search_call.action.sources", "web_search_call.results"
+_PAGES = "browser_pages"
 _TIMEOUT = 30.0  # seconds; the browser's own limit
 # Every result of the browser begins with its cursor.
 _CURSOR = re.compile(r"<\|start\|>browser\.\w+ to=assistant<\|channel\|>\w+<\|message\|>\[(\d{1,9})\]")
@@ -86,13 +87,35 @@ class WebSearch(HostedTool):
         """Codex sends `external_web_access` to every server, whether or not the server has a browser."""
         return "external_web_access" in tool
 
-    def resumed(self, results: Callable[[], Sequence[str]]) -> Mapping[str, Any]:
+    def resumed(
+        self, results: Callable[[], Sequence[str]], carried: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
         """Keeps a new session from reusing cursors that the model has read, as the model cites by cursor.
 
         A conversation outlives its sessions, and may outlive the server.
         """
         found = [_CURSOR.match(result) for result in results()]
-        return {"first_cursor": max((int(cursor[1]) for cursor in found if cursor), default=-1) + 1}
+        first = max((int(cursor[1]) for cursor in found if cursor), default=-1) + 1
+        pages = [
+            page
+            for record in carried
+            if record.get("type") == _PAGES and isinstance(record.get("pages"), list)
+            for page in record["pages"]
+        ]
+        return {"first_cursor": first, "pages": pages} if pages else {"first_cursor": first}
+
+    def carries(self, session: Any, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        records_since = getattr(session, "records_since", None)  # a tool server's browser has none
+        pages = records_since(options.get("first_cursor", 0)) if records_since is not None else []
+        return {"type": _PAGES, "pages": pages} if pages else None
+
+    def cited(self, options: Mapping[str, Any], cursor: int, line: int | None) -> tuple[str, str] | None:
+        if not (pages := options.get("pages")):
+            return None
+        from tools.browser.kept import kept_pages
+
+        page = kept_pages(pages).get(cursor)
+        return None if page is None else page.cited(line)
 
     def item(self, call: HostedCall) -> ItemBuilder:
         return WebSearchBuilder(call)

@@ -72,7 +72,7 @@ class EventStream(Response, Generic[E]):
         *,
         keep_alive: float | None = None,
         beat: Callable[[], Sequence[E]] = tuple,
-        end: Callable[[], bytes] = bytes,
+        end: bytes = b"",
     ) -> None:
         super().__init__(
             headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
@@ -104,6 +104,4 @@ class EventStream(Response, Generic[E]):
                 await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
         await pump(self._batches(), write, beat, self._keep_alive)
-        if end := self._end():
-            await send({"type": "http.response.body", "body": end, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": self._end, "more_body": False})

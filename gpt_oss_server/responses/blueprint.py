@@ -21,6 +21,8 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Position
 from gpt_oss_server.stores.events import Continuation
 
+_UNFINISHED = ("queued", "in_progress")
+
 
 def new_seed() -> str:
     """The seed of a run's ids."""
@@ -69,10 +71,11 @@ class Blueprint:
         return replace(past_from(history), results=self.results)
 
     def snapshot(self, events: list[dict[str, Any]]) -> StoredResponse:
-        """The current response, from the events that are logged so far."""
+        """The current response, from the events that are logged so far. They may include the end."""
+        reported = [event["response"] for event in events if "response" in event]
+        if reported and reported[-1]["status"] not in _UNFINISHED:
+            return StoredResponse(reported[-1], tuple(self.items))
         response = dict(self.response)
         response["output"] = [e["item"] for e in events if e["type"] == "response.output_item.done"]
-        lifecycle = [event["response"]["status"] for event in events if "response" in event]
-        return StoredResponse(
-            {**response, "status": (lifecycle or [response["status"]])[-1]}, tuple(self.items)
-        )
+        status = (reported or [response])[-1]["status"]
+        return StoredResponse({**response, "status": status}, tuple(self.items))

@@ -8,16 +8,18 @@ renders the other items of its part again. `append` builds a response's addition
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Body, read_body
-from gpt_oss_server.http.large_work import in_thread_if_large
+from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
 from gpt_oss_server.http.paging import list_of, page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.listing import with_own_ids
+from gpt_oss_server.responses.input.outline import outline_of
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
 from gpt_oss_server.responses.past import (
@@ -117,7 +119,7 @@ class Conversations:
             parts = await self.store.conversation_parts(conversation_id)
             if parts is None:
                 raise no_conversation(conversation_id)
-            left = self._without(conversation_id, parts, item_id)
+            left = await in_thread(partial(self._without, conversation_id, parts, item_id))
             if await self.store.rewrite_conversation(conversation_id, found.version, left):
                 return _shown(found)
 
@@ -182,16 +184,18 @@ class Conversations:
         """The parts without the item.
 
         Its own part is rendered again, because segments do not name their item. The other parts stay, because
-        few items hold a tool's result, so items alone do not suffice to render them.
+        few items hold a tool's result, so items alone do not suffice to render them. Of their items, the
+        reader sees outlines: a later item may need the deleted one, whatever their texts are.
         """
         place = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
         if place is None:
             raise _no_item(conversation_id, item_id)
         before = sum(len(part.items) for part in parts[:place])
         left = tuple(item for item in parts[place].items if item["id"] != item_id)
-        items = [item for part in parts for item in part.items if part is not parts[place]]
+        others = (part for part in parts if part is not parts[place])
+        items = [outline_of(item) for part in others for item in part.items]
         items[before:before] = left
-        try:  # reads all items, since a later item may need the deleted one
+        try:
             read = self._rendered(items, {}, {})
         except InvalidRequest as error:
             raise InvalidRequest(

@@ -51,6 +51,7 @@ class FinishedTurn:
     prepared: Prepared
     stream: ResponseStream
     generated: tuple[Segment, ...]
+    trace: bytes = b""
 
     async def keep(self, store: Store | None, conversations: Conversations, *, adds: bool) -> None:
         """Stores the response if there is a `store`; with `adds`, appends the turn to its conversation."""
@@ -84,6 +85,7 @@ class FinishedTurn:
             added=past.added((*given, *self.generated), self._recipients, self._approvals),
             session=prepared.hosted.conversation,
             results=stream.results,
+            trace=self.trace,
         )
 
     @property

@@ -17,6 +17,7 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment, since_compaction
+from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.unanswered import unanswered
 from gpt_oss_server.responses.compaction import (
     SHARE,
@@ -109,8 +110,8 @@ def prepare(
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
-    whole = preparing.prompt(history)
-    if preparing.threshold is not None and len(whole) >= preparing.threshold:
+    whole = preparing.layout(history)
+    if preparing.threshold is not None and whole.length >= preparing.threshold:
         return preparing.compacting(history, alone=False)
     return preparing.ready(history, tuple(conversation.segments), whole)
 
@@ -151,11 +152,11 @@ class _Preparing:
         wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
         return min([latest, *wanted]) if wanted else None
 
-    def prompt(self, history: tuple[Segment, ...]) -> list[int]:
+    def layout(self, history: tuple[Segment, ...]) -> Layout:
         """The prompt of the whole history, even if it exceeds the context."""
-        return self._head.prompt(history, all_reasoning=self._all_reasoning)
+        return self._head.layout(history, all_reasoning=self._all_reasoning)
 
-    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: list[int]) -> Prepared:
+    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout) -> Prepared:
         """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
         request = self._request
         prompt, history = fitted_prompt(
@@ -180,7 +181,7 @@ class _Preparing:
 
         def after_compaction(compacted: tuple[Segment, ...]) -> Prepared:
             remaining = since_compaction((*history, *compacted))
-            return self.ready(remaining, (*own, *compacted), self.prompt(remaining))
+            return self.ready(remaining, (*own, *compacted), self.layout(remaining))
 
         compaction = Compaction(
             prompt=prompt,

@@ -8,6 +8,7 @@ the response.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -35,6 +36,8 @@ from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.traces.document import origin_of
+from gpt_oss_server.traces.packed import packed
 from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.background.tape import Tape, TapedTools
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
@@ -49,6 +52,7 @@ from inference.engine import Finish
 
 # Clients retry responses of any other status with the same input. `_keep` has one exception.
 _ADDED_TO_CONVERSATION = ("completed", "incomplete")
+_LARGE_TRACE = 100_000  # bytes of its record: packing takes a millisecond or two
 _log = logging.getLogger(__name__)
 
 
@@ -83,6 +87,7 @@ class Run:
         self.owner = owner()
         self.request = prepared.request
         self.error: ApiError | None = None
+        self._trace: TraceRecord | None = None  # once the response has ended
         self.kept = store is not None  # whether the store has the response once it has ended
         self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
@@ -253,7 +258,7 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
-        self._served.traces.end(self.id)
+        self._trace = self._served.traces.end(self.id)
         if self._stored is not None:
             self._log()
             return [*closing, *self._stream.ended_as(end, self._stored.response)]
@@ -322,9 +327,20 @@ class Run:
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
         closing = closing_results(self._transcript, self._stream, self._served.renderer)
-        segments = (*self._prepared.hosted.carries, *self._transcript.segments, *closing)
-        turn = FinishedTurn(self._prepared, self._stream, segments)
+        hosted = self._prepared.hosted
+        segments = (*hosted.carries, *hosted.left_behind, *self._transcript.segments, *closing)
+        turn = FinishedTurn(self._prepared, self._stream, segments, await self._packed_trace())
         await turn.keep(self._store, self._conversations, adds=adds)
+
+    async def _packed_trace(self) -> bytes:
+        """For a store that keeps traces. A thread packs what is long."""
+        kept = self.response["store"] and self._served.stores.traces is not None
+        if self._trace is None or not kept:
+            return b""
+        origin = origin_of(self._served.engine.info)
+        if self._trace.size < _LARGE_TRACE:
+            return packed(self._trace, origin)
+        return await asyncio.to_thread(packed, self._trace, origin)
 
 
 def _observed_usage(transcripts: Sequence[Transcript]) -> Usage:

@@ -17,7 +17,7 @@ from gpt_oss_server.stores.events import Claimed, Claims
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.turns.background.runs import BackgroundRuns
 
-_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
+_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel, if nothing announces them
 _log = logging.getLogger(__name__)
 Build = Callable[[Claimed], Awaitable[Run]]
 
@@ -46,6 +46,7 @@ class Takeover:
 
     def start(self) -> None:
         self._repeated.start()
+        self._claims.start(self._repeated.wake)
 
     async def close(self) -> None:
         await self._repeated.close()

@@ -12,6 +12,7 @@ from gpt_oss_server.errors import DebuggingOff, TraceNotFound
 from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.traces.document import trace_of
+from gpt_oss_server.traces.packed import unpacked
 from gpt_oss_server.traces.records import TraceRecord
 
 _MOST_RESPONSES = 200  # of one conversation
@@ -29,27 +30,40 @@ def traces_router(service: ResponsesService) -> APIRouter:
                 "server listens on this machine alone."
             )
         whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
-        records = _records(service, response_id, whole=whole)
+        records = await _records(service, response_id, whole=whole)
         document = await asyncio.to_thread(trace_of, records, served.encoding, served.engine.info)
         return JSONResponse(document)
 
     return router
 
 
-def _records(service: ResponsesService, response_id: str, *, whole: bool) -> list[TraceRecord]:
+async def _records(service: ResponsesService, response_id: str, *, whole: bool) -> list[TraceRecord]:
     """The response's record; with `whole`, after the kept ones of the responses that it continues."""
     found: list[TraceRecord] = []
     named: str | None = response_id
     while named is not None and len(found) < _MOST_RESPONSES:
-        record = service.served.traces.get(named, owner())
+        record = await _record(service, named)
         if record is None:
             break
         found.insert(0, record)
         named = record.response.get("previous_response_id") if whole else None
     if not found:
         raise TraceNotFound(
-            f"No trace of the response {response_id!r} is kept: it was not stored, is too old, or is of "
-            "another process. The server keeps traces in memory.",
+            f"No trace of the response {response_id!r} is kept: it was not stored, or is too old "
+            "(--trace-max-bytes). With --store memory, a restart loses all traces.",
             param="response_id",
         )
     return found
+
+
+async def _record(service: ResponsesService, response_id: str) -> TraceRecord | None:
+    """Of this process, or of one that stored it."""
+    served = service.served
+    record = served.traces.get(response_id, owner())
+    if served.stores.traces is None or (record is not None and record.ended is None):
+        return record
+    stored = await served.store.get(response_id)
+    if stored is None or record is not None:  # another server may have deleted it
+        return record if stored is not None else None
+    body = await served.stores.traces.get(response_id)
+    return None if body is None else unpacked(body, stored.response)

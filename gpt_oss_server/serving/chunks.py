@@ -13,14 +13,12 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.sse import Event, EventStream, to_line, unless_gone
 
-_DONE = b"data: [DONE]\n\n"
+_DONE = b"data: [DONE]\n\n"  # also after an error, as from OpenAI: some clients wait for it
 
 
 class ChunkRun(Protocol):
-    error: ApiError | None  # set after the last chunk
     ignored: Sequence[str]  # the request's fields without effect on this engine
 
     def chunks(self) -> AsyncGenerator[list[Event], None]: ...
@@ -43,7 +41,7 @@ async def answer(
             encode_chunk,
             headers,
             keep_alive=keep_alive,
-            end=lambda: _DONE if run.error is None else b"",
+            end=_DONE,
         )
     whole = await unless_gone(request.receive, run.wait())
     if whole is None:

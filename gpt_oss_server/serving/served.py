@@ -75,7 +75,8 @@ class Served:
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
-        self.traces = Traces(enabled=allows_debugging(self.settings))
+        allowed, most = allows_debugging(self.settings), self.settings.trace_max_bytes
+        self.traces = Traces(enabled=allowed, most_bytes=most)
         self.encoding = encoding or load_encoding()
         self.renderer = Renderer(self.encoding, call_form=CallForm(self.settings.call_form.replace("-", "_")))
         self.ids = ids

@@ -17,7 +17,7 @@ as before, and its body does not outlive its deletion, as it would with a tombst
 returns the same store as another owner sees it: what it stores is that owner's, and it finds nothing else.
 
 **Plain data.** All records hold only text, numbers, and dicts and lists of them, so that a database can store
-them as bytes.
+them as bytes. A trace is bytes already.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class StoredResponse:
     added: Addition = field(default_factory=Addition)
     session: str = ""  # the key of the tools' sessions: the id of the chain's first response
     results: Mapping[str, str] = field(default_factory=dict)  # item id → the call's result for the model
+    trace: bytes = b""  # only a store that outlives the process keeps it; `get` leaves it out
     owner: str = ""  # set by the store
 
     @property

@@ -49,15 +49,20 @@ class History:
     position: Position | None = None  # the end of the history: the parent of the next addition
 
 
-def history_of(chain: Iterable[Addition], *, session: str, position: Position | None) -> History:
-    """Folds a chain of additions, the oldest first, into a history."""
+_EMPTY = History()
+
+
+def history_of(
+    chain: Iterable[Addition], *, session: str, position: Position | None, after: History = _EMPTY
+) -> History:
+    """Folds a chain of additions, the oldest first, into a history that continues `after`."""
     segments: list[Segment] = []
-    recipients: dict[str, str] = {}
-    approvals: dict[str, Call] = {}
+    recipients = dict(after.recipients)
+    approvals = dict(after.approvals)
     for added in chain:
         segments += added.segments
         recipients.update(added.recipients)
         for request_id in added.answered:
             approvals.pop(request_id, None)
         approvals.update(added.approvals)
-    return History(tuple(segments), recipients, approvals, session, position)
+    return History((*after.segments, *segments), recipients, approvals, session, position)

@@ -8,7 +8,7 @@ caught up continues live until the run ends. It must not know the content of the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -129,6 +129,13 @@ class Claimed:
 
 class Claims(Protocol):
     """The runs that processes share: each belongs to one of them, for as long as that makes progress."""
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """From now on, calls `wake` in the event loop when there may be something to claim or to cancel.
+
+        It may miss something, so look from time to time nevertheless.
+        """
+        ...
 
     async def claim(self) -> Claimed | None:
         """Takes a run that has no process any more."""

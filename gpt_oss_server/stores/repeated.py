@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from gpt_oss_server.errors import StoreUnavailable
 
@@ -18,6 +19,11 @@ class Repeated:
         self._pause = pause
         self._problem = problem
         self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Ends the pause: there may be work. Call it in the event loop."""
+        self._woken.set()
 
     def start(self) -> None:
         """Call it in the event loop."""
@@ -30,10 +36,12 @@ class Repeated:
 
     async def _repeat(self) -> None:
         while True:
+            self._woken.clear()  # what comes during the work is for the next time
             try:
                 await self._work()
             except StoreUnavailable as error:  # the next repetition does this one's work
                 _log.warning("%s: %s", self._problem, error)
             except Exception:  # a defect must not end the repetitions, nor go unseen
                 _log.exception("%s.", self._problem)
-            await asyncio.sleep(self._pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._pause)

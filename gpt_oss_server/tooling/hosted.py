@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
@@ -25,6 +25,7 @@ FUNCTION = f"{FUNCTIONS}."
 # The model reads this in place of a result that the client has not kept.
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 Resolve = Callable[[int, int | None], tuple[str, str] | None]  # a citation's cursor and line → (url, title)
+_CARRIED: Final = "system"  # no other segment of a history has this role
 _BEGINNING = 12  # tokens of a result: enough for a cursor's brackets and nine digits
 
 
@@ -79,16 +80,33 @@ class HostedTools:
         return partial(self._resolve, cited[0]) if cited else None
 
     def _resolve(self, namespace: str, cursor: int, line: int | None) -> tuple[str, str] | None:
+        # First the pages of this conversation: its branches share a session, and other servers have theirs.
+        known = BY_NAMESPACE[namespace].cited(self.options.get(namespace, {}), cursor, line)
+        if known is not None:
+            return known
         session = self.toolbox.session(self.conversation, namespace)
         resolve = getattr(session, "resolve", None)  # a tool server's browser has none
         return resolve(cursor, line) if resolve is not None else None
 
     def resume_from(self, shown: Iterable[Segment], encoding: Encoding) -> None:
         """Lets new sessions continue from the results in the prompt, as conversations outlive sessions."""
+        shown = tuple(shown)
         results = cache(lambda: beginnings_of_results(shown, encoding))
+        carried = [tool for segment in shown if segment.role == _CARRIED for tool in segment.tools]
         for name in self.namespaces & BY_NAMESPACE.keys():
-            if resumed := BY_NAMESPACE[name].resumed(results):
+            if resumed := BY_NAMESPACE[name].resumed(results, carried):
                 self.options[name] = {**self.options.get(name, {}), **resumed}
+
+    @property
+    def left_behind(self) -> list[Segment]:
+        """What the turn's sessions leave for later turns, which may run on other servers; without tokens."""
+        left = []
+        for name in sorted(self.namespaces & BY_NAMESPACE.keys()):
+            session = self.toolbox.session(self.conversation_of(name), name)
+            record = BY_NAMESPACE[name].carries(session, self.options.get(name, {}))
+            if record is not None:
+                left.append(Segment(_CARRIED, (), tools=(record,)))
+        return left
 
     def runs(self, recipient: str) -> bool:
         if self._searches(recipient):

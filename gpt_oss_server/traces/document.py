@@ -30,6 +30,15 @@ def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInf
     return {
         "format": TRACE_FORMAT,
         "version": VERSION,
+        **(records[-1].origin or origin_of(info)),
+        "responses": responses,
+        "vocabulary": _vocabulary(responses, encoding),
+    }
+
+
+def origin_of(info: EngineInfo) -> dict[str, Any]:
+    """What generates responses in this process."""
+    return {
         "server": {
             "gpt_oss_server": __version__,
             "harmony": harmony_library(),
@@ -40,8 +49,6 @@ def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInf
             "description": info.description,
             "context_length": info.context_length,
         },
-        "responses": responses,
-        "vocabulary": _vocabulary(responses, encoding),
     }
 
 

@@ -1,4 +1,4 @@
-"""The records of recent responses, in memory: what a trace is made of.
+"""The records of recent responses of this process: what a trace is made of.
 
 Takes a response's request and transcript when its run begins, so that a running response has a trace too, and
 packs them when it ends. The oldest records go first when the space is used up.
@@ -16,7 +16,6 @@ from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watching import GenerationSpan
 
-_BYTES = 64 * 1024**2
 _RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does
 _OF_TOKEN = 4
 _OF_SCORE = 150
@@ -57,6 +56,7 @@ class TraceRecord:
     transcript: Transcript | None  # None after the end
     ended: TokenRecord | None = None
     began: float = field(default=0.0)  # by the transcript's clock
+    origin: Mapping[str, Any] | None = None  # the process that generated it, if that is another
     owner: str = ""  # who may read it
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class TraceRecord:
 class Traces:
     """The records of stored responses by id. Disabled, it keeps nothing."""
 
-    def __init__(self, *, enabled: bool, most_bytes: int = _BYTES) -> None:
+    def __init__(self, *, enabled: bool, most_bytes: int = 64 * 1024**2) -> None:
         self.enabled = enabled
         self._most_bytes = most_bytes
         self._running: OrderedDict[str, TraceRecord] = OrderedDict()
@@ -97,10 +97,11 @@ class Traces:
             while len(self._running) > _RUNNING:
                 self._running.popitem(last=False)
 
-    def end(self, response_id: str) -> None:
+    def end(self, response_id: str) -> TraceRecord | None:
+        """The record, now complete."""
         record = self._running.pop(response_id, None)
         if record is None:
-            return
+            return None
         self.forget(response_id)  # of an earlier attempt: the run went to another process and came back
         record.end()
         size = record.size
@@ -108,6 +109,7 @@ class Traces:
         self._bytes += size
         while self._bytes > self._most_bytes:
             self._bytes -= self._ended.popitem(last=False)[1][1]
+        return record
 
     def get(self, response_id: str, owner: str = "") -> TraceRecord | None:
         """The record of this owner's response."""

@@ -16,6 +16,7 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
+from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.http.labels import LABELS, with_session
 from gpt_oss_server.http.owner import OWNER
@@ -112,15 +113,18 @@ class Head:
             response_formats=self.response_formats,
         )
 
+    def layout(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> Layout:
+        return self.renderer.layout(*self.opened(history), all_reasoning=all_reasoning)
+
     def prompt(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> list[int]:
-        return self.renderer.prompt(*self.opened(history), all_reasoning=all_reasoning)
+        return self.layout(history, all_reasoning=all_reasoning).tokens()
 
 
 def fitted_prompt(
     head: Head,
     history: tuple[Segment, ...],
     *,
-    whole: Sequence[int] | None = None,
+    whole: Layout | None = None,
     context: int,
     most: int | None = None,
     truncates: bool = False,
@@ -130,21 +134,22 @@ def fitted_prompt(
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
     """Return the prompt's ids, and the part of the history that they contain.
 
-    `whole` is the prompt of the whole history, if the caller has it already.
+    `whole` is the prompt of the whole history, if the caller has it already. A history may be a hundred times
+    as long as the context, so that nothing is joined before its length is known.
 
     If `truncates`, the oldest turns are dropped until the prompt has at most `most` tokens and leaves room
     for an answer: `answer` tokens, or an eighth of the context, as far as the newest turn allows. The prompt
     contains the reasoning of earlier turns only with `all_reasoning`.
     """
     room = context - 1 if most is None else min(context - 1, most)
-    prompt = head.prompt(history, all_reasoning=all_reasoning) if whole is None else whole
+    prompt = head.layout(history, all_reasoning=all_reasoning) if whole is None else whole
     left = context - min(answer or context // _ANSWER_SHARE, context // 2)
-    if truncates and len(prompt) > min(room, left):
+    if truncates and prompt.length > min(room, left):
         history = _newest_turns(history, min(room, left) - len(head.renderer.cue), head.opened, all_reasoning)
-        prompt = head.prompt(history, all_reasoning=all_reasoning)
-    if len(prompt) > room:
-        raise ContextLengthExceeded(_too_long(len(prompt), context, most), param=param)
-    return tuple(prompt), history
+        prompt = head.layout(history, all_reasoning=all_reasoning)
+    if prompt.length > room:
+        raise ContextLengthExceeded(_too_long(prompt.length, context, most), param=param)
+    return tuple(prompt.tokens()), history
 
 
 def _newest_turns(

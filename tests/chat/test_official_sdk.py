@@ -10,6 +10,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from gpt_oss_server.harmony.encoding import load_encoding
 from tests.doubles.apis.chat_asking import TOOL, check_chunks
 from tests.doubles.apis.sdk import client_of
 from tests.doubles.engines.replay import ReplayEngine
@@ -139,10 +140,38 @@ def test_the_stream_has_only_data_lines_and_ends_with_done() -> None:
     assert json.loads(frames[0][6:])["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
+SCHEMA: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "f", "schema": SCHEMA}}
+
+
+def test_a_stream_with_a_wrong_form_ends_with_an_error_and_done_and_the_sdk_raises() -> None:
+    with client_of(HELLO, loop=True) as client:
+        body = {"messages": ASK, "response_format": FORMAT, "stream": True}
+        response = httpx.post(f"{client.base_url}chat/completions", json=body)
+        stream = client.chat.completions.create(
+            model="scripted", messages=ASK, response_format=FORMAT, stream=True
+        )
+        with pytest.raises(openai.APIError, match="answer") as caught:
+            list(stream)
+    *_, error, done = response.text.removesuffix("\n\n").split("\n\n")
+    assert json.loads(error[6:])["error"]["code"] == "invalid_output"
+    assert done == "data: [DONE]"
+    assert caught.value.code == "invalid_output"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+def test_a_stream_whose_engine_fails_ends_with_an_error_and_done(path: str) -> None:
+    engine = ReplayEngine(load_encoding().encode_special(HELLO), fails_after=4)
+    body = {"messages": ASK} if path.startswith("chat") else {"prompt": "Weather?"}
+    with serving(engine) as url:
+        response = httpx.post(f"{url}/{path}", json={**body, "stream": True})
+    *_, error, done = response.text.removesuffix("\n\n").split("\n\n")
+    assert "the card fell out" in json.loads(error[6:])["error"]["message"]
+    assert done == "data: [DONE]"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_engine_failure_is_an_error_that_the_sdk_raises(stream: bool) -> None:
-    from gpt_oss_server.harmony.encoding import load_encoding
-
     engine = ReplayEngine(load_encoding().encode_special(HELLO), fails_after=4)
     with (
         serving(engine) as url,

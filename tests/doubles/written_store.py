@@ -15,7 +15,9 @@ from gpt_oss_server.stores.memory import MemoryStore
 
 def written(record: Any) -> Any:
     """The fields of a record after a round trip through JSON."""
-    return json.loads(json.dumps(asdict(record), allow_nan=False))
+    fields = asdict(record)
+    fields.pop("trace", None)  # bytes already
+    return json.loads(json.dumps(fields, allow_nan=False))
 
 
 def read_addition(fields: dict[str, Any]) -> Addition:

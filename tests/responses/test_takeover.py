@@ -11,6 +11,7 @@ import pytest
 
 import inference.scripted
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.responses.blueprint import Blueprint
 from gpt_oss_server.stores.base import Append, StoredResponse
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
@@ -206,3 +207,16 @@ async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> Non
     stored = (await second.service.retrieve(appended.run_id)).response
     assert "response_interrupted" in stored["error"]["message"]
     assert stored == got[-1]["response"]
+
+
+async def test_a_look_at_a_run_elsewhere_that_ends_meanwhile_has_the_whole_response(making: Making) -> None:
+    """A status that says it has ended, beside a response without its usage, would be half a truth."""
+    process = making("a.sqlite", "a")
+    appended, events = await process.run_to_its_end()
+    assert appended.continuation is not None
+    blueprint = Blueprint.read(appended.continuation.request)
+    stored = await process.stores.responses.get(appended.run_id)
+    assert stored is not None
+    assert blueprint.snapshot(events).response == stored.response
+    for count in range(len(events)):
+        assert blueprint.snapshot(events[:count]).response["status"] in ("queued", "in_progress")

@@ -33,6 +33,13 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+_NEWEST = """async () => {
+  const { current } = await import("./web/chat/store.js");
+  const { head, nodes } = current();
+  return nodes[head].steps.at(-1).id;
+}"""
+
+
 class Visit:
     """A page in a fresh profile, which records what must not happen: errors, and requests to other hosts."""
 
@@ -72,6 +79,16 @@ class Visit:
             arg=count,
         )
         return self.page.locator(".message.assistant").last
+
+    def response_id(self) -> str:
+        """The id of the newest response of the conversation that is open."""
+        id_: str = self.page.evaluate(_NEWEST)
+        return id_
+
+    def show_end(self) -> None:
+        """Scrolls the tokens to their end: those that are out of sight are not in the page."""
+        self.page.locator(".row.tokens").first.wait_for()
+        self.page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
 
     def shot(self, name: str) -> None:
         self.page.wait_for_timeout(250)

@@ -71,6 +71,33 @@ def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, visit: Visiting) -> No
     found.shot("call-answered")
 
 
+def test_results_that_are_given_in_advance_are_sent_without_asking(visit: Visiting) -> None:
+    def call(city: str) -> str:
+        arguments = f'{{"city": "{city}"}}'
+        return (
+            f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{arguments}<|call|>"
+        )
+
+    with serving(scripted(call("Oslo"), HELLO, call("Rome"), AGAIN, call("Bern"))) as url:
+        found = visit(url)
+        page = found.open()
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_role("button", name="Add a function").click()
+        for place, result in (("oslo", "4 degrees"), ("rome", "20 degrees")):
+            page.get_by_role("button", name="Add a result that is sent without asking").click()
+            page.get_by_label("Arguments contain").last.fill(place)
+            page.get_by_label("Result that is sent").last.fill(result)
+        found.shot("canned")
+        found.ask("Oslo?")
+        page.get_by_text("4 degrees").wait_for()
+        assert "Hello there." in found.answered().inner_text()
+        found.ask("Rome?")
+        page.get_by_text("20 degrees").wait_for()
+        page.get_by_text("Once more.").wait_for()
+        found.ask("Bern?")
+        page.get_by_label("Result of get_weather").wait_for()  # no row fits
+
+
 def test_python_calculates(tiny: str, visit: Visiting) -> None:
     with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
         thread.submit(bubblewrap).result()
@@ -134,6 +161,34 @@ def test_a_reload_in_mid_answer_reads_on_and_stop_stops(visit: Visiting) -> None
         page.get_by_label("Stop").click()
         page.get_by_text("Stopped.").wait_for()
         found.shot("stopped")
+
+
+def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(visit: Visiting) -> None:
+    with serving(scripted(NUMBERS, tokens_per_second=40)) as url:
+        found = visit(url)
+        page = found.open()
+        found.ask("Count.")
+        page.locator(".answer", has_text="5 6 7").wait_for()
+        found.context.set_offline(True)
+        page.wait_for_timeout(700)
+        found.context.set_offline(False)
+        page.locator(".answer", has_text="117 118 119").wait_for()
+        assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
+        found.problems[:] = [each for each in found.problems if "ERR_" not in each]  # the browser's own
+
+
+def test_the_keyboard_opens_panels_and_lists_its_keys(visit: Visiting) -> None:
+    with serving(scripted(HELLO)) as url:
+        page = visit(url).open()
+        page.keyboard.press("Control+Shift+S")
+        page.get_by_role("complementary", name="Setup").wait_for()
+        page.keyboard.press("Control+Shift+S")
+        page.get_by_role("complementary", name="Setup").wait_for(state="detached")
+        page.keyboard.press("Control+/")
+        dialog = page.get_by_role("dialog", name="Keyboard")
+        assert "Workbench" in dialog.inner_text()
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="detached")
 
 
 def test_dark_and_narrow(visit: Visiting) -> None:

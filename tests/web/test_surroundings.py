@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from starlette.responses import JSONResponse
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
+from tests.tools.python.conftest import bubblewrap
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +25,7 @@ def behind_prefix(app: Any) -> Any:
     """A proxy that forwards /box/… without the prefix, and nothing else."""
 
     async def proxy(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
+        if scope["type"] != "lifespan":
             if not scope["path"].startswith("/box/"):
                 await JSONResponse({}, 502)(scope, receive, send)
                 return
@@ -33,42 +36,150 @@ def behind_prefix(app: Any) -> Any:
     return proxy
 
 
-def behind_key(app: Any) -> Any:
-    async def guard(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
-            headers = dict(scope["headers"])
-            if headers.get(b"authorization") != b"Bearer sesame":
-                error = {"message": "A key is missing.", "code": "invalid_api_key"}
-                await JSONResponse({"error": error}, 401)(scope, receive, send)
-                return
-        await app(scope, receive, send)
+class Guard:
+    """Requires a key, as a server with keys does: in a header, or over WebSocket as a sub-protocol."""
 
-    return guard
+    key = "sesame"
+
+    def __call__(self, app: Any) -> Any:
+        async def guard(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan" or not scope["path"].startswith("/v1/") or self._has_key(scope):
+                await app(scope, receive, send)
+                return
+            error = {"message": "A key is missing.", "code": "invalid_api_key"}
+            await JSONResponse({"error": error}, 401)(scope, receive, send)
+
+        return guard
+
+    def _has_key(self, scope: Any) -> bool:
+        if scope["type"] == "websocket":
+            return f"openai-insecure-api-key.{self.key}" in scope["subprotocols"]
+        return dict(scope["headers"]).get(b"authorization") == f"Bearer {self.key}".encode()
+
+
+def give_key(page: Any, key: str = "sesame") -> None:
+    page.get_by_label("The server requires a key").fill(key)
+    page.get_by_role("button", name="Use this key").click()
+
+
+def without_refusals(found: Any) -> None:
+    """Without a key, requests are refused, which the browser itself writes to its console."""
+    found.problems[:] = [each for each in found.problems if "401" not in each]
 
 
 def test_behind_a_path_prefix(visit: Visiting) -> None:
-    with serving(scripted(HELLO), wrap=behind_prefix) as url:
+    with serving(scripted(HELLO, HELLO), wrap=behind_prefix) as url:
         found = visit(url.removesuffix("/v1") + "/box/v1")
         page = found.open()
         found.ask("Hi")
         assert "Hello." in found.answered().inner_text()
         page.locator(".row.same").wait_for()
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_label("Answers come over").select_option("WebSocket")
+        found.ask("Hi again")
+        assert "Hello." in found.answered(2).inner_text()
 
 
 def test_with_a_key_that_stays_in_the_tab(visit: Visiting) -> None:
-    with serving(scripted(HELLO), wrap=behind_key) as url:
+    with serving(scripted(HELLO), wrap=Guard()) as url:
         found = visit(url)
         page = found.open()
-        page.get_by_label("The server requires a key").fill("sesame")
-        page.get_by_role("button", name="Use this key").click()
+        give_key(page, "wrong")
+        page.get_by_role("status").get_by_text("A key is missing.").wait_for()
+        give_key(page)
         page.get_by_text("Chat with scripted").wait_for()
         found.ask("Hi")
         assert "Hello." in found.answered().inner_text()
         stored = "JSON.stringify(localStorage) + document.cookie"
         assert "sesame" not in page.evaluate(stored)
         assert "sesame" in page.evaluate("JSON.stringify(sessionStorage)")
-        # The first visit has no key yet: the browser itself writes refused requests to its console.
-        found.problems[:] = [each for each in found.problems if "401" not in each]
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_role("button", name="Forget the key").click()
+        page.get_by_label("The server requires a key").wait_for()
+        assert "sesame" not in page.evaluate("JSON.stringify(sessionStorage)")
+        without_refusals(found)
+
+
+def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
+    with serving(scripted(HELLO), wrap=Guard()) as url:
+        headers = {"authorization": "Bearer sesame"}
+        id_ = httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=headers).json()["id"]
+        found = visit(url)
+        found.page.goto(f"{found.base}#trace=v1/responses/{id_}/trace")
+        give_key(found.page)
+        found.page.locator(".row.response", has_text=id_).wait_for()
+        assert found.page.get_by_role("alert").count() == 0
+        without_refusals(found)
+
+
+def test_with_a_key_over_websocket(visit: Visiting) -> None:
+    with serving(scripted(HELLO, HELLO), Settings(api_key=("sesame",))) as url:
+        found = visit(url)
+        page = found.open()
+        give_key(page)
+        page.get_by_text("Chat with scripted").wait_for()
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_label("Answers come over").select_option("WebSocket")
+        with page.expect_websocket() as opened:
+            found.ask("Hi")
+        assert "sesame" not in opened.value.url
+        assert "Hello." in found.answered().inner_text()
+        without_refusals(found)
+
+
+def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting) -> None:
+    guard = Guard()
+    with serving(scripted(HELLO, HELLO), wrap=guard) as url:
+        found = visit(url)
+        page = found.open()
+        give_key(page)
+        page.get_by_text("Chat with scripted").wait_for()
+        guard.key = "another"
+        found.ask("Hi")
+        give_key(page, "another")
+        page.get_by_label("Regenerate").click()
+        page.locator(".answer", has_text="Hello.").wait_for()
+        without_refusals(found)
+
+
+def test_files_that_python_wrote_are_saved_with_the_key(visit: Visiting) -> None:
+    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
+        thread.submit(bubblewrap).result()
+    code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
+    python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
+    with serving(scripted(python, HELLO), wrap=Guard()) as url:
+        found = visit(url)
+        page = found.open()
+        give_key(page)
+        page.get_by_text("Chat with scripted").wait_for()
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_label("Python").check()
+        found.ask("Write it")
+        found.answered()
+        with page.expect_download() as saved:  # a link would carry no key
+            page.get_by_role("button", name="tides \u00e4.csv").click()
+        assert saved.value.suggested_filename == "tides \u00e4.csv"
+        assert saved.value.path().read_text() == "a,b"
+        found.shot("python-file")
+        page.reload()
+        page.evaluate(OLDER)
+        page.reload()
+        page.get_by_role("button", name="Files that it wrote").click()
+        page.get_by_role("button", name="tides \u00e4.csv").wait_for()
+        without_refusals(found)
+
+
+# Makes the answers that the browser keeps an hour older, so that their files are not listed by themselves.
+OLDER = """() => {
+  for (const name of Object.keys(localStorage).filter((each) => each.includes("conversation:"))) {
+    const kept = JSON.parse(localStorage[name]);
+    for (const node of Object.values(kept.nodes)) {
+      const times = (node.steps ?? []).flatMap((step) => Object.values(step.times));
+      for (const time of times) time.ended -= 3600_000;
+    }
+    localStorage[name] = JSON.stringify(kept);
+  }
+}"""
 
 
 def test_with_the_event_names_of_open_responses(visit: Visiting) -> None:

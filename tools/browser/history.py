@@ -1,15 +1,18 @@
 """The pages that one conversation has viewed, by cursor, counted from 0 or from an earlier session's end.
 
 Takes pages and returns cursors, and pages for cursors. Texts of old pages are dropped when together they grow
-too large. Their URLs and titles are kept, so that citations resolve as long as the conversation lives. It
+too large. Their URLs and titles are kept, so that citations resolve as long as the conversation lives. Pages
+of earlier sessions, which may have been on another machine, take the places that the model knows them by. It
 must not know calls or networks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tools.browser.kept import Record, record_of
 from tools.browser.page import Page
 from tools.browser.pages.errors import UsageError
 
@@ -21,44 +24,70 @@ class _Entry:
     page: Page | None  # None once dropped
     url: str
     title: str
+    unread: Page | None = None  # of an earlier session: to be read again
 
 
 class PageHistory:
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
-        self._entries: list[_Entry] = []
-        self._first = 0  # cursors below belong to an earlier session, whose pages are gone
+        self._entries: dict[int, _Entry] = {}  # by cursor, in order; the others' pages are gone
+        self.next_cursor = 0  # of the next page to be added
         self._found_at: dict[str, str] = {}  # the final address for each address
         self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
-    def begin_at(self, cursor: int) -> None:
-        """Reserves all lower cursors: the model has seen them, and they must not name other pages."""
-        if not self._entries:
-            self._first = cursor
+    def continue_from(self, cursor: int, kept: Mapping[int, Page]) -> None:
+        """Reserves all lower cursors: the model has seen them, and they must not name other pages.
 
-    @property
-    def next_cursor(self) -> int:
-        """The cursor of the next page to be added."""
-        return self._first + len(self._entries)
+        `kept` are the pages of this conversation so far. Another page in the place of one of them belongs to
+        another branch of the conversation, which brings it again.
+        """
+        self.next_cursor = max(self.next_cursor, cursor)
+        for number, page in kept.items():
+            entry = self._entries.get(number)
+            if entry is None or (entry.url, entry.title) != (page.url, page.title):
+                whole = page if page.kind == "results" else None
+                self._entries[number] = _Entry(whole, page.url, page.title, None if whole else page)
+                self._count(whole)
+        self._entries = dict(sorted(self._entries.items()))
 
     def add(self, page: Page) -> int:
-        self._entries.append(_Entry(page, page.url, page.searched_title or page.title))
-        self._chars[id(page)] = page.chars
+        self._entries[self.next_cursor] = _Entry(page, page.url, page.searched_title or page.title)
+        self.next_cursor += 1
+        self._count(page)
         self._drop_old()
         return self.next_cursor - 1
+
+    def unread(self, cursor: int | None) -> tuple[int, Page] | None:
+        """The page of an earlier session that a cursor (None: the newest) names, if it must be read again."""
+        number = self.next_cursor - 1 if cursor is None else cursor
+        entry = self._entries.get(number)
+        return None if entry is None or entry.unread is None else (number, entry.unread)
+
+    def read_again(self, cursor: int, page: Page) -> None:
+        """The address and title stay those that the model has seen."""
+        entry = self._entries[cursor]
+        entry.page, entry.unread = page, None
+        self._count(page)
+        self._drop_old()
+
+    def records_since(self, cursor: int) -> list[Record]:
+        """What another session needs to continue from the pages that were added since."""
+        found = ((number, entry.page or entry.unread) for number, entry in self._entries.items())
+        return [record_of(number, page) for number, page in found if page is not None and number >= cursor]
 
     def page(self, cursor: int | None) -> Page:
         """The page at a cursor, or the newest for None; raises `UsageError` if there is none."""
         if not self._entries:
             raise UsageError("No page is open yet: search first, or open a URL.")
         number = self.next_cursor - 1 if cursor is None else cursor
-        if number < self._first:
-            raise UsageError(f"The page at cursor {number} is no longer kept: search again, or open its URL.")
-        if number >= self.next_cursor:
+        if number >= self.next_cursor or number < 0:
+            first = min(self._entries)
             raise UsageError(
-                f"There is no cursor {cursor}: the cursors are {self._first} to {self.next_cursor - 1}."
+                f"There is no cursor {cursor}: the cursors are {first} to {self.next_cursor - 1}."
             )
-        entry = self._entries[number - self._first]
+        entry = self._entries.get(number)
+        if entry is None:
+            raise UsageError(f"The page at cursor {number} is no longer kept: search again, or open its URL.")
         if entry.page is None:
             raise UsageError(f"The page at cursor {number} is no longer kept: open {entry.url} again.")
         return entry.page
@@ -71,7 +100,7 @@ class PageHistory:
     def opened(self, url: str, *, source: bool) -> Page | None:
         """The newest page read from this URL."""
         url = self._found_at.get(url, url)
-        for entry in reversed(self._entries):
+        for entry in reversed(self._entries.values()):
             page = entry.page
             if page and page.kind == "page" and page.url == url and page.source == source:
                 return page
@@ -79,23 +108,28 @@ class PageHistory:
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
         """The (url, title) that a citation of this cursor names."""
-        if not self._first <= cursor < self.next_cursor:
+        entry = self._entries.get(cursor)
+        if entry is None:
             return None
-        entry = self._entries[cursor - self._first]
         if entry.page is not None:
             return entry.page.cited(line)
         return entry.url, entry.title
 
+    def _count(self, page: Page | None) -> None:
+        if page is not None:
+            self._chars[id(page)] = page.chars
+
     def _drop_old(self) -> None:
         """Drops the oldest texts; never the newest, nor search results, which are small and cited by line."""
-        newest = self._entries[-1].page
-        for entry in self._entries:
+        entries = list(self._entries.values())
+        newest = entries[-1].page
+        for entry in entries:
             if sum(self._chars.values()) <= self._max_chars:
                 return
             gone = entry.page
             if gone is None or gone is newest or gone.kind == "results":
                 continue
-            for other in self._entries:
+            for other in entries:
                 if other.page is gone:
                     other.page = None
             del self._chars[id(gone)]

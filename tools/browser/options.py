@@ -1,16 +1,19 @@
 """The settings of a request's web_search tool.
 
 Takes the mapping that comes with the call (`filters.allowed_domains`, `user_location`, `search_context_size`,
-and the server's `first_cursor`). Returns the browser's options. It is lenient and treats what it cannot read
-as absent, because the server validates requests.
+and the server's `first_cursor` and `pages`). Returns the browser's options. It is lenient and treats what it
+cannot read as absent, because the server validates requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from tools.browser.kept import kept_pages
+from tools.browser.page import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class BrowseOptions:
     domains: tuple[str, ...] = ()  # empty: every domain
     country: str | None = None  # two letters
     size: ContextSize = SIZES["medium"]
-    first_cursor: int = 0  # of a session that starts now
+    first_cursor: int = 0  # after those that the model has seen
+    pages: Mapping[int, Page] = field(default_factory=dict)  # of earlier sessions, by cursor
 
     def permits(self, url: str) -> bool:
         """Whether the domain filter permits it. A URL without a domain (a local file) is not filtered."""
@@ -56,6 +60,7 @@ def read_options(options: Mapping[str, Any]) -> BrowseOptions:
         country=country.upper() if isinstance(country, str) and len(country) == 2 else None,
         size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
         first_cursor=options.get("first_cursor", 0),
+        pages=kept_pages(options.get("pages", ())),
     )
 
 

@@ -17,6 +17,7 @@ from tools.browser.arguments import Find, Open, Search, read_call
 from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
 from tools.browser.details import Details, find_details, open_details, search_details, unread_details
 from tools.browser.history import PageHistory
+from tools.browser.kept import Record
 from tools.browser.network.fetch import Fetcher
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
@@ -60,6 +61,9 @@ class BrowserSession:
             request = read_call(call.function, call.arguments)
         except UsageError as error:
             return _failure(error, unread_details(call.function))
+        self._history.continue_from(options.first_cursor, options.pages)
+        if (failure := await self._read_again(request, options)) is not None:
+            return failure
         match request:
             case Search():
                 return await self._guard(self._search(request, options), search_details(request.query))
@@ -82,6 +86,10 @@ class BrowserSession:
         """
         return self._history.resolve(cursor, line)
 
+    def records_since(self, cursor: int) -> list[Record]:
+        """The pages since a cursor, as plain data: `pages` of the options of a later session's calls."""
+        return self._history.records_since(cursor)
+
     async def close(self) -> None:
         self._history = PageHistory()
 
@@ -99,6 +107,26 @@ class BrowserSession:
             # The model learns only the kind of error: the message may hold private details.
             log.warning("the browser failed", exc_info=error)
             return _failure(f"The browser failed ({type(error).__name__}). Try another way.", details)
+
+    async def _read_again(self, request: Search | Open | Find, options: BrowseOptions) -> ToolOutput | None:
+        """Reads the page of an earlier session that the call needs; returns the output of a failure."""
+        if isinstance(request, Search) or (isinstance(request, Open) and request.url is not None):
+            return None
+        if (unread := self._history.unread(request.cursor)) is None:
+            return None
+        cursor, page = unread
+
+        async def read() -> ToolOutput:
+            link = Link(page.url, source=page.source)
+            self._history.read_again(cursor, await self._read(link, options, again=False))
+            return ToolOutput("")
+
+        if isinstance(request, Find):
+            details = find_details(request.pattern, page.url)
+        else:
+            details = open_details(page.url)
+        output = await self._guard(read(), details)
+        return output if output.failed else None
 
     async def _search(self, request: Search, options: BrowseOptions) -> ToolOutput:
         size = options.size
@@ -179,7 +207,6 @@ class BrowserSession:
 
     def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
         """Renders the view. The page gets its cursor only now, so that failures leave none."""
-        self._history.begin_at(options.first_cursor)
         cursor = self._history.next_cursor
         text = show(page, cursor, start, num_lines, self._budget(options), self._settings.count_tokens)
         self._history.add(page)

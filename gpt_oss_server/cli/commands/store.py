@@ -30,6 +30,7 @@ SETTINGS = (
     "store_max_conversation_age",
     "background_log_max_bytes",
     "background_log_max_age",
+    "trace_max_bytes",
 )
 
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpt_oss_server.errors import InvalidApiKey
 from gpt_oss_server.http.answers import error_answer
+from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.hosts import refuse_socket
 from gpt_oss_server.ops.keys.access import serve_as
 from gpt_oss_server.ops.keys.keyring import Keyring
@@ -58,6 +59,8 @@ def key_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
                 return token.strip().decode("utf-8", "surrogateescape")
         elif name == b"x-api-key" and value.strip():
             other = value.strip().decode("utf-8", "surrogateescape")
+        elif name == b"sec-websocket-protocol":  # of a page
+            other = other or key_among(value.decode("latin-1"))
     return other
 
 

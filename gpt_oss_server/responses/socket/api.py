@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
 
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.connections.sub_protocols import chosen
 from gpt_oss_server.http.hosts import refuse_socket
 from gpt_oss_server.http.origins import Origins
 from gpt_oss_server.responses.service import ResponsesService
@@ -27,7 +28,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
         if refusal is not None:
             await _deny(socket, refusal)
             return
-        await socket.accept()
+        await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
         await SocketConnection(service, socket._receive, socket._send).serve()
 
     @router.websocket("/{path:path}")

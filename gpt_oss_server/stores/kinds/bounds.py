@@ -15,4 +15,5 @@ def bounds_of(settings: Settings) -> Bounds:
         conversation_age=settings.store_max_conversation_age,
         log_bytes=settings.background_log_max_bytes,
         log_age=settings.background_log_max_age,
+        trace_bytes=settings.trace_max_bytes,
     )

@@ -28,6 +28,7 @@ from gpt_oss_server.stores.sql.secrets import shared_secret
 from gpt_oss_server.stores.sql.statistics import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.traces import SqlTraces
 
 _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
@@ -45,6 +46,7 @@ class Stores:
     allowances: Allowances = field(default_factory=MemoryAllowances)
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
     size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: not known
+    traces: SqlTraces | None = None  # None: traces end with the process
 
     def start(self) -> None:
         """Begins work that no request waits for."""
@@ -124,6 +126,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         allowances=SqlAllowances(database),
         sweeper=Sweeper(database, bounds_of(settings)),
         size=size,
+        traces=SqlTraces(database),
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import psycopg
 
 SCHEMA = "gpt_oss_server"
+CHANNEL = "gpt_oss_server"  # of announcements
 _MIGRATING = 7_310_579_001  # the number of the advisory lock
 _spelt = speller(
     {
@@ -47,6 +48,9 @@ class PostgresTransaction:
 
     def run(self, sql: str, *values: Value) -> int:
         return self._cursor.execute(_spelt(sql), values).rowcount
+
+    def announce(self, topic: str) -> None:
+        self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, topic))
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
         self._cursor.executemany(_spelt(sql), rows)

@@ -40,6 +40,10 @@ class Transaction(Protocol):
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None: ...
 
+    def announce(self, topic: str) -> None:
+        """Lets other servers hear of this transaction when it commits. It costs a lock: announce little."""
+        ...
+
 
 Work = Callable[[Transaction], T]
 
@@ -60,6 +64,15 @@ class Database(Protocol):
 
     def write_now(self, work: Work[T]) -> T:
         """Blocks the thread: only before the event loop runs, and for commands."""
+        ...
+
+    def listen(self, hear: Callable[[str], None]) -> None:
+        """From now on, calls `hear` in the event loop with each topic that a server announces."""
+        ...
+
+    @property
+    def hears(self) -> bool:
+        """Whether announcements arrive now. They may be lost, so readers look again nevertheless."""
         ...
 
     def compact(self) -> None:

@@ -1,14 +1,14 @@
 """Event logs in a database, for readers in any process.
 
 Takes events of the runs that this process holds. A reader in the same process wakes at once; one in another
-looks again and again.
+looks when `elsewhere` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from gpt_oss_server.stores.events import (
     NO_RECORDS,
@@ -21,12 +21,12 @@ from gpt_oss_server.stores.events import (
 from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.elsewhere import Elsewhere, Watched
 from gpt_oss_server.stores.sql.links import number_of
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.runs import Batch
 
 LEASE = 30.0  # seconds without progress after which another process may continue a run
-_LOOK_SECONDS = 0.1  # between looks at a log that another process writes
 _LINGER = 0.03  # seconds between the appends of a run
 _LOST_SECONDS = 1.0  # between looks at a log that this process writes
 _FORGOTTEN = 2**62
@@ -55,6 +55,10 @@ class SqlEventLogs:
         self._replica = str(replica)
         self._lease = lease
         self._news: dict[str, asyncio.Event] = {}  # of the runs that are held here
+        self._elsewhere = Elsewhere(database)
+
+    def start(self, wake: Callable[[], None]) -> None:
+        self._elsewhere.start(wake)
 
     async def begin(
         self,
@@ -146,7 +150,8 @@ class SqlEventLogs:
         """The database is closed by the store of responses."""
 
     def _log(self, run_id: str, owner: str) -> SqlEventLog:
-        return SqlEventLog(self._database, run_id, owner, lambda: self._news.get(run_id))
+        news = self._news.get
+        return SqlEventLog(self._database, run_id, owner, lambda: news(run_id), self._elsewhere)
 
     def _take(self, run_id: str, fence: int) -> None:
         self._held.fences[run_id] = fence
@@ -164,21 +169,34 @@ class SqlEventLogs:
 
 class SqlEventLog:
     def __init__(
-        self, database: Database, run_id: str, owner: str, news: Callable[[], asyncio.Event | None]
+        self,
+        database: Database,
+        run_id: str,
+        owner: str,
+        news: Callable[[], asyncio.Event | None],
+        elsewhere: Elsewhere,
     ) -> None:
         self._database = database
         self._run_id = run_id
         self._owner = owner
         self._news = news
+        self._elsewhere = elsewhere
 
     async def check(self, after: int) -> None:
         if await self._database.read(lambda tx: runs.log_state(tx, self._run_id, self._owner)) is None:
             raise events_forgotten(_FORGOTTEN)
 
     async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
+        with self._elsewhere.reading(self._run_id) as watched:
+            async with aclosing(self._batches(after, watched)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    async def _batches(self, after: int, watched: Watched) -> AsyncGenerator[list[bytes], None]:
         at = after
         while True:
             news = self._news()  # before the look: what comes later wakes this reader
+            watched.before_look()
 
             def look(tx: Transaction, at: int = at) -> tuple[runs.LogState | None, list[bytes]]:
                 state = runs.log_state(tx, self._run_id, self._owner)
@@ -195,7 +213,7 @@ class SqlEventLog:
             elif state.ended:
                 return
             elif news is None:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await watched.wait()
             else:
-                with suppress(TimeoutError):  # if the run goes on elsewhere, nothing here announces it
+                with suppress(TimeoutError):  # the run may go on elsewhere
                     await asyncio.wait_for(news.wait(), _LOST_SECONDS)

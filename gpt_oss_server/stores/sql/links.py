@@ -1,7 +1,8 @@
 """Links of chains in a table, and those that were read lately in memory.
 
-Takes additions and their parents within a transaction. Returns the additions of a chain. A link never changes
-and its position is never used again, so that a copy in memory stays right.
+Takes additions and their parents within a transaction. Returns the history up to a link. A link never changes
+and its position is never used again, so that a copy in memory stays right, and so does a whole history: the
+next turn adds to it without a walk along its chain.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
+from gpt_oss_server.stores.chain import Addition, History, Position, UnknownParent, history_of
 from gpt_oss_server.stores.sql.codec import decode_addition
 from gpt_oss_server.stores.sql.database import Transaction
 
-_BYTES = 64 * 2**20  # of the links in memory
+T = TypeVar("T")
+_BYTES = 64 * 2**20  # of the links in memory, and of the histories, which share the links' segments
 _TIMES = 10  # as large in memory as in the table: a token takes 4 bytes there, and about 40 here
 _AT_ONCE = 256  # links of a chain that one query reads
 _RELEASED = 32  # links that one transaction deletes; the sweeper deletes the rest
@@ -31,40 +34,35 @@ class Links:
     """The links of one database. Its methods may be called in any thread."""
 
     def __init__(self) -> None:
-        self._recent: OrderedDict[int, Link] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        self._recent = _Recent[Link]()
+        self._histories = _Recent[History]()
 
     def remember(self, position: int, parent: int | None, added: Addition, size: int) -> Link:
         """Keeps a link that is in the table, so that the next turn need not read it."""
         link = Link(parent, added, size * _TIMES)
-        with self._lock:
-            if position not in self._recent and link.size < _BYTES:
-                self._recent[position] = link
-                self._bytes += link.size
-                while self._bytes > _BYTES:
-                    self._bytes -= self._recent.popitem(last=False)[1].size
+        self._recent.keep(position, link, link.size)
         return link
 
-    def chain(self, tx: Transaction, position: int | None) -> list[Addition]:
-        """The additions of the chain that ends here, the oldest first."""
+    def history(self, tx: Transaction, position: int | None, session: str) -> History:
+        """The history of the chain that ends here."""
         chain: list[Addition] = []
         read: dict[int, Link] = {}
-        while position is not None:
-            link = read.get(position) or self._find(position)
+        at, size, before = position, 0, None
+        while at is not None and (before := self._histories.find(at)) is None:
+            link = read.get(at) or self._recent.find(at)
             if link is None:
-                read = self._read(tx, position)
-                link = read[position]
+                read = self._read(tx, at)
+                link = read[at]
             chain.append(link.added)
-            position = link.parent
-        return chain[::-1]
-
-    def _find(self, position: int) -> Link | None:
-        with self._lock:
-            link = self._recent.get(position)
-            if link is not None:
-                self._recent.move_to_end(position)
-        return link
+            size += link.size
+            at = link.parent
+        named = None if position is None else str(position)
+        found = history_of(reversed(chain), session=session, position=named, after=before or History())
+        if position is not None and chain:
+            if at is not None:  # the next turn continues the longer one
+                size += self._histories.drop(at)
+            self._histories.keep(position, found, size)
+        return found
 
     def _read(self, tx: Transaction, position: int) -> dict[int, Link]:
         rows = tx.rows(
@@ -80,6 +78,37 @@ class Links:
             position: self.remember(position, parent, decode_addition(body), len(body))
             for position, parent, body in rows
         }
+
+
+class _Recent(Generic[T]):
+    """What was used lately, by position, within a bound of bytes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def keep(self, position: int, value: T, size: int) -> None:
+        with self._lock:
+            if position not in self._kept and size < _BYTES:
+                self._kept[position] = value, size
+                self._bytes += size
+                while self._bytes > _BYTES:
+                    self._bytes -= self._kept.popitem(last=False)[1][1]
+
+    def find(self, position: int) -> T | None:
+        with self._lock:
+            if (kept := self._kept.get(position)) is None:
+                return None
+            self._kept.move_to_end(position)
+        return kept[0]
+
+    def drop(self, position: int) -> int:
+        """Returns its size."""
+        with self._lock:
+            size = self._kept.pop(position, (None, 0))[1]
+            self._bytes -= size
+        return size
 
 
 def number_of(position: Position | None) -> int | None:

@@ -19,6 +19,7 @@ from gpt_oss_server.stores.sql.codec import (
 )
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import add_link, number_of, release
+from gpt_oss_server.stores.sql.traces import delete_trace, put_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class EncodedResponse:
     session: bytes
     body: bytes
     items: tuple[str, ...]
+    trace: bytes
     owner: str
 
     @classmethod
@@ -42,6 +44,7 @@ class EncodedResponse:
             session=stored.session.encode("utf-8", "surrogatepass"),
             body=to_bytes((stored.response, stored.input_items, dict(stored.results))),
             items=item_keys(stored.items),
+            trace=stored.trace,
             owner=owner,
         )
 
@@ -58,6 +61,8 @@ def put_response(tx: Transaction, given: EncodedResponse) -> int:
         delete_response(tx, given.id)
         tx.run(sql, *values)
     add_items(tx, given.items, position, given.owner)
+    if given.trace:
+        put_trace(tx, given.id, given.trace)
     return position
 
 
@@ -100,6 +105,7 @@ def delete_response(tx: Transaction, key: str) -> bool:
     rows = tx.rows("DELETE FROM responses WHERE id = ? RETURNING position", key)
     for [position] in rows:
         tx.run("DELETE FROM items WHERE position = ?", position)
+        delete_trace(tx, key)
         release(tx, position)
     return bool(rows)
 

@@ -17,6 +17,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import hold, release
 
 ALL = 2**31  # batches: more than any log has
+WORK = ""  # the topic of runs to continue or to cancel; each other topic is the key of a run with news
 _FREE = "ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now} AND replica <> ?"
 
 
@@ -70,14 +71,14 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
     key = key_of(run_id)
     rows = tx.rows(
         "UPDATE runs SET lease_until = {now} + ? WHERE id = ? AND fence = ? AND ended_at IS NULL"
-        " RETURNING cancel, next_event, next_record",
+        " RETURNING cancel, next_event, next_record, watched_until > {now}",
         lease,
         key,
         fence,
     )
     if not rows:
         raise LeaseLost(run_id)
-    [[cancel, next_event, next_record]] = rows
+    [[cancel, next_event, next_record, is_watched]] = rows
     events = _new(batch.first, batch.events, next_event, "Event")
     records = _new(batch.first_record, batch.records, next_record, "Record")
     if not events and not records:
@@ -95,6 +96,8 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
         size,
         key,
     )
+    if is_watched and events:
+        tx.announce(key)
     return bool(cancel)
 
 
@@ -114,6 +117,8 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
         key,
         fence,
     )
+    if rows:
+        tx.announce(key)
     for [parent] in rows:
         tx.run("DELETE FROM records WHERE run = ?", key)
         if parent is not None:
@@ -123,7 +128,14 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
 
 def request_cancel(tx: Transaction, run_id: str, owner: str) -> None:
     sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
-    tx.run(sql, key_of(run_id), owner)
+    if tx.run(sql, key_of(run_id), owner):
+        tx.announce(WORK)
+
+
+def watch(tx: Transaction, run_id: str, seconds: float) -> None:
+    """Lets other processes announce the events of this run for a while."""
+    sql = "UPDATE runs SET watched_until = {now} + ? WHERE id = ? AND ended_at IS NULL"
+    tx.run(sql, seconds, key_of(run_id))
 
 
 def delete_own_ended(tx: Transaction, key: str, owner: str) -> bool:
@@ -171,7 +183,8 @@ def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int
 def give_back(tx: Transaction, run_id: str, fence: int) -> None:
     """Frees a run; that its process ends in order is no failed attempt."""
     sql = "UPDATE runs SET replica = '', lease_until = 0, attempts = attempts - 1 WHERE id = ? AND fence = ?"
-    tx.run(sql, key_of(run_id), fence)
+    if tx.run(sql, key_of(run_id), fence):
+        tx.announce(WORK)
 
 
 def renew_leases(tx: Transaction, replica: str, lease: float) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
-from gpt_oss_server.stores.chain import History, Position, history_of
+from gpt_oss_server.stores.chain import History, Position
 from gpt_oss_server.stores.sql import conversations
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.conversations import Added
@@ -72,13 +72,13 @@ class SqlStore:
     async def history(self, response_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
             end = end_of_response(tx, response_id, self._owner)
-            return None if end is None else self._history(tx, *end)
+            return None if end is None else self._links.history(tx, *end)
 
         return await self.database.read(work)
 
     async def history_at(self, position: Position | None, session: str) -> History:
         """The history up to a position that is held."""
-        return await self.database.read(lambda tx: self._history(tx, number_of(position), session))
+        return await self.database.read(lambda tx: self._links.history(tx, number_of(position), session))
 
     async def delete(self, response_id: str) -> bool:
         return await self.database.write(lambda tx: delete_own_response(tx, key_of(response_id), self._owner))
@@ -111,7 +111,7 @@ class SqlStore:
     async def conversation_history(self, conversation_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
             end = conversations.end_of_conversation(tx, conversation_id, self._owner)
-            return None if end is None else self._history(tx, end[0], conversation_id)
+            return None if end is None else self._links.history(tx, end[0], conversation_id)
 
         return await self.database.read(work)
 
@@ -146,10 +146,6 @@ class SqlStore:
 
     async def close(self) -> None:
         await self.database.close()
-
-    def _history(self, tx: Transaction, position: int | None, session: str) -> History:
-        chain = self._links.chain(tx, position)
-        return history_of(chain, session=session, position=None if position is None else str(position))
 
     def _remember(self, links: Sequence[Added]) -> None:
         for position, parent, added, size in links:

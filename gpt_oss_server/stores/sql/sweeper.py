@@ -7,7 +7,7 @@ the links that no turn needs any more. It runs beside the requests and never wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,20 +18,32 @@ from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
 from gpt_oss_server.stores.sql.responses import delete_response
 from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
+from gpt_oss_server.stores.sql.traces import delete_trace, trace_bytes
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
-_Delete = Callable[[Transaction, str], bool]
-_Kind = tuple[str, str, _Delete, float | None, int | None]
-_DELETIONS = (delete_response, delete_conversation, delete_completion)
+_FOUND = 2_000  # what one look finds: it counts or adds up whole tables, which takes long
+_Key = tuple[int, str]  # kind and id
+_DELETIONS = (delete_response, delete_conversation, delete_completion, delete_ended, delete_trace)
+_RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE = range(len(_DELETIONS))
+_AGES = {  # table and column
+    _RESPONSE: ("responses", "stored_at"),
+    _CONVERSATION: ("conversations", "changed_at"),
+    _COMPLETION: ("completions", "stored_at"),
+    _LOG: ("runs", "ended_at"),
+}
 _OLDEST = (  # when it was stored or changed, its kind, id and size
-    "SELECT stored_at, 0, id, responses.size + links.size FROM responses"
+    f"SELECT stored_at, {_RESPONSE}, id, responses.size + links.size FROM responses"
     " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?",
-    "SELECT changed_at, 1, id, conversations.size + (SELECT COALESCE(SUM(links.size), 0) FROM parts"
-    " JOIN links ON links.position = parts.position WHERE parts.conversation = conversations.id)"
+    f"SELECT changed_at, {_CONVERSATION}, id, conversations.size + (SELECT COALESCE(SUM(links.size), 0)"
+    " FROM parts JOIN links ON links.position = parts.position WHERE parts.conversation = conversations.id)"
     " FROM conversations ORDER BY changed_at LIMIT ?",
-    "SELECT stored_at, 2, id, size FROM completions ORDER BY stored_at LIMIT ?",
+    f"SELECT stored_at, {_COMPLETION}, id, size FROM completions ORDER BY stored_at LIMIT ?",
 )
+_OLDEST_LOGS = (
+    f"SELECT ended_at, {_LOG}, id, bytes FROM runs WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT ?",
+)
+_OLDEST_TRACES = (f"SELECT position, {_TRACE}, id, size FROM traces ORDER BY position LIMIT ?",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Bounds:
     conversation_age: float | None = None
     log_bytes: int | None = None
     log_age: float | None = None
+    trace_bytes: int | None = None
 
 
 class Sweeper:
@@ -63,48 +76,51 @@ class Sweeper:
     async def sweep(self) -> int:
         """Deletes all that exceeds the bounds now, and returns how many entries."""
         deleted = 0
-        for step in self._steps():
+        for find in self._finders():
+            while found := await self._database.read(find):
+                count = await self._delete(found)
+                deleted += count
+                if not count or len(found) < _FOUND:  # another server deletes the same, or there are no more
+                    break
+        for step in (end_abandoned, _unheld):
             while count := await self._database.write(step):
                 deleted += count
                 await asyncio.sleep(0)  # waiting writes come first
         return deleted
 
-    def _steps(self) -> Iterator[Callable[[Transaction], int]]:
-        """Each deletes at most a few entries in a transaction, and returns how many."""
-        most = self._bounds
-        kinds: tuple[_Kind, ...] = (
-            ("responses", "stored_at", delete_response, most.age, most.responses),
-            ("completions", "stored_at", delete_completion, most.age, most.responses),
-            ("conversations", "changed_at", delete_conversation, most.conversation_age, most.conversations),
-        )
-        for table, column, delete, age, count in kinds:
-            yield partial(_aged, table, column, delete, age)
-            yield partial(_surplus, table, column, delete, count)
-        yield self._by_bytes
-        yield partial(_aged, "runs", "ended_at", delete_ended, most.log_age)
-        yield self._logs_by_bytes
-        yield end_abandoned
-        yield _unheld
-
-    def _by_bytes(self, tx: Transaction) -> int:
-        excess = 0 if self._bounds.bytes is None else used_bytes(tx) - self._bounds.bytes
-        if excess <= 0:
-            return 0
-        oldest = sorted(row for sql in _OLDEST for row in tx.rows(sql, _AT_ONCE))
+    async def _delete(self, found: Sequence[_Key]) -> int:
+        """By id, so that servers that sweep simultaneously delete nothing that only one of them should."""
         deleted = 0
-        for _, kind, key, size in oldest[:_AT_ONCE]:
-            deleted += _DELETIONS[kind](tx, key)
-            excess -= size
-            if excess <= 0:
-                break
+        for at in range(0, len(found), _AT_ONCE):
+            some = found[at : at + _AT_ONCE]
+            deleted += await self._database.write(partial(_delete_each, some))
+            await asyncio.sleep(0)  # waiting writes come first
         return deleted
 
-    def _logs_by_bytes(self, tx: Transaction) -> int:
-        most = self._bounds.log_bytes
-        if most is None or _logged_bytes(tx) <= most:
-            return 0
-        sql = "SELECT id FROM runs WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1"
-        return sum(delete_ended(tx, key) for [key] in tx.rows(sql))
+    def _finders(self) -> Iterator[Callable[[Transaction], list[_Key]]]:
+        """Each finds entries beyond a bound, the oldest first. They only read, so that no write waits."""
+        most = self._bounds
+        bounds = (
+            (_RESPONSE, most.age, most.responses),
+            (_COMPLETION, most.age, most.responses),
+            (_CONVERSATION, most.conversation_age, most.conversations),
+            (_LOG, most.log_age, None),
+        )
+        for kind, age, count in bounds:
+            if age is not None:
+                yield partial(_aged, kind, age)
+            if count is not None:
+                yield partial(_surplus, kind, count)
+        if most.bytes is not None:
+            yield partial(_excess, _OLDEST, used_bytes, most.bytes)
+        if most.log_bytes is not None:
+            yield partial(_excess, _OLDEST_LOGS, _logged_bytes, most.log_bytes)
+        if most.trace_bytes is not None:
+            yield partial(_excess, _OLDEST_TRACES, trace_bytes, most.trace_bytes)
+
+
+def _delete_each(keys: Sequence[_Key], tx: Transaction) -> int:
+    return sum(_DELETIONS[kind](tx, key) for kind, key in keys)
 
 
 def _unheld(tx: Transaction) -> int:
@@ -125,18 +141,32 @@ def _logged_bytes(tx: Transaction) -> int:
     return int(logged)
 
 
-def _aged(table: str, column: str, delete: _Delete, age: float | None, tx: Transaction) -> int:
-    if age is None:
-        return 0
+def _aged(kind: int, age: float, tx: Transaction) -> list[_Key]:
+    table, column = _AGES[kind]
     sql = f"SELECT id FROM {table} WHERE {column} <= {{now}} - ? ORDER BY {column} LIMIT ?"
-    return sum(delete(tx, key) for [key] in tx.rows(sql, age, _AT_ONCE))
+    return [(kind, key) for [key] in tx.rows(sql, age, _FOUND)]
 
 
-def _surplus(table: str, column: str, delete: _Delete, most: int | None, tx: Transaction) -> int:
-    if most is None:
-        return 0
+def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
+    table, column = _AGES[kind]
     [[count]] = tx.rows(f"SELECT COUNT(*) FROM {table}")
     if count <= most:
-        return 0
+        return []
     sql = f"SELECT id FROM {table} ORDER BY {column} LIMIT ?"
-    return sum(delete(tx, key) for [key] in tx.rows(sql, min(count - most, _AT_ONCE)))
+    return [(kind, key) for [key] in tx.rows(sql, min(count - most, _FOUND))]
+
+
+def _excess(
+    oldest: Sequence[str], used: Callable[[Transaction], int], most: int, tx: Transaction
+) -> list[_Key]:
+    """As many of the oldest as have the bytes beyond the bound."""
+    excess = used(tx) - most
+    if excess <= 0:
+        return []
+    found: list[_Key] = []
+    for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _FOUND))[:_FOUND]:
+        if excess <= 0:
+            break
+        found.append((kind, key))
+        excess -= size
+    return found

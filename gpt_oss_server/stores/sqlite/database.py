@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -72,6 +72,13 @@ class SqliteDatabase:
             result = work(SqliteTransaction(connection))
             connection.execute("COMMIT")
             return result
+
+    def listen(self, hear: Callable[[str], None]) -> None:
+        """No other server uses the file."""
+
+    @property
+    def hears(self) -> bool:
+        return False
 
     def compact(self) -> None:
         with self._apart() as connection:

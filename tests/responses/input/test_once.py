@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.responses import request
 from gpt_oss_server.responses.refused import RefusedRun
@@ -45,10 +47,28 @@ async def test_tools_of_an_item_are_read_once(encoding: Encoding, monkeypatch: p
 async def test_a_prompt_is_built_once(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch, management: Any
 ) -> None:
-    opened, built = (counted(monkeypatch, Renderer, name) for name in ("opening", "prompt"))
+    opened, built = counted(monkeypatch, Renderer, "opening"), counted(monkeypatch, Layout, "tokens")
     service = responses_service(scripted(FINAL), encoding=encoding)
     await (await service.start({"input": "Hi", "context_management": management})).wait()
     assert (len(opened), len(built)) == (1, 1)
+    await service.close()
+
+
+async def test_the_prompt_of_a_history_that_is_too_long_is_never_built(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = counted(monkeypatch, Layout, "tokens")
+    service = responses_service(scripted(FINAL), encoding=encoding)
+    context = service.served.engine.info.context_length
+    half = [{"role": "user", "content": " word" * (context // 2)}]
+    conversation = (await service.conversations.create({"items": half}))["id"]
+    await service.conversations.add_items(conversation, {"items": half})
+    with pytest.raises(ContextLengthExceeded):
+        await service.start({"input": "Hi", "conversation": conversation})
+    assert built == []
+    cut = {"input": "Hi", "conversation": conversation, "truncation": "auto"}
+    assert (await (await service.start(cut)).wait())["status"] == "completed"
+    assert len(built) == 1
     await service.close()
 
 

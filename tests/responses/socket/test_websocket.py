@@ -362,6 +362,20 @@ def test_a_web_page_of_another_site_may_not_connect() -> None:
             assert client.response()["status"] == "completed"
 
 
+@pytest.mark.parametrize("name", ["realtime", "responses"])
+def test_a_page_that_sends_its_key_as_a_sub_protocol_is_served_over_the_other_one(name: str) -> None:
+    with (
+        serving(scripted(HELLO)) as url,
+        connect(
+            f"ws{url.removeprefix('http')}/responses", subprotocols=[name, "openai-insecure-api-key.sesame"]
+        ) as socket,
+    ):
+        assert socket.subprotocol == name
+        client = Client(socket)
+        client.ask(input="Hi")
+        assert client.response()["status"] == "completed"
+
+
 def test_the_oldest_response_is_forgotten_when_a_connection_has_too_many() -> None:
     with connected(scripted(AGAIN)) as client:
         ids = []

@@ -25,11 +25,13 @@ export function apply(step, event) {
     next.times = { ...step.times, [at]: { began: Date.now() } };
   } else if (event.type === "response.output_item.done") {
     next.items = put(step.items, at, unscored(event.item));
-    next.times = { ...step.times, [at]: { ...step.times[at], ended: Date.now() } };
+    next.times = { ...step.times, [at]: { ...step.times[at], ended: Date.now(), tokens: scored(event.item) } };
   } else if (event.type in TEXT) {
+    next.first ??= Date.now();
     next.items = put(step.items, at, withText(step.items[at], event));
   } else if (event.type in FIELD) {
     const name = FIELD[event.type];
+    next.first ??= Date.now();
     next.items = put(step.items, at, { ...step.items[at], [name]: (step.items[at][name] ?? "") + event.delta });
   } else if (event.type === "error") {
     next.status = "failed";
@@ -37,18 +39,29 @@ export function apply(step, event) {
   } else if (event.response && event.type.startsWith("response.")) {
     next.id = event.response.id;
     next.status = event.response.status;
+    next.conversation = event.response.conversation?.id;
     if (isOver(next)) end(next, event.response);
   }
   return next;
 }
 
+// A response that was read as a whole.
+export function asStep(response, input) {
+  const step = { ...newStep(input), began: response.created_at * 1000, ...apply({ ...newStep(input) }, { type: "response.read", response }) };
+  return isOver(step) ? step : { ...step, items: [] }; // its events are read from the first
+}
+
 function end(step, response) {
   step.items = response.output.map(unscored);
   step.usage = response.usage;
+  step.schema = response.text?.format?.schema;
   step.error = response.error?.message;
   step.why = response.incomplete_details?.message ?? response.incomplete_details?.reason;
   step.ended = Date.now();
 }
+
+// The number of an item's tokens, if it has a score for each.
+const scored = (item) => item.content?.reduce((sum, part) => sum + (part.logprobs?.length ?? 0), 0) || undefined;
 
 // Scores are in the trace; the browser's storage has no room for them.
 function unscored(item) {

@@ -4,6 +4,7 @@ import { read, write } from "../lib/saved.js";
 
 export const DEFAULTS = {
   model: "",
+  transport: "http", // a name of TRANSPORTS
   instructions: "",
   effort: "",
   budget: "",
@@ -15,7 +16,7 @@ export const DEFAULTS = {
   schema: "",
   browser: false,
   python: false,
-  functions: [], // { name, description, parameters, canned }
+  functions: [], // { name, description, parameters, answers: [{ when, result }] }
   mcp: [], // { label, url, approval }
 };
 
@@ -46,10 +47,17 @@ export function fieldsOf(o) {
   if (o.python) include.push("code_interpreter_call.outputs");
   if (o.browser) include.push("web_search_call.action.sources", "web_search_call.results");
   if (include.length) fields.include = include;
-  if (o.schema.trim()) {
-    fields.text = { format: { type: "json_schema", name: "answer", strict: true, schema: parsed(o.schema, "The schema of the answer") } };
-  }
-  return fields;
+  return o.schema.trim() ? { ...fields, ...formatOf(o.schema) } : fields;
+}
+
+export const formatOf = (schema) => ({
+  text: { format: { type: "json_schema", name: "answer", strict: true, schema: parsed(schema, "The schema of the answer") } },
+});
+
+// The result of a call that the user has given in advance.
+export function resultFor(o, call) {
+  const answers = o.functions.find((each) => each.name === call.name)?.answers ?? [];
+  return answers.find(({ when, result }) => result.trim() && call.arguments?.toLowerCase().includes(when.trim().toLowerCase()))?.result;
 }
 
 function toolsOf(o) {
@@ -66,7 +74,7 @@ function toolsOf(o) {
       type: "function",
       name: each.name,
       description: each.description,
-      parameters: parsed(each.parameters || '{"type":"object","properties":{}}', `The parameters of ${each.name}`),
+      parameters: parsed(each.parameters || '{"type":"object","properties":{}}', `The parameter schema of ${each.name}`),
     });
   }
   return tools;
@@ -76,6 +84,6 @@ function parsed(text, what) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`${what} are no valid JSON: ${error.message}`);
+    throw new Error(`${what} is no valid JSON: ${error.message}`);
   }
 }

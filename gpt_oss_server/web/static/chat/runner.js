@@ -1,11 +1,16 @@
-// Runs responses: in the background on the server, so that a page that is loaded again reads on.
-import { ApiError, call, stream } from "../lib/api.js";
+// Runs responses and follows their events, also after the page was loaded again.
+import { ApiError } from "../lib/api.js";
 import { add, change, lastStep, pathTo } from "./tree.js";
 import { conversations, current, update } from "./store.js";
 import { apply, isOver, newStep, pending } from "./apply.js";
-import { fieldsOf, options } from "./options.js";
+import { inputOf, wholeInput } from "./input.js";
+import { fieldsOf, options, resultFor } from "./options.js";
+import { cancel, outlives, TRANSPORTS, unseen } from "./transports.js";
 
-const LOST = ["response_not_found", "previous_response_not_found"];
+const LOST = ["response_not_found", "previous_response_not_found", "conversation_not_found"];
+const GONE = { status: "cancelled", id: null }; // the server keeps nothing of it
+const PAUSE = 500; // milliseconds before a lost connection is opened again, twice as long each time
+const MOST_LOST = 4; // in a row
 const active = new Map(); // node → AbortController
 
 export async function send(text, files = []) {
@@ -36,12 +41,6 @@ export function answer(id, question) {
   step(id, node);
 }
 
-// The text of a user's node with its files, as the model reads it.
-const inputOf = (node) => [
-  ...(node.files ?? []).map((file) => `File ${file.name}:\n\`\`\`\n${file.text}\n\`\`\``),
-  node.text,
-].join("\n\n");
-
 // Begins a step of an assistant's node: a response to the question, or to the outputs of its calls.
 async function step(id, node, outputs = null) {
   let body;
@@ -51,39 +50,25 @@ async function step(id, node, outputs = null) {
     setSteps(id, node, (steps) => [...steps, { ...newStep([]), status: "failed", error: error.message }]);
     return;
   }
-  setSteps(id, node, (steps) => [...steps, newStep(body.input)]);
-  await follow(id, node, (signal) => begun(id, node, body, signal));
+  const { transport } = options.get();
+  setSteps(id, node, (steps) => [...steps, { ...newStep(outputs ?? []), transport }]);
+  await follow(id, node, (signal) => begun(id, node, body, TRANSPORTS[transport].events, signal));
 }
 
 function bodyOf(id, node, outputs) {
+  const { transport } = options.get();
   const path = pathTo(conversations.get().all[id], node);
-  const fields = { ...fieldsOf(options.get()), stream: true, background: true, store: true };
-  if (outputs) return { ...fields, input: outputs, previous_response_id: lastStep(path.at(-1)).id };
-  const before = path.length > 2 ? lastStep(path.at(-3)) : null;
-  const previous = before?.status !== "failed" && before?.id;
-  return previous ? { ...fields, input: wholeInput([path.at(-2)]), previous_response_id: previous } : { ...fields, input: wholeInput(path) };
+  return { ...fieldsOf(options.get()), ...TRANSPORTS[transport].fields, ...inputOf(path, outputs) };
 }
 
-// The conversation as items, for a server that has forgotten it. Of a step that begins, these are the outputs that
-// it answers.
-function wholeInput(path) {
-  return path.flatMap((node) =>
-    node.role === "user"
-      ? [{ role: "user", content: inputOf(node) }]
-      : node.steps.flatMap((each, at) => [...(at ? each.input ?? [] : []), ...each.items.filter((item) => item && keeps(item))]),
-  );
-}
-
-const keeps = (item) => ["message", "function_call", "reasoning"].includes(item.type);
-
-async function* begun(id, node, body, signal) {
+async function* begun(id, node, body, events, signal) {
   try {
-    yield* stream("v1/responses", { method: "POST", body, signal });
+    yield* events(body, signal);
   } catch (error) {
-    if (!body.previous_response_id || !LOST.includes(error.code)) throw error;
-    const { previous_response_id: _, ...whole } = body;
+    if (!LOST.includes(error.code)) throw error;
+    const { previous_response_id: _, conversation: __, ...whole } = body;
     whole.input = wholeInput(pathTo(conversations.get().all[id], node));
-    yield* stream("v1/responses", { method: "POST", body: whole, signal });
+    yield* events(whole, signal);
   }
 }
 
@@ -96,12 +81,13 @@ async function follow(id, node, events) {
     due = 0;
     setSteps(id, node, (steps) => [...steps.slice(0, -1), latest]);
   };
+  const take = (event) => {
+    latest = apply(latest, event);
+    if (latest.id && !due) due = setTimeout(show, 60); // many tokens, one drawing
+    return latest;
+  };
   try {
-    for await (const event of events(control.signal)) {
-      latest = apply(latest, event);
-      if (latest.id && !due) due = setTimeout(show, 60); // many tokens, one drawing
-    }
-    if (!isOver(latest)) latest = { ...latest, status: "failed", error: "The stream ended too early. Load the page again to read on." };
+    await readOn(latest, events, take, control.signal);
   } catch (error) {
     if (error.name === "AbortError") return;
     latest = { ...latest, status: "failed", error: error.message };
@@ -113,12 +99,32 @@ async function follow(id, node, events) {
   answerCanned(id, node, pending(latest));
 }
 
-function answerCanned(id, node, calls) {
-  if (!calls.length) return;
-  const canned = new Map(options.get().functions.filter((one) => one.canned?.trim()).map((one) => [one.name, one.canned]));
-  if (calls.every((item) => item.type === "function_call" && canned.has(item.name))) {
-    proceed(id, node, calls.map((item) => outputFor(item, canned.get(item.name))));
+// Reads events to the end of the response. If the connection is lost while the server generates, it reads on.
+async function readOn(step, events, take, signal) {
+  let source = events;
+  for (let lost = 0; ; lost++) {
+    let problem = new Error("The stream ended too early.");
+    try {
+      for await (const event of source(signal)) {
+        step = take(event);
+        lost = 0;
+      }
+      if (isOver(step)) return;
+    } catch (error) {
+      const isAnswer = error instanceof ApiError && error.status !== 0;
+      if (error.name === "AbortError" || isAnswer || !step.id || !outlives(step)) throw error;
+      problem = error;
+    }
+    if (!step.id || !outlives(step) || lost >= MOST_LOST) throw problem;
+    await new Promise((found) => setTimeout(found, PAUSE * 2 ** lost));
+    signal.throwIfAborted();
+    source = (given) => unseen(step, given);
   }
+}
+
+function answerCanned(id, node, calls) {
+  const results = calls.map((item) => resultFor(options.get(), item));
+  if (calls.length && results.every((result) => result !== undefined)) proceed(id, node, calls.map((item, at) => outputFor(item, results[at])));
 }
 
 export const outputFor = (item, output) => ({
@@ -134,35 +140,28 @@ export const proceed = (id, node, outputs) => step(id, node, outputs);
 
 export async function stop(id, node) {
   const last = lastStep(conversations.get().all[id].nodes[node]);
-  if (last?.id) await call(`v1/responses/${last.id}/cancel`, { method: "POST" }).catch(() => {});
-  else {
-    active.get(node)?.abort();
-    setSteps(id, node, (steps) => [...steps.slice(0, -1), { ...last, status: "cancelled" }]);
+  if (last?.id && outlives(last)) {
+    await cancel(last.id).catch((error) => error.status === 400 || setStep(id, node, { error: error.message }));
+    return;
   }
+  active.get(node)?.abort();
+  setStep(id, node, GONE);
 }
 
-// After a reload: responses that were being read go on where the page left them.
+// After a reload, responses are read on from where the page left them; those over WebSocket ended with the page.
 export function resume() {
   for (const conversation of Object.values(conversations.get().all)) {
     for (const node of Object.values(conversation.nodes)) {
       const last = lastStep(node);
       if (!last || isOver(last) || active.has(node.id)) continue;
-      if (!last.id) setSteps(conversation.id, node.id, (steps) => [...steps.slice(0, -1), { ...last, status: "failed", error: "The page was left before the server answered." }]);
-      else follow(conversation.id, node.id, (signal) => replay(last, signal));
+      if (!outlives(last)) setStep(conversation.id, node.id, { ...GONE, why: "The page was left, and an answer over WebSocket ends with its page." });
+      else if (!last.id) setStep(conversation.id, node.id, { status: "failed", error: "The page was left before the server answered." });
+      else follow(conversation.id, node.id, (signal) => unseen(last, signal));
     }
   }
 }
 
-async function* replay(last, signal) {
-  const path = `v1/responses/${last.id}`;
-  try {
-    yield* stream(`${path}?stream=true&starting_after=${last.sequence}`, { signal });
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status === 0) throw error;
-    const response = await (await call(path, { signal })).json(); // its events are gone; its end is stored
-    yield { type: `response.${response.status}`, response, sequence_number: last.sequence };
-  }
-}
+const setStep = (id, node, fields) => setSteps(id, node, (steps) => [...steps.slice(0, -1), { ...steps.at(-1), ...fields }]);
 
 function setSteps(id, node, alter) {
   update(id, (conversation) => {

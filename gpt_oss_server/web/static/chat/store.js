@@ -71,4 +71,8 @@ export function take(conversation) {
   open(conversation.id);
 }
 
+// The conversation of this browser that has a response of the server.
+export const holding = (response) =>
+  Object.values(conversations.get().all).find(({ nodes }) => Object.values(nodes).some((node) => node.steps?.some((step) => step.id === response)))?.id;
+
 export const listed = (state) => Object.values(state.all).sort((a, b) => b.changed - a.changed);

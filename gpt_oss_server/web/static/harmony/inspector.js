@@ -1,13 +1,20 @@
 // All that is known of one token: id, text, bytes, probability, and what the model could have written instead.
 import { html } from "../vendor/preact.js";
 import { percent } from "../lib/token.js";
-import { textOf } from "./rows.js";
+import { showPanel } from "../ui/view.js";
+import { layOut } from "../workbench/bench.js";
+import { textOf, upTo } from "./rows.js";
 
 export function Inspector({ trace, token }) {
   if (!token) {
     return html`<footer class="inspector faint" aria-live="polite">Point at a token to see its id, its probability and the alternatives.</footer>`;
   }
+  const onward = () => {
+    layOut(upTo(trace, token));
+    showPanel("workbench");
+  };
   return html`<footer class="inspector" aria-live="polite">
+    <button type="button" class="quiet onward" title="In the workbench, with other settings" onClick=${onward}>Continue from here</button>
     <p><code class="big">${JSON.stringify(textOf(trace, token.id))}</code> <span class="faint">id</span> ${token.id}
       ${token.logprob !== null && token.logprob !== undefined && html` <span class="faint">probability</span> ${percent(token.logprob)}`}
       ${token.cached && html` <span class="tag">from the cache</span>`}

@@ -31,14 +31,17 @@ function addResponse(packer, found) {
   const first = found.generations[0];
   const cached = first?.cached ?? 0;
   rows.push({ kind: "title", role: "prompt", text: "Prompt", note: `${count(found.prompt.length)}${cached ? `, ${cached} from the cache` : ""}` });
-  lines(packer, framed(found.prompt, { cached }), new Map());
+  lines(packer, placed(framed(found.prompt, { cached }), found, 0), new Map());
+  let before = found.prompt.length;
   found.generations.forEach((generation, number) => {
     addTools(packer, found, number);
     if (number && generation.given.length) {
       rows.push({ kind: "title", role: "prompt", text: "Given", note: `${count(generation.given.length)}: what the tools returned` });
-      lines(packer, framed(generation.given, {}), new Map());
+      lines(packer, placed(framed(generation.given, {}), found, before), new Map());
     }
-    addGeneration(packer, generation, number);
+    before += generation.given.length;
+    addGeneration(packer, generation, number, (tokens) => placed(tokens, found, before));
+    before += generation.tokens.length;
   });
   addTools(packer, found, found.generations.length);
   for (const each of found.warnings) rows.push({ kind: "warning", text: each.detail });
@@ -48,7 +51,19 @@ function addTools({ rows }, found, number) {
   for (const run of found.tools) if (run.generation === number) rows.push({ kind: "tool", run });
 }
 
-function addGeneration(packer, generation, number) {
+// The tokens with their place in all that the model saw and wrote for a response.
+function placed(tokens, response, before) {
+  for (const token of tokens) Object.assign(token, { response, place: before + token.at });
+  return tokens;
+}
+
+// All tokens up to one of them, with their texts.
+export function upTo(trace, { response, place }) {
+  const all = response.generations.reduce((found, each) => found.concat(each.given, each.tokens), response.prompt);
+  return all.slice(0, place + 1).map((id) => ({ id, text: textOf(trace, id) }));
+}
+
+function addGeneration(packer, generation, number, place) {
   const { rows } = packer;
   rows.push({ kind: "title", role: "completion", text: `Completion ${number + 1}`, note: notes(generation, number) });
   const slips = new Map();
@@ -56,7 +71,7 @@ function addGeneration(packer, generation, number) {
     const became = generation.messages.find((each) => slip.at >= each.start && slip.at < each.end) ?? generation.messages.at(-1);
     slips.set(slip.at, [...(slips.get(slip.at) ?? []), { ...slip, became }]);
   }
-  lines(packer, framed(generation.tokens, { generation }), slips);
+  lines(packer, place(framed(generation.tokens, { generation })), slips);
   addReading(rows, generation);
 }
 

@@ -5,7 +5,7 @@ import { isRunning } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { shown } from "../chat/tree.js";
 import { Icon } from "../ui/icons.js";
-import { openDialog, saveTrace } from "../ui/traces.js";
+import { copyLink, openDialog, saveTrace } from "../ui/traces.js";
 import { view } from "../ui/view.js";
 import { Inspector } from "./inspector.js";
 import { useTrace } from "./live.js";
@@ -24,7 +24,8 @@ export function Tokens() {
     <div class="row-of actions">
       <button type="button" class="quiet" onClick=${openDialog}><${Icon} name="open" />Open a trace</button>
       ${!opened && id && html`<button type="button" class="quiet" onClick=${() => saveTrace(id, false)}><${Icon} name="save" />Save trace</button>
-        <button type="button" class="quiet" onClick=${() => saveTrace(id, true)}><${Icon} name="save" />Whole conversation</button>`}
+        <button type="button" class="quiet" title="The traces of the whole conversation" onClick=${() => saveTrace(id, true)}><${Icon} name="save" />Save all</button>
+        <button type="button" class="quiet" title="A link that opens this trace" onClick=${() => copyLink(id)}><${Icon} name="link" />Copy link</button>`}
       ${opened && html`<span class="tag">${opened.name}</span><button type="button" class="quiet" onClick=${() => view.set({ trace: null })}>Close it</button>`}
     </div>
     ${trace ? html`<${Legend} /><${Sheet} trace=${trace} running=${running} />` : html`<p class="hint faint">${live.problem || (id ? "Reading the tokens…" : "Send a message: its tokens appear here while the model writes them.")}</p>`}

@@ -1,20 +1,22 @@
 // Health at a glance: small plots that move with the server's work.
 import { html, useEffect, useState } from "../vendor/preact.js";
+import { useAnswers } from "./answers.js";
 import { EVERY, joined, levels, rates, sample } from "./measures.js";
 import { Plot } from "./plot.js";
 
 const PLOTS = [
-  { name: "steps", title: "Steps of the model per second", rate: true },
+  { name: "steps", title: "Model steps per second", rate: true },
   { name: "prompt_tokens", title: "Prompt tokens per second", rate: true },
   { name: "running", title: "Running" },
   { name: "waiting", title: "Waiting" },
-  { name: "kv_blocks_used", title: "Blocks of memory in use" },
-  { name: "cached_tokens", title: "Tokens from the cache, per second", rate: true },
+  { name: "kv_blocks_used", title: "Memory blocks in use" },
+  { name: "cached_tokens", title: "Cached tokens per second", rate: true },
 ];
 
 export function Health() {
   const [samples, setSamples] = useState([]);
   const [problem, setProblem] = useState("");
+  const answers = useAnswers();
   useEffect(() => {
     const control = new AbortController();
     let timer;
@@ -37,10 +39,12 @@ export function Health() {
   const last = samples.at(-1);
   if (!last) return html`<p class="hint faint">${problem || "Reading…"}</p>`;
   const known = PLOTS.filter((plot) => `engine.${plot.name}` in last.values);
-  return html`<div class="scroll health">
+  return html`<div class="scroll health" tabindex="0" role="region" aria-label="Plots and counts">
     ${problem && html`<p class="bad wide">${problem}</p>`}
     ${known.map(({ name, title, rate }) => html`<${Plot} key=${name} title=${title} values=${rate ? rates(samples, `engine.${name}`) : levels(samples, `engine.${name}`)} />`)}
-    <${Plot} title="Answer of /health, ms" values=${samples.map((each) => each.took)} />
+    ${answers.first.length > 0 && html`<${Plot} title="Your time to first token, ms" values=${answers.first} />`}
+    ${answers.rate.length > 0 && html`<${Plot} title="Your tokens per second" values=${answers.rate} />`}
+    <${Plot} title="Reply of /health, ms" values=${samples.map((each) => each.took)} />
     <${Counts} title="Responses" values=${last.values} begins="responses." />
     <${Counts} title="Slips" values=${last.values} begins="harmony_slips." none="The model has made none." />
     <${Counts} title="Tools" values=${last.values} begins="tools." none="No tool has run." />

@@ -1,4 +1,5 @@
 // The server's public API. Addresses are relative, so that the page works behind a path prefix too.
+import { createState } from "./state.js";
 import { read, write, remove } from "./saved.js";
 import { eventsOf } from "./sse.js";
 
@@ -15,10 +16,19 @@ export class ApiError extends Error {
 // The key stays in the session's storage: it is gone when the tab closes.
 export const key = {
   get: () => read("key", "", sessionStorage),
-  set: (value) => (value ? write("key", value, sessionStorage) : remove("key", sessionStorage)),
+  set: (value) => {
+    if (value) write("key", value, sessionStorage);
+    else remove("key", sessionStorage);
+    access.set({ asks: false, held: Boolean(value) });
+  },
 };
 
-export const baseUrl = () => new URL("v1", base).href;
+// Whether the server asks for another key, with its reason, and whether the page has one.
+export const access = createState({ asks: false, why: "", held: Boolean(key.get()) });
+
+export const address = (path) => new URL(path, base).href;
+
+export const baseUrl = () => address("v1");
 
 export async function call(path, { method = "GET", body, signal } = {}) {
   const headers = {};
@@ -27,7 +37,7 @@ export async function call(path, { method = "GET", body, signal } = {}) {
   const given = { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };
   let answer;
   try {
-    answer = await fetch(new URL(path, base), given);
+    answer = await fetch(address(path), given);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server cannot be reached. Is it still running?", 0, "unreachable");
@@ -39,8 +49,9 @@ export async function call(path, { method = "GET", body, signal } = {}) {
   } catch {
     // a proxy's page: the status is all there is
   }
-  if (answer.status === 401) dispatchEvent(new Event("key-refused")); // also if it was right until now
-  throw new ApiError(told.message ?? `The server answered ${answer.status}.`, answer.status, told.code);
+  const message = told.message ?? `The server answered ${answer.status}.`;
+  if (answer.status === 401) access.set({ asks: true, why: message, held: Boolean(key.get()) });
+  throw new ApiError(message, answer.status, told.code);
 }
 
 export const json = async (path, options) => (await call(path, options)).json();
@@ -48,6 +59,17 @@ export const json = async (path, options) => (await call(path, options)).json();
 export async function* stream(path, options) {
   const answer = await call(path, options);
   yield* eventsOf(answer.body);
+}
+
+// All entries of a list that comes in pages, oldest first.
+export async function listed(path) {
+  const found = [];
+  for (let after = ""; ; ) {
+    const { data, has_more: more, last_id: last } = await json(`${path}?limit=100&order=asc${after && `&after=${encodeURIComponent(after)}`}`);
+    found.push(...data);
+    if (!more || !data.length) return found;
+    after = last;
+  }
 }
 
 export const traceOf = (id, signal, whole = false) =>

@@ -1,16 +1,20 @@
 // The page: conversations at the left, the chat in the middle, tokens and settings at the right.
 import { html, useEffect } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
+import { options } from "../chat/options.js";
 import { resume } from "../chat/runner.js";
-import { begin, conversations, current } from "../chat/store.js";
+import { conversations, current } from "../chat/store.js";
 import { Composer } from "./composer.js";
+import { openDropped } from "./dropped.js";
 import { Icon as IconOf, IconButton } from "./icons.js";
 import { KeyForm } from "./key.js";
 import { Panel, TABS } from "./panel.js";
 import { meet, server } from "./server.js";
+import { onKey, Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
+import { Stored } from "./stored.js";
 import { Thread } from "./thread.js";
-import { openDropped } from "./traces.js";
+import { openLinked } from "./traces.js";
 import { applyTheme, notice, toggle, view } from "./view.js";
 
 export function App() {
@@ -19,6 +23,8 @@ export function App() {
     applyTheme();
     meet();
     resume();
+    openLinked();
+    addEventListener("hashchange", openLinked);
     addEventListener("keydown", onKey);
     const drop = (event) => (event.preventDefault(), openDropped(event.dataTransfer.files));
     addEventListener("dragover", (event) => event.preventDefault());
@@ -34,6 +40,8 @@ export function App() {
       <${Composer} />
     </main>
     <${Panel} />
+    <${Stored} />
+    <${Shortcuts} />
     ${told && html`<div class="notice" role="alert">${told}<${IconButton} icon="close" label="Close the notice" onClick=${() => notice("")} /></div>`}
   </div>`;
 }
@@ -42,7 +50,8 @@ function Header() {
   const { panel } = useShared(view);
   const { models, problem } = useShared(server);
   const title = useShared(conversations, (state) => current(state).title);
-  const model = models[0];
+  const chosen = useShared(options, (o) => o.model);
+  const model = models.find((each) => each.id === chosen) ?? models[0];
   return html`<header class="bar">
     <${IconButton} icon="menu" label="Conversations" onClick=${() => view.set((v) => ({ ...v, list: !v.list }))} />
     <div class="names">
@@ -56,14 +65,4 @@ function Header() {
       )}
     </nav>
   </header>`;
-}
-
-
-function onKey(event) {
-  if (!(event.ctrlKey || event.metaKey) || !event.shiftKey) return;
-  const act = { O: begin, T: () => toggle("tokens"), S: () => toggle("setup"), B: () => toggle("workbench"), H: () => toggle("health") }[event.key.toUpperCase()];
-  if (act) {
-    event.preventDefault();
-    act();
-  }
 }

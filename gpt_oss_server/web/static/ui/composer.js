@@ -5,17 +5,16 @@ import { useShared } from "../lib/state.js";
 import { isRunning, send, stop } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { lastStep, shown } from "../chat/tree.js";
+import { attach, attached } from "./dropped.js";
 import { IconButton } from "./icons.js";
 import { server } from "./server.js";
 import { notice } from "./view.js";
-
-const MOST_BYTES = 400_000;
 
 export function Composer() {
   const conversation = useShared(conversations, (state) => current(state));
   const { models } = useShared(server);
   const [text, setText] = useState("");
-  const [files, setFiles] = useState([]);
+  const { files } = useShared(attached);
   const area = useRef();
   const last = shown(conversation).at(-1);
   const running = isRunning(last);
@@ -31,7 +30,7 @@ export function Composer() {
     try {
       await send(text, files);
       setText("");
-      setFiles([]);
+      attached.set({ files: [] });
     } catch (error) {
       notice(error.message);
     }
@@ -41,9 +40,9 @@ export function Composer() {
     if (event.key === "Escape" && running) stop(conversation.id, last.id);
   };
   return html`<form class="composer" onSubmit=${submit}>
-    ${files.length > 0 && html`<ul class="files">${files.map((file, at) => html`<li>${file.name}<${IconButton} icon="close" label=${`Remove ${file.name}`} onClick=${() => setFiles(files.toSpliced(at, 1))} /></li>`)}</ul>`}
+    ${files.length > 0 && html`<ul class="files">${files.map((file, at) => html`<li>${file.name}<${IconButton} icon="close" label=${`Remove ${file.name}`} onClick=${() => attached.set({ files: files.toSpliced(at, 1) })} /></li>`)}</ul>`}
     <div class="write">
-      <${IconButton} icon="file" label="Attach text files" onClick=${async () => setFiles([...files, ...(await readFiles(await choose({ multiple: true })))])} />
+      <${IconButton} icon="file" label="Attach text files" onClick=${async () => attach(await choose({ multiple: true }))} />
       <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${models[0]?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey}></textarea>
       ${running
         ? html`<${IconButton} icon="stop" label="Stop" class="icon-button round" onClick=${() => stop(conversation.id, last.id)} />`
@@ -63,15 +62,4 @@ function Gauge({ used, most }) {
 function usedBy(conversation) {
   const last = shown(conversation).findLast((node) => lastStep(node)?.usage);
   return last ? lastStep(last).usage.total_tokens : 0;
-}
-
-async function readFiles(chosen) {
-  const found = [];
-  for (const file of chosen) {
-    const text = file.size <= MOST_BYTES ? await file.text() : null;
-    if (text === null) notice(`${file.name} is larger than ${MOST_BYTES / 1000} kB.`);
-    else if (text.includes("\0")) notice(`${file.name} is not a text file.`);
-    else found.push({ name: file.name, text });
-  }
-  return found;
 }

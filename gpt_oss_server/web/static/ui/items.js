@@ -2,12 +2,13 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { Code, Markdown } from "../lib/markdown.js";
 import { messageText } from "../chat/tree.js";
+import { Files } from "./container.js";
 import { isWeb, Sources } from "./sources.js";
 
 // An item is drawn again only when it changes: those before a growing one stay as they are.
-export function Item({ item, time, open, waits, response }) {
+export function Item({ item, time, count, open, waits, response }) {
   const View = VIEWS[item.type] ?? Unknown;
-  return useMemo(() => html`<${View} item=${item} time=${time} open=${open} waits=${waits} response=${response} />`, [item, time, open, waits, response]);
+  return useMemo(() => html`<${View} item=${item} time=${time} count=${count} open=${open} waits=${waits} response=${response} />`, [item, time, count, open, waits, response]);
 }
 
 function Fold({ title, note, open, kind, children }) {
@@ -25,19 +26,18 @@ function seconds(time) {
   return took < 0.1 ? "" : `${took.toFixed(1)} s`;
 }
 
-function Reasoning({ item, time, open }) {
-  const text = messageText(item);
-  return html`<${Fold} kind="analysis" title=${open ? "Reasoning…" : "Reasoning"} note=${seconds(time)} open=${open}><div class="plain">${text}</div><//>`;
+function Reasoning({ item, time, count, open }) {
+  const text = messageText(item) || (item.summary ?? []).map((part) => part.text).join("\n");
+  const note = [count && `${count} tokens`, seconds(time)].filter(Boolean).join(" · ");
+  return html`<${Fold} kind="analysis" title=${open ? "Reasoning…" : "Reasoning"} note=${note} open=${open}><div class="plain">${text}</div><//>`;
 }
 
 function Message({ item, response }) {
   const sources = (item.content ?? []).flatMap((part) => part.annotations ?? []);
   const cited = sources.filter((each) => each.type === "url_citation");
-  const files = sources.filter((each) => each.type === "container_file_citation");
   return html`<div class=${item.phase === "commentary" ? "answer preamble" : "answer"}>
     <${Markdown} text=${messageText(item)} />
     ${cited.length > 0 && html`<${Sources} cited=${cited} response=${response} />`}
-    ${files.map((each) => html`<a class="download" download=${each.filename} href=${`v1/containers/${each.container_id}/files/${each.file_id}/content`}>${each.filename}</a>`)}
   </div>`;
 }
 
@@ -55,14 +55,16 @@ function Search({ item, open }) {
 const Address = ({ url, title }) =>
   isWeb(url) ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${title || url}</a>` : html`<span>${title || url}</span>`;
 
-function Python({ item, open }) {
+function Python({ item, time, open }) {
   const outputs = item.outputs ?? [];
-  return html`<${Fold} kind="tool" title="Ran Python" note=${item.status === "completed" ? "" : item.status} open=${open || outputs.some((each) => each.type === "image")}>
+  const isOver = item.status === "completed";
+  return html`<${Fold} kind="tool" title=${isOver ? "Ran Python" : "Python"} note=${isOver ? seconds(time) : item.status.replaceAll("_", " ")} open=${open || outputs.some((each) => each.type === "image")}>
     <${Code} code=${item.code ?? ""} language="python" />
     ${outputs.map((each) => each.type === "image"
       ? /^data:image\//.test(each.url ?? "") ? html`<img class="plot" src=${each.url} alt="A plot by the code" />` : html`<${Address} url=${each.url} />`
       : html`<pre class="output" tabindex="0">${each.logs}</pre>`)}
-  <//>`;
+  <//>
+  ${isOver && item.container_id && html`<${Files} container=${item.container_id} ended=${time?.ended} />`}`;
 }
 
 function pretty(text) {
@@ -82,7 +84,7 @@ const Mcp = ({ item, open }) => html`<${Fold} kind="tool" title=${`${item.server
   ${item.error && html`<pre class="output bad" tabindex="0">${typeof item.error === "string" ? item.error : JSON.stringify(item.error, null, 1)}</pre>`}<//>`;
 
 const McpList = ({ item }) => html`<${Fold} kind="tool" title=${`Tools of ${item.server_label}`} note=${`${item.tools?.length ?? 0}`} open=${false}>
-  <ul class="hits">${(item.tools ?? []).map((tool) => html`<li><code>${tool.name}</code><p class="faint">${tool.description}</p></li>`)}</ul>${item.error && html`<p class="bad">${JSON.stringify(item.error)}</p>`}<//>`;
+  <ul class="hits" tabindex="0">${(item.tools ?? []).map((tool) => html`<li><code>${tool.name}</code><p class="faint">${tool.description}</p></li>`)}</ul>${item.error && html`<p class="bad">${JSON.stringify(item.error)}</p>`}<//>`;
 
 const Approval = ({ item, waits }) => html`<${Fold} kind="call" title=${`${item.server_label}: ${item.name}`} note=${waits ? "waits for your approval" : "asked for approval"} open=${waits}><${Code} code=${pretty(item.arguments)} language="json" /><//>`;
 

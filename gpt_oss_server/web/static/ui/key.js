@@ -1,21 +1,29 @@
 // Asks for the server's key where it requires one.
 import { html, useState } from "../vendor/preact.js";
-import { key } from "../lib/api.js";
+import { access, key } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
-import { meet, server } from "./server.js";
+import { meet } from "./server.js";
+import { openLinked } from "./traces.js";
 
 export function KeyForm() {
-  const { needsKey, problem } = useShared(server);
+  const { asks, why } = useShared(access);
   const [text, setText] = useState("");
-  if (!needsKey) return null;
+  if (!asks) return null;
   const submit = (event) => {
     event.preventDefault();
-    key.set(text);
+    key.set(text.trim());
+    setText("");
     meet();
+    openLinked(); // it was refused without the key
   };
   return html`<form class="card key-form" onSubmit=${submit}>
     <label>The server requires a key<input type="password" autocomplete="off" value=${text} onInput=${(e) => setText(e.target.value)} /></label>
-    <button class="primary">Use this key</button>
-    <p class="faint">${problem} The key is kept until this tab closes.</p>
+    <button class="primary" disabled=${!text.trim()}>Use this key</button>
+    <p class="faint" role="status">${why} The key is kept until this tab closes.</p>
   </form>`;
+}
+
+export function Forget() {
+  const { held } = useShared(access);
+  return held ? html`<button type="button" onClick=${() => (key.set(""), meet())}>Forget the key</button>` : null;
 }

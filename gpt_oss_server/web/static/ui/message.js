@@ -1,10 +1,11 @@
 // One message: the user's with its branches, the model's with its items.
-import { html, useState } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { copy } from "../lib/files.js";
 import { answer, edit, isRunning } from "../chat/runner.js";
 import { update } from "../chat/store.js";
-import { choose, lastStep, textOf } from "../chat/tree.js";
+import { choose, lastStep, messageText, textOf } from "../chat/tree.js";
 import { isOver, pending } from "../chat/apply.js";
+import { checked } from "../lib/schema.js";
 import { Calls } from "./calls.js";
 import { IconButton } from "./icons.js";
 import { Item } from "./items.js";
@@ -27,7 +28,8 @@ export function User({ conversation, node, versions }) {
     setText(null);
     if (text.trim()) edit(conversation, node, text);
   };
-  return html`<article class="message user" aria-label="You">
+  return html`<article class="message user" aria-label=${node.author ?? "You"}>
+    ${node.author && html`<span class="tag">${node.author}</span>`}
     ${node.files?.length > 0 && html`<ul class="files">${node.files.map((file) => html`<li>${file.name}</li>`)}</ul>`}
     ${text === null
       ? html`<div class="bubble">${node.text}</div>`
@@ -50,10 +52,11 @@ export function Assistant({ conversation, node, versions }) {
   return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
     ${node.steps.map((step, number) => html`<div class="step" key=${number}>
       ${number > 0 && html`<${Given} input=${step.input} />`}
-      ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} response=${step.id} />`)}
+      ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} count=${countOf(step, item, at)} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} response=${step.id} />`)}
+      ${step.schema && ["completed", "failed"].includes(step.status) && html`<${FollowsSchema} step=${step} />`}
       ${step.error && html`<p class="error" role="alert">${step.error}</p>`}
       ${step.status === "incomplete" && html`<p class="faint">Incomplete: ${step.why === "max_output_tokens" ? "the limit of output tokens was reached." : step.why}</p>`}
-      ${step.status === "cancelled" && html`<p class="faint">Stopped.</p>`}
+      ${step.status === "cancelled" && html`<p class="faint">${step.why ?? "Stopped."}</p>`}
     </div>`)}
     ${running && !last?.items.length && html`<p class="waiting" aria-label="The model is reading"><i></i><i></i><i></i></p>`}
     ${calls.length > 0 && html`<${Calls} conversation=${conversation} node=${node.id} calls=${calls} />`}
@@ -64,6 +67,23 @@ export function Assistant({ conversation, node, versions }) {
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
       <span class="faint">${costOf(node)}</span></div>`}
   </article>`;
+}
+
+// The answer is checked in the page too, with the schema that the response names.
+function FollowsSchema({ step }) {
+  const text = step.items.filter((item) => item?.type === "message" && item.phase !== "commentary").map(messageText).join("");
+  const found = useMemo(() => text && checked(text, step.schema), [text, step.schema]);
+  if (!found) return null;
+  return found.valid
+    ? html`<p class="good verdict">✓ Follows the schema.</p>`
+    : html`<p class="bad verdict">✗ Does not follow the schema${found.where && html`, at <code>${found.where}</code>`}: ${found.why}</p>`;
+}
+
+// The tokens of a piece of reasoning: all of the response if there is no other piece, else those that have a score.
+function countOf(step, item, at) {
+  if (item.type !== "reasoning") return undefined;
+  const alone = step.items.filter((each) => each?.type === "reasoning").length === 1;
+  return (alone && step.usage?.output_tokens_details?.reasoning_tokens) || step.times[at]?.tokens;
 }
 
 function costOf(node) {

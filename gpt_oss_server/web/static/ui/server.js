@@ -1,16 +1,14 @@
-// What the server states about itself: its models, with their contexts, and whether it wants a key.
-import { createState } from "../lib/state.js";
+// What the server states about itself: its models, with their contexts, and its version.
 import { json } from "../lib/api.js";
+import { createState } from "../lib/state.js";
 
-export const server = createState({ models: [], version: "", problem: "", needsKey: false });
-
-addEventListener("key-refused", () => server.set({ needsKey: true }));
+export const server = createState({ models: [], version: "", problem: "" });
 
 export async function meet() {
   try {
     const [models, health] = await Promise.all([json("v1/models"), json("health").catch(() => ({}))]);
-    server.set({ models: models.data, version: health.version ?? "", problem: "", needsKey: false });
+    server.set({ models: models.data, version: health.version ?? "", problem: "" });
   } catch (error) {
-    server.set({ problem: error.message, needsKey: error.status === 401 || error.status === 403 });
+    server.set({ problem: error.message });
   }
 }

@@ -1,7 +1,10 @@
 // The setup: instructions, reasoning, sampling, the form of the answer, and tools.
-import { html } from "../vendor/preact.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { call } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
-import { DEFAULTS, options } from "../chat/options.js";
+import { DEFAULTS, formatOf, options } from "../chat/options.js";
+import { TRANSPORTS } from "../chat/transports.js";
+import { Forget } from "./key.js";
 import { server } from "./server.js";
 import { Functions, McpServers } from "./tools.js";
 
@@ -26,6 +29,10 @@ export function Setup() {
       <label class="check"><input type="checkbox" checked=${o.browser} onChange=${set("browser")} />Browser</label>
       <label class="check"><input type="checkbox" checked=${o.python} onChange=${set("python")} />Python</label></section>
     <${Functions} /><${McpServers} />
+    <section><h3>Connection</h3>
+      <label class="wide">Answers come over<select value=${o.transport} onChange=${set("transport")}>${Object.entries(TRANSPORTS).map(([name, each]) => html`<option value=${name}>${each.name}</option>`)}</select></label>
+      <p class="faint">${TRANSPORTS[o.transport].about}</p>
+      <${Forget} /></section>
     <button type="button" class="quiet" onClick=${() => options.set({ ...DEFAULTS })}>Reset everything</button>
   </div>`;
 }
@@ -35,12 +42,26 @@ function Number({ name, label, hint = "default", step = "1" }) {
   return html`<label>${label}<input type="number" step=${step} min="0" placeholder=${hint} value=${value} onInput=${set(name)} /></label>`;
 }
 
+// The server itself says whether it can enforce the schema: it renders a prompt with it.
 function SchemaState({ text }) {
-  if (!text.trim()) return null;
-  try {
-    JSON.parse(text);
-    return html`<p class="good">Valid JSON.</p>`;
-  } catch (error) {
-    return html`<p class="bad">${error.message}</p>`;
-  }
+  const [state, setState] = useState(null);
+  useEffect(() => {
+    setState(null);
+    if (!text.trim()) return undefined;
+    const control = new AbortController();
+    const ask = async () => {
+      try {
+        await call("render", { method: "POST", body: { input: "", ...formatOf(text) }, signal: control.signal });
+        setState({ good: true, text: "The server enforces it, and each answer is checked here." });
+      } catch (error) {
+        if (error.name !== "AbortError") setState({ good: false, text: error.message });
+      }
+    };
+    const timer = setTimeout(ask, 400);
+    return () => {
+      clearTimeout(timer);
+      control.abort();
+    };
+  }, [text]);
+  return state && html`<p class=${state.good ? "good" : "bad"} role="status">${state.text}</p>`;
 }

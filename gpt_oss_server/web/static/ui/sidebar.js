@@ -2,10 +2,13 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { choose, save } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
-import { begin, conversations, discard, listed, open, take } from "../chat/store.js";
+import { begin, conversations, discard, listed, open } from "../chat/store.js";
 import { textOf } from "../chat/tree.js";
+import { exported, importFile } from "./dropped.js";
 import { Icon, IconButton } from "./icons.js";
 import { server } from "./server.js";
+import { showShortcuts } from "./shortcuts.js";
+import { showStored } from "./stored.js";
 import { notice, setTheme, view } from "./view.js";
 
 export function Sidebar() {
@@ -25,8 +28,10 @@ export function Sidebar() {
     ${!found.length && html`<p class="faint empty">${query ? "Nothing found." : "Conversations stay in this browser."}</p>`}
     <footer>
       ${state.full && html`<p class="bad">The browser's storage is full: export and delete conversations.</p>`}
+      <button type="button" class="quiet" onClick=${showStored}><${Icon} name="server" />Open by id</button>
       <button type="button" class="quiet" onClick=${importFiles}><${Icon} name="open" />Import</button>
       <button type="button" class="quiet" onClick=${() => setTheme(next)} title="Colours"><${Icon} name="moon" />${theme}</button>
+      <button type="button" class="quiet" onClick=${showShortcuts} title="Keyboard (Ctrl+/)"><${Icon} name="keys" />Keys</button>
       <a class="quiet" href="docs">API</a>
       <span class="faint">${version}</span>
     </footer>
@@ -40,7 +45,7 @@ function Entry({ conversation, isOpen }) {
   const { id, title } = conversation;
   return useMemo(() => html`<li class=${isOpen ? "open" : ""}>
     <button type="button" class="entry" aria-current=${isOpen} onClick=${() => (open(id), close())}>${title || "Untitled"}</button>
-    <${IconButton} icon="save" label="Export" onClick=${() => save(`${title.slice(0, 40) || "conversation"}.json`, JSON.stringify({ format: "gpt-oss-server/conversation", version: 1, conversation }, null, 1))} />
+    <${IconButton} icon="save" label="Export" onClick=${() => save(`${title.slice(0, 40) || "conversation"}.json`, exported(conversation))} />
     <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${title}”?`) && discard(id)} /></li>`, [conversation, isOpen]);
 }
 
@@ -53,9 +58,7 @@ function fits(conversation, query) {
 async function importFiles() {
   for (const file of await choose({ accept: ".json", multiple: true })) {
     try {
-      const found = JSON.parse(await file.text());
-      if (found.format !== "gpt-oss-server/conversation" || !found.conversation?.nodes) throw new Error("it holds no conversation");
-      take(found.conversation);
+      await importFile(file);
     } catch (error) {
       notice(`${file.name} cannot be imported: ${error.message}.`);
     }

@@ -8,7 +8,7 @@ const WEATHER = {
   name: "get_weather",
   description: "The current weather of a place.",
   parameters: JSON.stringify({ type: "object", properties: { city: { type: "string" } }, required: ["city"] }, null, 2),
-  canned: "",
+  answers: [],
 };
 
 export function Functions() {
@@ -26,19 +26,29 @@ export function Functions() {
     }
   };
   return html`<section><h3>Functions</h3>
-    <p class="faint">The model calls them; you write the result, or give one that is always sent.</p>
+    <p class="faint">The model calls them. You write the results, or list some that are sent without asking.</p>
     ${functions.map((each, at) => html`<div class="card" key=${at}>
       <div class="row-of"><input aria-label="Name" class="mono" value=${each.name} onInput=${(e) => put(at, { name: e.target.value })} />
         <${IconButton} icon="trash" label=${`Remove ${each.name}`} onClick=${() => options.set({ functions: functions.toSpliced(at, 1) })} /></div>
       <label class="wide">What it does<input value=${each.description} onInput=${(e) => put(at, { description: e.target.value })} /></label>
       <label class="wide">Parameters, as JSON schema<textarea class="mono" rows="5" value=${each.parameters} onInput=${(e) => put(at, { parameters: e.target.value })}></textarea></label>
-      <label class="wide">Result that is always sent<textarea class="mono" rows="1" value=${each.canned} placeholder="empty: you are asked" onInput=${(e) => put(at, { canned: e.target.value })}></textarea></label></div>`)}
+      <${Answers} answers=${each.answers ?? []} set=${(answers) => put(at, { answers })} /></div>`)}
     <div class="row-of"><button type="button" onClick=${() => options.set({ functions: [...functions, { ...WEATHER }] })}>Add a function</button>
       <button type="button" class="quiet" onClick=${() => setPasted(pasted === null ? "" : null)}>Paste JSON</button></div>
     ${pasted !== null && html`<label class="wide">A tool or a list of tools<textarea class="mono" rows="5" value=${pasted} onInput=${(e) => setPasted(e.target.value)}></textarea></label>
       <button type="button" onClick=${paste}>Use it</button>`}
     ${problem && html`<p class="bad">${problem}</p>`}
   </section>`;
+}
+
+// Results that are sent without asking: the first one whose text occurs in the arguments of the call.
+function Answers({ answers, set }) {
+  const put = (at, fields) => set(answers.with(at, { ...answers[at], ...fields }));
+  return html`${answers.map((each, at) => html`<div class="row-of canned" key=${at}>
+      <input class="mono" aria-label="Arguments contain" placeholder="any arguments" value=${each.when} onInput=${(e) => put(at, { when: e.target.value })} />
+      <input class="mono" aria-label="Result that is sent" placeholder='{"temperature": 18}' value=${each.result} onInput=${(e) => put(at, { result: e.target.value })} />
+      <${IconButton} icon="trash" label="Remove this result" onClick=${() => set(answers.toSpliced(at, 1))} /></div>`)}
+    <button type="button" class="quiet" onClick=${() => set([...answers, { when: "", result: "" }])}>Add a result that is sent without asking</button>`;
 }
 
 // Tools of either API's form.
@@ -50,7 +60,7 @@ function fromJson(given) {
       name: declared.name,
       description: declared.description ?? "",
       parameters: JSON.stringify(declared.parameters ?? { type: "object", properties: {} }, null, 2),
-      canned: "",
+      answers: [],
     };
   });
 }

@@ -19,6 +19,7 @@ function classOf(token, at, cut, own, chooses) {
   const names = ["t", isSpecial(token.id) ? "special" : "text"];
   if (chooses) names.push("cut");
   if (cut !== null && at > cut) names.push("gone");
+  if (at === cut) names.push("last");
   if (own?.has(at)) names.push("other");
   return names.join(" ");
 }

@@ -1,33 +1,23 @@
 // The workbench: the exact prompt of a request, edited by hand, continued from any token, two runs side by side.
-import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { baseUrl } from "../lib/api.js";
 import { copy } from "../lib/files.js";
+import { useShared } from "../lib/state.js";
 import { notice } from "../ui/view.js";
+import { bench, editPrompt, runBoth, showPrompt } from "./bench.js";
 import { compared } from "./diff.js";
 import { parseRequest } from "./parse.js";
-import { rendered, run, tokenized, withEffort } from "./run.js";
 import { asCurl, asJavaScript, asPython } from "./spell.js";
 import { Strip } from "./strip.js";
 
-const EXAMPLE = '{\n  "input": "What is 17 times 23?",\n  "reasoning": {"effort": "low"}\n}';
-const knobs = (temperature, seed) => ({ temperature, seed, max_tokens: 128, effort: "" });
+const SPELLINGS = [["curl", asCurl], ["Python", asPython], ["JavaScript", asJavaScript]];
 
 export function Workbench() {
-  const [request, setRequest] = useState(EXAMPLE);
-  const [text, setText] = useState("");
-  const [tokens, setTokens] = useState([]);
-  const [cut, setCut] = useState(null);
-  const [a, setA] = useState(knobs(0, ""));
-  const [b, setB] = useState(knobs(1, 1));
-  const [runs, setRuns] = useState({});
+  const { request, text, tokens, cut, other, a, b, runs } = useShared(bench);
   const [busy, setBusy] = useState(false);
-
-  useEffect(() => {
-    if (!text) return undefined;
-    const timer = setTimeout(() => tokenized(text).then(setTokens, (error) => notice(error.message)), 250);
-    return () => clearTimeout(timer);
-  }, [text]);
-
+  const place = useRef();
+  // A reader who comes from a token in the tokens view sees that token first.
+  useEffect(() => place.current.querySelector(".strip .t.last")?.scrollIntoView({ block: "center" }), []);
   const guarded = (work) => async () => {
     setBusy(true);
     try {
@@ -38,32 +28,22 @@ export function Workbench() {
       setBusy(false);
     }
   };
-  const show = guarded(async () => {
-    setText(await rendered(parseRequest(request)));
-    setCut(null);
-    setRuns({});
-  });
-  const one = async (setting) => {
-    const whole = setting.effort ? await tokenized(withEffort(text, setting.effort)) : await tokenized(text);
-    return run(whole.slice(0, cut === null ? undefined : cut + 1).map((token) => token.id), setting);
-  };
-  const both = guarded(async () => {
-    const [first, second] = await Promise.all([one(a), one(b)]);
-    setRuns({ a: first, b: second });
-  });
   const take = (spell) => guarded(() => copy(spell(baseUrl(), parseRequest(request))));
+  const edit = (event) => editPrompt(event.target.value).catch((error) => notice(error.message));
   const differences = useMemo(() => runs.a && runs.b && compared(runs.a.tokens.map((t) => t.id), runs.b.tokens.map((t) => t.id)), [runs]);
 
-  return html`<div class="scroll workbench">
-    <label>A request: JSON, curl or Python<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => setRequest(e.target.value)}></textarea></label>
-    <div class="row-of"><button type="button" class="primary" disabled=${busy} onClick=${show}>Show its prompt</button>
-      <span class="faint">Copy as</span>${[["curl", asCurl], ["Python", asPython], ["JavaScript", asJavaScript]].map(([name, spell]) => html`<button type="button" class="quiet" onClick=${take(spell)}>${name}</button>`)}</div>
-    ${text && html`<label>The prompt; special tokens may be written out<textarea class="mono" rows="8" spellcheck="false" value=${text} onInput=${(e) => (setText(e.target.value), setCut(null))}></textarea></label>
-      <p class="faint">${tokens.length.toLocaleString()} tokens. Choose a token to continue after it. ${cut !== null && html`<button type="button" class="quiet" onClick=${() => setCut(null)}>Use them all</button>`}</p>
-      <${Strip} tokens=${tokens} cut=${cut} onChoose=${setCut} label="Tokens of the prompt" />
-      <div class="runs"><${Knobs} name="Run A" value=${a} set=${setA} /><${Knobs} name="Run B" value=${b} set=${setB} /></div>
-      <button type="button" class="primary" disabled=${busy || !tokens.length} onClick=${both}>${busy ? "Running…" : "Run both"}</button>`}
-    ${differences && html`<p class="faint">${differences.first === null ? "Both runs are equal." : `The runs part at token ${differences.first + 1}.`}</p>
+  return html`<div class="scroll workbench" ref=${place}>
+    <label>A request: JSON, curl or Python<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => bench.set({ request: e.target.value })}></textarea></label>
+    <div class="row-of"><button type="button" class="primary" disabled=${busy} onClick=${guarded(showPrompt)}>Show its prompt</button>
+      <span class="faint">Copy as</span>${SPELLINGS.map(([name, spell]) => html`<button type="button" class="quiet" onClick=${take(spell)}>${name}</button>`)}</div>
+    ${text && html`<label>The prompt; special tokens may be written out<textarea class="mono" rows="8" spellcheck="false" value=${text} onInput=${edit}></textarea></label>
+      <p class="faint">${tokens.length.toLocaleString()} tokens. Choose a token to continue after it. ${cut !== null && html`<button type="button" class="quiet" onClick=${() => bench.set({ cut: null })}>Use them all</button>`}</p>
+      <${Strip} tokens=${tokens} cut=${cut} onChoose=${(at) => bench.set({ cut: at })} label="Tokens of the prompt" />
+      <div class="runs"><${Knobs} name="Run A" value=${a} set=${(value) => bench.set({ a: value })} /><${Knobs} name="Run B" value=${b} set=${(value) => bench.set({ b: value })} /></div>
+      <label class="check"><input type="checkbox" checked=${other !== null} onChange=${(e) => bench.set({ other: e.target.checked ? text : null })} />Run B has a prompt of its own</label>
+      ${other !== null && html`<label>The prompt of Run B<textarea class="mono" rows="8" spellcheck="false" value=${other} onInput=${(e) => bench.set({ other: e.target.value })}></textarea></label>`}
+      <button type="button" class="primary" disabled=${busy || !tokens.length} onClick=${guarded(runBoth)}>${busy ? "Running…" : "Run both"}</button>`}
+    ${differences && html`<p class="faint" role="status">${differences.first === null ? "Both runs are equal." : `The runs part at token ${differences.first + 1}.`}</p>
       <div class="runs"><${Result} run=${runs.a} own=${differences.ownA} name="Run A" /><${Result} run=${runs.b} own=${differences.ownB} name="Run B" /></div>`}
   </div>`;
 }

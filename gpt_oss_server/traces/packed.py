@@ -1,0 +1,54 @@
+"""The record of an ended response as compressed bytes, for a store that outlives the process.
+
+Takes a record. Returns bytes, and the same record from those bytes and the stored response, which is not
+kept twice. A prompt of 131,072 tokens makes about 0.2 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.stores.sql.codec import decode_tokens, encode_tokens, pack, unpack
+from gpt_oss_server.traces.records import TokenRecord, TraceRecord
+from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun
+
+_FASTEST = 1
+
+
+def packed(record: TraceRecord, origin: Mapping[str, Any]) -> bytes:
+    found = record.tokens
+    head = {
+        "request": record.request,
+        "functions": sorted(record.recipients.functions),
+        "builtin": sorted(record.recipients.builtin),
+        "began": record.began,
+        "origin": origin,
+        "generations": [asdict(span) for span in found.generations],
+        "tool_runs": [asdict(run) for run in found.tool_runs],
+        "scores": list(found.scores.items()),
+        "alternatives": list(found.alternatives.items()),
+        "warnings": found.warnings,
+    }
+    parts = (json.dumps(head).encode("ascii"), encode_tokens(found.prompt), encode_tokens(found.tokens))
+    return zlib.compress(pack(parts), _FASTEST)
+
+
+def unpacked(body: bytes, response: Mapping[str, Any]) -> TraceRecord:
+    encoded, prompt, tokens = unpack(zlib.decompress(body))
+    head = json.loads(encoded)
+    ended = TokenRecord(
+        decode_tokens(prompt),
+        decode_tokens(tokens),
+        tuple(GenerationSpan(**span) for span in head["generations"]),
+        tuple(ToolRun(**run) for run in head["tool_runs"]),
+        dict(head["scores"]),
+        {place: tuple((token, score) for token, score in top) for place, top in head["alternatives"]},
+        tuple((kind, detail) for kind, detail in head["warnings"]),
+    )
+    recipients = Recipients(frozenset(head["functions"]), frozenset(head["builtin"]))
+    return TraceRecord(head["request"], response, recipients, None, ended, head["began"], head["origin"])

@@ -1,0 +1,54 @@
+// What lies on the workbench. It stays while other panels are open.
+import { createState } from "../lib/state.js";
+import { parseRequest } from "./parse.js";
+import { rendered, run, tokenized, withEffort } from "./run.js";
+
+const EXAMPLE = '{\n  "input": "What is 17 times 23?",\n  "reasoning": {"effort": "low"}\n}';
+const PAUSE = 250; // milliseconds without a key before an edited prompt is read
+const knobs = (temperature, seed) => ({ temperature, seed, max_tokens: 128, effort: "" });
+
+export const bench = createState({
+  request: EXAMPLE,
+  text: "", // the prompt
+  tokens: [], // of the prompt: as they were sampled until the text is edited
+  cut: null, // the token after which the model continues; null: the last one
+  other: null, // the text of Run B's own prompt
+  a: knobs(0, ""),
+  b: knobs(1, 1),
+  runs: {},
+});
+
+export async function showPrompt() {
+  const text = await rendered(parseRequest(bench.get().request));
+  bench.set({ text, tokens: await tokenized(text), cut: null, runs: {} });
+}
+
+// Puts tokens on the bench that a model has seen or written.
+export function layOut(tokens) {
+  bench.set({ text: tokens.map((token) => token.text).join(""), tokens, cut: tokens.length - 1, runs: {} });
+}
+
+let due = 0;
+
+// Returns when the tokens of the edited prompt are known, or a later edit has replaced it.
+export function editPrompt(text) {
+  bench.set({ text, cut: null });
+  clearTimeout(due);
+  return new Promise((done, failed) => {
+    due = setTimeout(() => tokenized(text).then((tokens) => done(bench.get().text === text && bench.set({ tokens })), failed), PAUSE);
+  });
+}
+
+export async function runBoth() {
+  const { a, b, other } = bench.get();
+  const [first, second] = await Promise.all([one(a), one(b, other)]);
+  bench.set({ runs: { a: first, b: second } });
+}
+
+async function one(setting, own = null) {
+  const { text, tokens, cut } = bench.get();
+  let prompt = own === null ? tokens : await tokenized(own);
+  if (setting.effort) prompt = await tokenized(withEffort(own ?? text, setting.effort));
+  const end = own === null && cut !== null ? cut + 1 : undefined;
+  return run(prompt.slice(0, end).map((token) => token.id), setting);
+}

@@ -1,0 +1,126 @@
+"""Servers hear of each other's runs at once, and only where somebody reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import TypeVar
+
+import pytest
+
+from gpt_oss_server.stores.events import Continuation
+from gpt_oss_server.stores.postgres.connections import PostgresTransaction
+from gpt_oss_server.stores.postgres.database import PostgresDatabase
+from gpt_oss_server.stores.sql import elsewhere
+from gpt_oss_server.stores.sql.database import Work
+from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.replicas import Replica
+from tests.doubles.postgres import Postgres
+from tests.doubles.waiting import until_found
+
+T = TypeVar("T")
+
+
+class Counting(PostgresDatabase):
+    reads = 0
+
+    async def read(self, work: Work[T]) -> T:
+        self.reads += 1
+        return await super().read(work)
+
+
+class Server:
+    def __init__(self, url: str, name: str) -> None:
+        self.database = Counting(url)
+        self.logs = SqlEventLogs(self.database, Held(), Replica(machine=name))
+        self.woken = asyncio.Event()
+        self.logs.start(self.woken.set)
+
+    async def hears(self) -> bool:
+        return self.database.hears
+
+
+@pytest.fixture
+async def servers(postgres: Postgres) -> AsyncIterator[tuple[Server, Server]]:
+    url = postgres.new_database()
+    here, there = Server(url, "here"), Server(url, "there")
+    for server in (here, there):
+        assert await until_found(server.hears, bool)
+    yield here, there
+    for server in (here, there):
+        await server.database.close()
+
+
+async def test_a_reader_elsewhere_waits_for_announcements_and_not_by_looking(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_HEARD_SECONDS", 3600.0)  # only an announcement can end a wait
+    here, there = servers
+    await there.logs.begin("run")
+    log = await here.logs.open("run")
+    assert log is not None
+    async with aclosing(log.read()) as batches:
+        for number in range(3):
+            waiting = asyncio.ensure_future(anext(batches))
+            await asyncio.sleep(0.3)
+            looks = here.database.reads
+            await asyncio.sleep(0.3)
+            assert here.database.reads == looks, "it looks without a reason"
+            await there.logs.append("run", number, [b"event %d" % number])
+            assert await waiting == [b"event %d" % number]
+        end = asyncio.ensure_future(anext(batches, None))
+        await asyncio.sleep(0.3)
+        await there.logs.end("run")
+        assert await end is None
+
+
+async def test_runs_that_nobody_reads_elsewhere_are_not_announced(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[str] = []
+    announce = PostgresTransaction.announce
+
+    def watched(self: PostgresTransaction, topic: str) -> None:
+        announced.append(topic)
+        announce(self, topic)
+
+    monkeypatch.setattr(PostgresTransaction, "announce", watched)
+    _, there = servers
+    await there.logs.begin("run")
+    for number in range(5):
+        await there.logs.append("run", number, [b"event"])
+    assert announced == []
+
+
+async def test_a_cancel_and_a_free_run_wake_the_other_server(servers: tuple[Server, Server]) -> None:
+    here, there = servers
+    await there.logs.begin("run", Continuation(b"request", None))
+    there.woken.clear()
+    await here.logs.request_cancel("run")
+    await there.woken.wait()
+    assert await there.logs.cancelled() == ["run"]
+    here.woken.clear()
+    await there.logs.give_back("run")
+    await here.woken.wait()
+    assert await here.logs.claim() is not None
+
+
+async def test_after_a_restart_of_the_database_servers_look_until_they_hear_again(
+    servers: tuple[Server, Server], postgres: Postgres
+) -> None:
+    here, there = servers
+    await there.logs.begin("run")
+    log = await here.logs.open("run")
+    assert log is not None
+    postgres.stop()
+
+    async def is_deaf() -> bool:
+        return not here.database.hears
+
+    assert await until_found(is_deaf, bool)
+    postgres.start()
+    await there.logs.append("run", 0, [b"event"])
+    async with aclosing(log.read()) as batches:
+        assert await anext(batches) == [b"event"]
+    assert await until_found(here.hears, bool)

@@ -1,0 +1,90 @@
+"""Traces in a store that outlives the process: complete, and gone with their responses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.kinds.bounds import bounds_of
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.traces import SqlTraces, trace_bytes
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
+from gpt_oss_server.traces.packed import packed, unpacked
+from gpt_oss_server.traces.records import TraceRecord
+from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
+from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun, Transcript
+from tests.doubles.serving import scripted, serving
+from tests.doubles.stored import stored
+from tests.traces.test_traces import CALL, HELLO, TOOL, created, trace_of
+
+
+def test_a_trace_is_the_same_after_a_restart_until_its_response_is_deleted(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}")
+    with serving(scripted(CALL, HELLO), settings) as url:
+        first = created(url, tools=[TOOL], top_logprobs=2)
+        output = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "2"}
+        second = created(url, previous_response_id=first["id"], input=[output], tools=[TOOL])
+        before = trace_of(url, second, "?conversation=true")
+    with serving(scripted(HELLO), settings) as url:  # another engine: the trace names that of the response
+        assert trace_of(url, second, "?conversation=true") == before
+        assert len(before["responses"]) == 2
+        httpx.delete(f"{url}/responses/{second['id']}")
+        assert httpx.get(f"{url}/responses/{second['id']}/trace").status_code == 404
+        assert trace_of(url, first)["responses"] == before["responses"][:1]
+
+
+def test_a_response_that_another_server_deletes_has_no_trace_here(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}")
+    with serving(scripted(HELLO), settings) as here, serving(scripted(HELLO), settings) as there:
+        response = created(here)
+        assert trace_of(there, response) == trace_of(here, response)
+        httpx.delete(f"{there}/responses/{response['id']}")
+        for url in (here, there):
+            assert httpx.get(f"{url}/responses/{response['id']}/trace").status_code == 404
+
+
+def test_a_store_keeps_no_traces_where_clients_may_read_none(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", debug_api="off")
+    with serving(scripted(HELLO), settings) as url:
+        created(url)
+    database = SqliteDatabase(tmp_path / "store.sqlite")
+    assert database.write_now(trace_bytes) == 0
+
+
+def test_a_packed_record_loses_nothing() -> None:
+    transcript = Transcript(range(100), tokens=[7, 8, 200_008], scores={0: -1.5, 1: -math.inf})
+    transcript.alternatives[0] = ((7, -1.5), (9, -2.0))
+    transcript.generations.append(GenerationSpan(0, 1.0, 1.5, 2.0, 3, 64))
+    transcript.tool_runs.append(ToolRun(1, "python", 'print("\ud800")', "é\n", 3.0, 4.0))
+    transcript.warnings.append(TurnWarning(WarningKind.REPETITION, "It repeats."))
+    recipients = Recipients(frozenset({"f"}), frozenset({"python"}))
+    record = TraceRecord({"input": "\ud800"}, {"id": "resp_1"}, recipients, transcript)
+    record.end()
+    again = unpacked(packed(record, {"engine": {"name": "e"}}), record.response)
+    assert again.origin == {"engine": {"name": "e"}}
+    assert (again.request, again.recipients, again.began) == (record.request, recipients, record.began)
+    for name in ("generations", "tool_runs", "scores", "alternatives", "warnings"):
+        assert getattr(again.tokens, name) == getattr(record.tokens, name)
+    assert list(again.tokens.prompt) == list(record.tokens.prompt)
+    assert list(again.tokens.tokens) == list(record.tokens.tokens)
+
+
+@pytest.mark.parametrize(("most", "least_left", "most_left"), [(100_000, 100, 100), (1_000, 1, 20)])
+async def test_the_oldest_traces_go_first(tmp_path: Path, most: int, least_left: int, most_left: int) -> None:
+    database = SqliteDatabase(tmp_path / "store.sqlite")
+    store, traces = SqlStore(database), SqlTraces(database)
+    for number in range(100):
+        await store.put(replace(stored(f"resp_{number}"), trace=b"x" * 50))
+    await Sweeper(database, bounds_of(Settings(trace_max_bytes=most))).sweep()
+    kept = [number for number in range(100) if await traces.get(f"resp_{number}") is not None]
+    assert kept == list(range(100 - len(kept), 100))
+    assert least_left <= len(kept) <= most_left
+    assert await store.get("resp_0") is not None, "the response stays"
+    await store.close()
