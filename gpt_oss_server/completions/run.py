@@ -27,7 +27,7 @@ from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
-from gpt_oss_server.turns.watching import GenerationSpan, generating, with_trace
+from gpt_oss_server.turns.watching import MeasuredSpan, generating, with_trace
 from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
@@ -42,7 +42,7 @@ class _Seen:
     position: int  # of its prompt
     sampled: int = 0
     cached: int = 0
-    generations: list[GenerationSpan] = field(default_factory=list)  # one, once it has begun
+    generations: list[MeasuredSpan] = field(default_factory=list)  # one, once it has begun
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.arrival import arrived
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.turns.transcript import Transcript
-from gpt_oss_server.turns.watching import UNWATCHED, GenerationSpan, Watch
+from gpt_oss_server.turns.watching import UNWATCHED, MeasuredSpan, Watch
 
 Api = Literal["responses", "chat", "completions"]
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled", "disconnected", "handed_over"]
@@ -39,7 +39,7 @@ class ObservedTurn(Protocol):
     def sampled(self) -> int: ...
 
     @property
-    def generations(self) -> Sequence[GenerationSpan]: ...
+    def generations(self) -> Sequence[MeasuredSpan]: ...
 
 
 class RunObserver(Protocol):

@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
-from gpt_oss_server.turns.watching import UNWATCHED, GenerationSpan, Watch, generating
+from gpt_oss_server.turns.watching import UNWATCHED, MeasuredSpan, Watch, generating
 from inference.engine import Step, TokenLogprob
 
 
@@ -48,7 +48,7 @@ class Transcript:
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     alternatives: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # likewise
     messages: list[MessageFinished] = field(default_factory=list)
-    generations: list[GenerationSpan] = field(default_factory=list)
+    generations: list[MeasuredSpan] = field(default_factory=list)
     tool_runs: list[ToolRun] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
     watch: Watch = UNWATCHED
@@ -62,7 +62,7 @@ class Transcript:
         self.prefilled = len(tokens)
 
     @contextmanager
-    def generating(self) -> Iterator[GenerationSpan]:
+    def generating(self) -> Iterator[MeasuredSpan]:
         """The time in which a generation samples."""
         start = len(self.tokens) - len(self._generation)
         with generating(self.watch, start, self.clock, lambda: self.sampled) as span:

@@ -1,6 +1,6 @@
 """What is measured of a turn while it runs, and the contract of those that watch it.
 
-Takes the moments of a generation. Returns them as a `GenerationSpan`, which metrics and traces read. A
+Takes the moments of a generation. Returns them as a `MeasuredSpan`, which metrics and traces read. A
 `Watch` learns of each generation and each run of a tool when it begins and ends; nothing that it does may
 fail the turn. It must not know what becomes of the figures.
 """
@@ -30,6 +30,12 @@ class GenerationSpan:
     ended: float | None = None
     end: int | None = None  # None: the end of the tokens
     cached: int = 0  # of its prompt
+
+
+@dataclass(slots=True)
+class MeasuredSpan(GenerationSpan):
+    """The same, with what metrics and traces need while it runs, and nothing keeps."""
+
     prompt: int = 0  # tokens
     sampled: int = 0  # tokens; set by its end
     trace: str = ""  # its W3C trace context, for an engine that passes it on
@@ -63,11 +69,11 @@ class WatchedTool:
 class Watch(Protocol):
     """Learns of the parts of a turn while they happen."""
 
-    def began(self, span: GenerationSpan) -> None:
+    def began(self, span: MeasuredSpan) -> None:
         """It may set the span's `trace`."""
         ...
 
-    def ended(self, span: GenerationSpan, error: BaseException | None) -> None: ...
+    def ended(self, span: MeasuredSpan, error: BaseException | None) -> None: ...
 
     def tool(self, recipient: str) -> AbstractContextManager[WatchedTool]: ...
 
@@ -75,10 +81,10 @@ class Watch(Protocol):
 class Unwatched:
     """Watches nothing."""
 
-    def began(self, span: GenerationSpan) -> None:
+    def began(self, span: MeasuredSpan) -> None:
         return None
 
-    def ended(self, span: GenerationSpan, error: BaseException | None) -> None:
+    def ended(self, span: MeasuredSpan, error: BaseException | None) -> None:
         return None
 
     @contextmanager
@@ -92,9 +98,9 @@ UNWATCHED = Unwatched()
 @contextmanager
 def generating(
     watch: Watch, start: int, clock: Callable[[], float], sampled: Callable[[], int]
-) -> Iterator[GenerationSpan]:
+) -> Iterator[MeasuredSpan]:
     """The time in which a generation samples; `sampled` counts the tokens of its whole turn."""
-    span = GenerationSpan(start, clock())
+    span = MeasuredSpan(start, clock())
     watch.began(span)
     before, error = sampled(), None
     try:

@@ -12,7 +12,7 @@ from typing import get_args
 from gpt_oss_server.ops.metrics import table
 from gpt_oss_server.ops.metrics.figures import Figures
 from gpt_oss_server.serving.observing import Api, ObservedRun, TurnStatus
-from gpt_oss_server.turns.watching import GenerationSpan
+from gpt_oss_server.turns.watching import MeasuredSpan
 
 _TOKENS = (table.PROMPT_TOKENS, table.CACHED_TOKENS, table.OUTPUT_TOKENS, table.REASONING_TOKENS)
 
@@ -80,7 +80,7 @@ class RunFigures:
                 if place == 0 and span.first is not None:
                     self._figures.observe(table.FIRST_TOKEN, span.first - run.arrived, (run.api,))
 
-    def _count_times(self, span: GenerationSpan) -> None:
+    def _count_times(self, span: MeasuredSpan) -> None:
         figures = self._figures
         if span.queued is not None:
             figures.observe(table.QUEUE, span.queued)

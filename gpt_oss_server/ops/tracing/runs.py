@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from gpt_oss_server.serving.observing import ObservedRun
-from gpt_oss_server.turns.watching import GenerationSpan, WatchedTool
+from gpt_oss_server.turns.watching import MeasuredSpan, WatchedTool
 
 _PROVIDER = "gpt-oss-server"
 _OPERATIONS = {"responses": "chat", "chat": "chat", "completions": "text_completion"}
@@ -73,7 +73,7 @@ class TurnSpans:
         self._model = model
         self._generations: dict[int, Span] = {}
 
-    def began(self, span: GenerationSpan) -> None:
+    def began(self, span: MeasuredSpan) -> None:
         attributes = {
             "gen_ai.operation.name": _GENERATION,
             "gen_ai.provider.name": _PROVIDER,
@@ -85,7 +85,7 @@ class TurnSpans:
         self._generations[id(span)] = started
         span.trace = _traceparent(started)
 
-    def ended(self, span: GenerationSpan, error: BaseException | None) -> None:
+    def ended(self, span: MeasuredSpan, error: BaseException | None) -> None:
         started = self._generations.pop(id(span))
         started.set_attributes(
             {
